@@ -261,6 +261,14 @@ class ProcessError(CumulusError):
     """A process of a cluster or a ring cannot start, or has ended."""
 
 
+class NotRunningError(ProcessError):
+    """A cluster that is not running, or not any more."""
+
+
+class DelayError(CumulusError):
+    """What was to come in a given time has not come, or is older than it may be."""
+
+
 class MemoryLimitError(CumulusError, MemoryError):
     """Maps that may not grow any more; nothing of the transaction was applied."""
 

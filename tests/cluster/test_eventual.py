@@ -6,9 +6,12 @@ import random
 from collections import deque
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
@@ -20,12 +23,15 @@ from cumulus.cluster.layout import ClusterLayout
 from cumulus.cluster.program import node_program
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack
+from cumulus.compiler import compile_sql
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
+from support import random_sql, random_tables
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
-from support.spread_cases import BENCHMARKS, SMALL, Block, RandomRows, approximately, spread_program, states
+from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.tiers import examples
 
 EPOCHS = 3
 
@@ -60,7 +66,10 @@ class Links:
 class Cluster:
     """Switches that number random blocks, and nodes in the eventual mode."""
 
-    def __init__(self, program: Program, rng: random.Random, nodes: int, switches: int, order: VersionOrder) -> None:
+    def __init__(
+        self, program: Program, rng: random.Random, order: VersionOrder, events: list[tuple[int, str, tuple]]
+    ) -> None:
+        nodes, switches = rng.randint(1, 4), rng.randint(1, 3)
         self.program, self.rng, self.nodes = program, rng, nodes
         homes = choose_homes(program, Statistics())
         if rng.random() < 0.3:
@@ -75,30 +84,23 @@ class Cluster:
         """With the numbers of their switches, in each switch's order."""
         self.undispatched: list[list[Block]] = [[] for _ in range(switches)]
         self.snapshots_with_later = 0
-        self._make_blocks(switches, order)
+        self._number(events, [Numbering(order, switch) for switch in range(switches)])
 
     def state(self, node: int) -> EventualState:
         return EventualState(self.made, self.layout, node, engine_of(self.made.program))
 
-    def _make_blocks(self, switches: int, order: VersionOrder) -> None:
-        rows = RandomRows(self.program, self.rng)
-        relations = sorted({trigger.relation for trigger in self.program.triggers})
-        numberings = [Numbering(order, switch) for switch in range(switches)]
-        here: list[tuple[str, tuple]] = []
-        for epoch in range(1, EPOCHS + 1):
-            for tick in range(6):
-                switch, relation = self.rng.randrange(switches), self.rng.choice(relations)
-                listed = []
-                for _ in range(self.rng.randint(1, 5)):
-                    known = [row for name, row in here if name == relation]
-                    if known and self.rng.random() < 0.4:
-                        listed.append((-1, self.rng.choice(known)))
-                        here.remove((relation, listed[-1][1]))
-                    else:
-                        listed.append((1, rows.row(relation)))
-                        here.append((relation, listed[-1][1]))
-                first = numberings[switch].next(epoch, tick, len(listed))
-                self.blocks.append((switch, Block(first, relation, tuple(listed))))
+    def _number(self, events: list[tuple[int, str, tuple]], numberings: list[Numbering]) -> None:
+        """Make blocks of events; blocks of a switch keep the order of events, and epochs take their shares."""
+        at = 0
+        while at < len(events):
+            end, relation = at + self.rng.randint(1, 5), events[at][1]
+            rows = [(sign, row) for sign, name, row in events[at:end] if name == relation]
+            rest = [event for event in events[at:end] if event[1] != relation]
+            events[at:end] = [*((sign, relation, row) for sign, row in rows), *rest]
+            switch, epoch = self.rng.randrange(len(numberings)), 1 + at * EPOCHS // len(events)
+            first = numberings[switch].next(epoch, at + self.rng.randint(0, 3), len(rows))
+            self.blocks.append((switch, Block(first, relation, tuple(rows))))
+            at += len(rows)
         self._undispatch(0)
 
     def _undispatch(self, epoch: int) -> None:
@@ -205,16 +207,25 @@ class Cluster:
         """Bring an epoch to its end while parts of later ones are there."""
         end = last_version(epoch)
         for switch, waiting in enumerate(self.undispatched):
-            while waiting and waiting[0].first <= end:
+            while waiting and (waiting[0].first <= end or self.rng.random() < 0.4):
                 self.send_block(switch)
+        for _ in range(self.rng.randint(0, 20)):
+            self.deliver()
         self.settle(end)
         self.snapshots_with_later += any(state.newest > end for state in self.states)
         self.check(end)
 
 
-def run(program: Program, seed: int, order: VersionOrder = VersionOrder.CLOCK) -> Cluster:
+def run(
+    program: Program,
+    seed: int,
+    order: VersionOrder = VersionOrder.CLOCK,
+    events: list[tuple[int, str, tuple]] | None = None,
+) -> Cluster:
     rng = random.Random(seed)
-    cluster = Cluster(program, rng, rng.randint(1, 4), rng.randint(1, 3), order)
+    if events is None:
+        events = [(sign, block.relation, row) for block in random_blocks(program, rng, 18) for sign, row in block.rows]
+    cluster = Cluster(program, rng, order, events)
     saved: list[tuple[dict[str, MapFrame], dict[str, MapFrame]]] = []
     for epoch in range(1, EPOCHS + 1):
         for _ in range(rng.randint(0, 25)):
@@ -249,11 +260,12 @@ def test_nodes_end_as_one_engine_and_commit_what_it_does(name, each_engine):
     seeds = range(10) if chosen() == "interpreter" else range(4)
     found = [run(spread_program(name), seed) for seed in seeds]
     shares = [state.shares for cluster in found for state in cluster.states]
-    assert sum(each.rows_in_order for each in shares) > 0
-    assert sum(each.rows_late for each in shares) > 0
-    assert sum(each.deltas_in_order for each in shares) > 0
     assert sum(each.deltas_late for each in shares) > 0
-    assert sum(cluster.snapshots_with_later for cluster in found) > 0
+    if chosen() == "interpreter":  # of more seeds
+        assert sum(each.rows_in_order for each in shares) > 0
+        assert sum(each.rows_late for each in shares) > 0
+        assert sum(each.deltas_in_order for each in shares) > 0
+        assert sum(cluster.snapshots_with_later for cluster in found) > 0
 
 
 @pytest.mark.parametrize("name", [*BENCHMARKS, pytest.param("flights", marks=pytest.mark.slow)])
@@ -265,15 +277,25 @@ def test_benchmarks(name, each_engine):
 def test_random_programs():
     """Hand-written maps without definitions, joins of loop variables, sums inside, initial entries."""
     corrected = ran = 0
-    for seed in range(20):
+    for seed in range(10):
         program = divide(m3.read(RandomProgram(seed).text())).spread
         if not any(maps_of(statement.term) for _, statement in program.statements()):
             continue
         cluster = run(program, seed, VersionOrder.SWITCH if seed % 3 == 0 else VersionOrder.CLOCK)
         ran += 1
         corrected += sum(state.shares.deltas_late for state in cluster.states)
-    assert ran > 5
+    assert ran > 2
     assert corrected > 0
+
+
+@given(random_sql.scripts(), st.integers(0, 10**9))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_views(script, seed):
+    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
+    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
+    relations = {trigger.relation for trigger in program.triggers}
+    events = [event for event in random_tables.walk(random.Random(seed), 60) if event[1] in relations]
+    run(program, seed, events=[(sign, name, row) for sign, name, row in events])
 
 
 def test_two_nodes_as_the_paper_tells():

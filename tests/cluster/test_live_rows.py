@@ -30,8 +30,8 @@ from cumulus.compiler import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import FolderSource
-from cumulus.local_cluster.client_rows import rows_to_send
 from cumulus.local_cluster.home import Home
+from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.local_cluster.processes import equip
 from cumulus.machine import Append, Completed, Effect, Machine, Name, Received, Recovered, Send
 from cumulus.simulation import ScriptedClient
@@ -70,11 +70,11 @@ class RandomClient(ScriptedClient):
                 sales += rows
                 if len(sales) > 9:
                     op, rows = DELETE, [sales.pop(0)]
-            sent = rows_to_send(PROGRAM.relation(table), op, rows)
             name = switch_name(plan.tables.switch_of[table])
             numbers[name] = number = numbers.get(name, 0) + 1
             self.changes[name, number] = table, op, rows
-            self._lines += [(at, name, ClientRows(number, table, to_ipc(sent)))] * draw.choice((1, 1, 2))
+            message = ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation(table), op, rows)))
+            self._lines += [(at, name, message)] * draw.choice((1, 1, 2))
 
     def epochs(self) -> dict[tuple[Name, int], int]:
         """Return the epochs of what was accepted, by switch and number."""

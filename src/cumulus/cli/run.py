@@ -225,6 +225,6 @@ def _on_cluster(
     with home, Interrupt() as stop:
         note(buckets_of_plan(home.plan))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        running = ClusterRun(home, trigger.every_s, last, partial(print, file=sys.stderr, flush=True))
+        running = ClusterRun(home, trigger.every_s, last, note=partial(print, file=sys.stderr, flush=True))
         for epoch in running.epochs(lambda: stop.wished):
             teller.epoch(epoch)

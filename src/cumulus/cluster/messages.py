@@ -226,6 +226,61 @@ class RowsAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadEntries:
+    """From a client to a node: what it owns of a map, as new as it has it.
+
+    Parameters
+    ----------
+    map
+        Its number in the spread program.
+    places
+        Of keys that are given; the entries with these values are meant.
+    key
+        The values, as a table of one row (`cumulus.catalog.arrow.to_ipc`); empty if none is given.
+    """
+
+    number: int
+    map: int
+    places: Sequence[int]
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesRead:
+    """From a node to a client: a part of what it has asked for.
+
+    Parameters
+    ----------
+    left
+        How many parts follow.
+    frame
+        Rows of the map.
+    versions
+        For each switch, by its number, the last version that may be in it.
+    """
+
+    number: int
+    left: int
+    frame: bytes
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAsked:
+    """From a client to any machine: how is it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTold:
+    """The answer to this: names and values, as JSON has them."""
+
+    number: int
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRefused:
     """To a client: what it has asked for under a number is not done, and why; nothing has changed."""
 
@@ -250,6 +305,10 @@ Message: TypeAlias = (
     | ClientRows
     | RowsAccepted
     | RequestRefused
+    | ReadEntries
+    | EntriesRead
+    | StatusAsked
+    | StatusTold
 )
 
 # --- tasks of machines ----------------------------------------------------------------------------------------------

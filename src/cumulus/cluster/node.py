@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.eventual import Shares as LateShares
@@ -18,7 +19,10 @@ from cumulus.cluster.messages import (
     EpochPart,
     EpochReady,
     Events,
+    ReadEntries,
     SaveState,
+    StatusAsked,
+    StatusTold,
     WriteOutputs,
     node_name,
     switch_name,
@@ -151,9 +155,23 @@ class ClusterNode:
                 self._take_part(sender, epoch, payload)
             case EpochCommit(epoch):
                 self._commit(epoch, effects)
+            case ReadEntries():
+                effects += (Send(sender, each) for each in answers(spread, message))
+            case StatusAsked(number):
+                effects.append(Send(sender, StatusTold(number, self._facts())))
             case _:
                 name = type(message).__name__
                 raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
+
+    def _facts(self) -> dict[str, object]:
+        """Return how this node is."""
+        facts: dict[str, object] = {
+            "committed": self._committed,
+            "epoch": self._done,
+            "log_bytes": self._log_bytes,
+            "gate_bytes": 0 if self._gate is None else self._gate.bucket.engine.memory(),
+        }
+        return facts if self._spread is None else facts | self._spread.facts()
 
     def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
         sent = self._payloads.setdefault(epoch, {})

@@ -24,6 +24,8 @@ from cumulus.cluster.messages import (
     ListFiles,
     Listing,
     SourcesDone,
+    StatusAsked,
+    StatusTold,
     Unreadable,
     node_name,
     switch_name,
@@ -89,6 +91,8 @@ class Publisher:
         self._now = self._again_at = 0
         self._pending = 0
         """The last epoch for which clients have sent rows."""
+        self._since: dict[int, int] = {}
+        """Epoch that is not committed → when it was first heard of."""
         self._next_record = 1
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
@@ -104,6 +108,9 @@ class Publisher:
                     self._take_refusal(refused)
                 case Received(_, EpochWanted(epoch)):
                     self._pending = max(self._pending, epoch)
+                    self._since.setdefault(epoch, self._now)
+                case Received(sender, StatusAsked(number)):
+                    effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{PUBLISHER}: {name} from {sender} is not for the publisher")
@@ -158,6 +165,7 @@ class Publisher:
         assert logged.epoch == self._newest + 1, f"epoch {logged.epoch} begins after {self._newest}"
         self._newest, self._progress = logged.epoch, logged.progress
         self._begun[logged.epoch] = _Begun(logged.progress, record)
+        self._since.setdefault(logged.epoch, self._now)
         turn = EpochTurn(logged.epoch, logged.files, logged.final, record)
         effects += (Send(each, turn) for each in self._switches)
 
@@ -200,8 +208,14 @@ class Publisher:
         self._is_committing = False
         self._committed = epoch
         effects.append(Forget(self._begun.pop(epoch).record))
+        self._since = {each: since for each, since in self._since.items() if each > epoch}
         effects += (Send(each, EpochCommit(epoch)) for each in (*self._switches, *self._nodes))
         effects.append(Send(self._watcher, EpochTold(epoch, files_left)))
+
+    def _facts(self) -> dict[str, object]:
+        """Return how far all is; "behind_ms" is how long something has waited that is not committed."""
+        since = min(self._since.values(), default=self._now)
+        return {"committed": self._committed, "epoch": self._newest, "behind_ms": self._now - since}
 
     def check(self) -> None:
         """Check what holds between two steps."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import LAST_VERSION, first_version, last_version
+from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
@@ -37,14 +39,30 @@ class SpreadPart:
         Of the node.
     engine
         As `EventualState` takes it.
+    order
+        Of versions.
+
+    Attributes
+    ----------
+    names
+        The spread maps, by their numbers.
+    seen
+        Switch → the last version of it that may be in the newest values.
     """
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str | Engine = "auto") -> None:
-        self.number = number
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        number: int,
+        engine: str | Engine = "auto",
+        order: VersionOrder = VersionOrder.CLOCK,
+    ) -> None:
+        self.number, self._order = number, order
+        self.seen: dict[int, int] = {}
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
-        self._names = [definition.name for definition in self._program.maps]
-        self._numbers = {name: at for at, name in enumerate(self._names)}
+        self.names = [definition.name for definition in self._program.maps]
+        self._numbers = {name: at for at, name in enumerate(self.names)}
         found = depths(self._program)
         self.depths = 1 + max(found.values(), default=-1)
         """How many depths the map graph has."""
@@ -64,6 +82,8 @@ class SpreadPart:
         if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
             raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
+        if len(offsets):
+            self._see(np.array([block.version + int(offsets[-1])]))
         self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
 
     def receive(self, deltas: Deltas) -> None:
@@ -74,16 +94,30 @@ class SpreadPart:
         RemoteProtocolError
             If it is not of maps of the program.
         """
-        self.state.receive(dict(self._frames(deltas.frames, with_version=True)))
+        frames = dict(self._frames(deltas.frames, with_version=True))
+        for frame in frames.values():
+            self._see(frame.numbers(len(frame.layout.keys) - 1))
+        self.state.receive(frames)
+
+    def _see(self, versions: npt.NDArray[np.int64]) -> None:
+        switches = switch_of(versions, self._order)
+        for switch in np.unique(switches).tolist():
+            self.seen[switch] = max(self.seen.get(switch, 0), int(versions[switches == switch].max()))
 
     def _frames(self, frames: NumberedFrames, *, with_version: bool) -> Iterator[tuple[str, MapFrame]]:
         """Yield the frames of maps, of deltas with a version behind the keys."""
         for at, data in frames:
-            if not 0 <= at < len(self._names):
-                raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self._names)}")
-            name = self._names[at]
+            if not 0 <= at < len(self.names):
+                raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self.names)}")
+            name = self.names[at]
             held = self.state.made.overlays[name].since if with_version else name
             yield name, MapFrame.of_bytes(layout_of(self.state.engine.program.map(held)), data)
+
+    def owned(self, name: str) -> MapFrame:
+        """Return the newest entries of a map that this node owns."""
+        frame = self.state.newest_values(name)
+        keys = [frame.key(place) for place in range(len(frame.layout.keys))]
+        return frame.filter(self._layout.owners(name, keys, frame.rows) == self.number)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
@@ -95,7 +129,7 @@ class SpreadPart:
     def deltas_of(self, epoch: int) -> dict[str, MapFrame]:
         """Return the deltas of an epoch; those of epoch 0 belong to the first one."""
         first, last = first_version(epoch if epoch > 1 else 0), last_version(epoch)
-        return {name: found for name in self._names if (found := self.state.deltas(name, first, last)).rows}
+        return {name: found for name in self.names if (found := self.state.deltas(name, first, last)).rows}
 
     def shares(self, epoch: int, changed: Mapping[str, MapFrame], *, whole: bool) -> Shares:
         """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
@@ -134,6 +168,18 @@ class SpreadPart:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""
         self.state.cut(last_version(epoch), last_version(epoch - 1))
 
+    def facts(self) -> dict[str, object]:
+        """Return how much is here, and how much of it came late."""
+        engine, made = self.state.engine, self.state.made
+        return {
+            "engine": engine.name,
+            "rows": sum(engine.size(name) for name in self.names),
+            "overlay_rows": sum(engine.size(overlay.since) for overlay in made.overlays.values()),
+            "history_rows": sum(engine.size(name) for name in made.histories),
+            "bytes": engine.memory(),
+            **asdict(self.state.shares),
+        }
+
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def numbered(self, frames: Mapping[str, MapFrame]) -> NumberedFrames:
@@ -147,9 +193,9 @@ class SpreadPart:
 
     def save(self, epoch: int) -> tuple[NumberedFrames, NumberedFrames]:
         """Return the newest values, and the deltas in them that are beyond an epoch."""
-        newest = {name: self.state.newest_values(name) for name in self._names}
+        newest = {name: self.state.newest_values(name) for name in self.names}
         beyond = last_version(epoch) + 1
-        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self._names}
+        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self.names}
         return self.numbered(newest), self.numbered(later)
 
     def load(self, newest: NumberedFrames, later: NumberedFrames) -> None:

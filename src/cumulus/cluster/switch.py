@@ -29,6 +29,8 @@ from cumulus.cluster.messages import (
     RequestRefused,
     RowsAccepted,
     SaveState,
+    StatusAsked,
+    StatusTold,
     Unreadable,
     WriteOutputs,
     node_name,
@@ -140,6 +142,8 @@ class Switch:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
+                case Received(sender, StatusAsked(number)):
+                    effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
@@ -205,6 +209,16 @@ class Switch:
         """Take in what clients have sent in a life before for the epoch that has not ended."""
         for logged in self._known.pop(self._ended + 1, ()):
             self._take_in(logged, effects)
+
+    def _facts(self) -> dict[str, object]:
+        """Return how this switch is."""
+        return {
+            "committed": self._committed,
+            "epoch": self._ended,
+            "log_bytes": self._log_bytes,
+            "waiting": len(self._waiting),
+            "open_bytes": sum(self._open_bytes.values()),
+        }
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from cumulus.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 EPOCH_BITS, REST_BITS = 22, 41
 TICK_BITS, SWITCH_BITS, SEQUENCE_BITS = 20, 7, 14
@@ -51,6 +56,20 @@ def pack(epoch: int, rest: int) -> int:
 def unpack(version: int) -> tuple[int, int]:
     """Return the epoch of a version, and the bits after it."""
     return version >> REST_BITS, version & ((1 << REST_BITS) - 1)
+
+
+def switch_of(versions: npt.NDArray[np.int64], order: VersionOrder) -> npt.NDArray[np.int64]:
+    """Return the switches that have given versions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> first = Numbering(VersionOrder.CLOCK, 5).next(3, 17, 10)
+    >>> switch_of(np.array([first, first + 9]), VersionOrder.CLOCK).tolist()
+    [5, 5]
+    """
+    bits = SEQUENCE_BITS if order is VersionOrder.CLOCK else REST_BITS - SWITCH_BITS
+    return versions >> bits & ((1 << SWITCH_BITS) - 1)
 
 
 def first_version(epoch: int) -> int:

@@ -120,8 +120,8 @@ class FolderSource:
         return self.delimiter or ("\t" if suffix_of(name) == ".tsv" else ",")
 
 
-def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, ...]:
-    """Return one source per table from `--from` texts.
+def sources_from(texts: Sequence[str], program: Program, *, whole: bool = True) -> tuple[FolderSource, ...]:
+    """Return one source per table from `--from` texts; without `whole`, tables may have none.
 
     A text is `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of `FolderSource`); a
     later one wins.
@@ -145,14 +145,14 @@ def sources_from(texts: Sequence[str], program: Program) -> tuple[FolderSource, 
             raise UsageError(f"--from {text}: there is no table {name!r}", hint=f"Tables: {_names(program)}.")
         found[table] = _with_options(FolderSource(table, path), options, text)
     missing = [relation.name for relation in program.relations if relation.name not in found]
-    if missing:
+    if missing and whole:
         raise InputError(
             f"no source for table {missing[0]!r}",
             hint=f"Give one: --from {missing[0]}=PATH, or --from DIR with a folder of that name.",
         )
     for source in found.values():
         check_readable(source)
-    return tuple(found[relation.name] for relation in program.relations)
+    return tuple(found[relation.name] for relation in program.relations if relation.name in found)
 
 
 def _names(program: Program) -> str:

@@ -150,7 +150,7 @@ class _Parts:
                 late_epochs=card.late_epochs,
                 functions=self._functions,
             )
-        spread = SpreadPart(plan, number, card.engine) if plan.division.spread.maps else None
+        spread = SpreadPart(plan, number, card.engine, VersionOrder(card.order)) if plan.division.spread.maps else None
         snapshots = Snapshots.after(self._newest, card.snapshot_every)
         state = self._states.newest(self._committed)
         machine = ClusterNode(

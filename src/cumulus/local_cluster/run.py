@@ -35,12 +35,23 @@ class ClusterRun:
         The number of the last epoch to do; 0 for no end.
     note
         Takes a line to tell when all processes start anew.
+    secret
+        What all machines and their clients must know, if it is not enough to be on this computer.
+    on_up
+        Called each time when all processes run.
     """
 
     def __init__(
-        self, home: Home, every_s: float | None, last: int = 0, note: Callable[[str], None] = lambda _: None
+        self,
+        home: Home,
+        every_s: float | None,
+        last: int = 0,
+        *,
+        note: Callable[[str], None] = lambda _: None,
+        secret: bytes | None = None,
+        on_up: Callable[[Supervisor], None] | None = None,
     ) -> None:
-        self._home, self._note = home, note
+        self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
             "home": home.card.home,
             "every_ms": None if every_s is None else round(every_s * 1000),
@@ -65,8 +76,11 @@ class ClusterRun:
         processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
+            incarnation = self._next_incarnation()
             try:
-                with Supervisor(processes, incarnation=self._next_incarnation()) as supervisor:
+                with Supervisor(processes, incarnation=incarnation, secret=self._secret) as supervisor:
+                    if self._on_up is not None:
+                        self._on_up(supervisor)
                     is_over = yield from self._until_one_ends(supervisor, is_stopped)
             except StartError as problem:
                 self._mourn(problem.ended)

@@ -328,6 +328,14 @@ class Supervisor:
         self.incarnation = incarnation
         self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
+    def addresses(self) -> dict[Name, Address]:
+        """Return where the machines listen."""
+        return {name: each.address for name, each in self._running.items() if each.address is not None}
+
+    def pids(self) -> dict[Name, int]:
+        """Return the numbers of the processes."""
+        return {name: each.popen.pid for name, each in self._running.items()}
+
     def is_alive(self, name: Name) -> bool:
         """Return whether a process runs."""
         return name in self._running and self._running[name].popen.poll() is None
@@ -392,8 +400,7 @@ class Supervisor:
                     f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
                     hint="Look at what it has written, or give it more time.",
                 )
-        addresses = {name: each.address for name, each in self._running.items()}
-        meeting = json.dumps([addresses, None if message is None else message.hex()]).encode()
+        meeting = json.dumps([self.addresses(), None if message is None else message.hex()]).encode()
         for each in self._running.values():
             each.send(FrameKind.MEET, meeting, self.incarnation)
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import typer
 
+from cumulus.cli.cluster.live import start, status, stop
 from cumulus.cli.cluster.plan import plan
 
 cluster = typer.Typer(
-    name="cluster", help="Switches and nodes: what they would do with a program.", no_args_is_help=True
+    name="cluster",
+    help="Switches and nodes: what they do with a program.",
+    no_args_is_help=True,
 )
 cluster.command("plan")(plan)
+cluster.command("start")(start)
+cluster.command("status")(status)
+cluster.command("stop")(stop)
 
 
 @cluster.callback()
 def _group() -> None:
-    """Switches and nodes: what they would do with a program."""
+    """Switches and nodes: what they do with a program."""

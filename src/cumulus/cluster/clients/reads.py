@@ -1,0 +1,108 @@
+"""What a node answers to clients that read: entries that it owns, as new as it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.arrow import from_ipc, table_of, to_ipc
+from cumulus.catalog.schema import Column, Relation
+from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
+from cumulus.cluster.spread_part import SpreadPart
+from cumulus.engine.frames.entries import frame_of
+from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.rows_in import arrow_rows
+from cumulus.errors import DataError, RemoteProtocolError
+from cumulus.m3.program import MapDef
+
+PART_BYTES = 4 << 20
+"""What is sent at once."""
+MOST_BYTES = 64 << 20
+"""A client that asks for more at once is refused: it would have to take all of it before anything else."""
+
+
+def key_sent(definition: MapDef, places: Sequence[int], values: Sequence[Any]) -> bytes:
+    """Return values of some keys of a map as they are sent; `key_received` is its inverse."""
+    return to_ipc(table_of(_columns(definition, places), [tuple(values)])) if places else b""
+
+
+def key_received(definition: MapDef, places: Sequence[int], data: bytes) -> tuple[Any, ...]:
+    """Return what `key_sent` has written.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If it is no key.
+    """
+    if not places:
+        return ()
+    try:
+        if any(not 0 <= place < len(definition.keys) for place in places):
+            raise ValueError(f"there is no key {max(places)}")
+        (row,) = arrow_rows(Relation("key", _columns(definition, places)), from_ipc(data))
+    except (pa.ArrowException, OSError, ValueError, DataError) as problem:
+        raise RemoteProtocolError(f"{definition.name}: what has come is no key: {problem}") from None
+    return row
+
+
+def _columns(definition: MapDef, places: Sequence[int]) -> tuple[Column, ...]:
+    return tuple(Column(f"k{place}", definition.keys[place].type) for place in places)
+
+
+def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead | RequestRefused]:
+    """Yield what a node answers."""
+    if part is None or not 0 <= asked.map < len(part.names):
+        yield RequestRefused(asked.number, f"there is no spread map {asked.map}", "Connect again.")
+        return
+    name = part.names[asked.map]
+    definition = part.state.engine.program.map(name)
+    try:
+        values = key_received(definition, asked.places, asked.key)
+    except RemoteProtocolError as problem:
+        yield RequestRefused(asked.number, problem.message, "Connect again.")
+        return
+    frame = _entries(part, definition, asked.places, values)
+    size = 8 * frame.rows * frame.layout.width
+    if size > MOST_BYTES:
+        yield RequestRefused(
+            asked.number,
+            f"{name} has {frame.rows:,} entries on a node, more than a tentative read may take",
+            'Read a slice or a key of the view, or read="committed".',
+        )
+        return
+    versions = {str(switch): version for switch, version in part.seen.items()}
+    rows = max(PART_BYTES // (8 * max(frame.layout.width, 1)), 1)
+    begins = range(0, frame.rows, rows) if frame.rows else range(1)
+    for left, begin in zip(reversed(range(len(begins))), begins, strict=True):
+        some = frame.take(np.arange(begin, min(begin + rows, frame.rows)))
+        yield EntriesRead(asked.number, left, some.to_bytes(), versions)
+
+
+def _entries(part: SpreadPart, definition: MapDef, places: Sequence[int], values: tuple[Any, ...]) -> MapFrame:
+    """Return the entries that a node owns and that have some values at some keys; one is found without the others."""
+    name = definition.name
+    if definition.keys and sorted(places) == list(range(len(definition.keys))):
+        key = tuple(value for _, value in sorted(zip(places, values, strict=True)))
+        found = part.state.engine.read(name, key)
+        is_float = [column.type is not None and column.type.is_float for column in definition.values]
+        stored = [
+            tuple((each, 0.0, abs(each)) if floats else each for each, floats in zip(found, is_float, strict=True))
+            for found in ([] if found is None else [found])
+        ]
+        return frame_of(layout_of(definition), [(key, each) for each in stored])
+    frame = part.owned(name)
+    for place, value in zip(places, values, strict=True):
+        column = frame.key(place)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if value is None:
+            flags = column.is_null()
+        else:
+            flags = pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)
+        frame = frame.filter(flags.to_numpy(zero_copy_only=False))
+    return frame

@@ -1,0 +1,1 @@
+"""A cluster that runs until it is stopped, and its clients."""

@@ -1,0 +1,123 @@
+"""Where a running cluster is found: `address.json` in its home, there from its start to its stop."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cumulus.durable.files import write_durably
+from cumulus.durable.folders import lock_file, refuse_remote
+from cumulus.errors import InputError, NotRunningError, StoreError
+from cumulus.local_cluster.card import CARD
+from cumulus.machine import Name
+
+ADDRESS, STATE, LOG = "address.json", "checkpoint", "cluster.log"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """Where the machines of a cluster listen.
+
+    Parameters
+    ----------
+    pid
+        Of the process that has started them, and ends them.
+    secret
+        The file with the secret.
+    machines
+        Machine → host, port.
+    pids
+        Machine → the number of its process.
+    """
+
+    pid: int
+    incarnation: int
+    secret: str
+    machines: Mapping[Name, tuple[str, int]]
+    pids: Mapping[Name, int]
+
+    def write(self, home: Path) -> None:
+        """Put it into a home."""
+        write_durably(home / ADDRESS, json.dumps(asdict(self), indent=1).encode())
+
+    def read_secret(self) -> bytes:
+        """Return the secret."""
+        return read_secret(Path(self.secret))
+
+
+def read_secret(path: Path) -> bytes:
+    """Return what a file with a secret holds.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or holds nothing.
+    """
+    try:
+        found = path.read_bytes().strip()
+    except OSError as problem:
+        raise InputError(
+            f"{path}: the secret cannot be read: {problem.strerror}", hint="Ask its owner for the right to read it."
+        ) from None
+    if not found:
+        raise InputError(f"{path}: the secret is empty", hint="Write some random characters into the file.")
+    return found
+
+
+def read_address(home: Path) -> ClusterAddress:
+    """Return where the cluster of a home is.
+
+    Raises
+    ------
+    InputError
+        If it is no home of a cluster.
+    NotRunningError
+        If the cluster does not run.
+    """
+    refuse_remote(home, "")
+    if not (home / STATE / CARD).exists():
+        raise InputError(
+            f"{home}: not the home of a cluster", hint="Give the folder that `cumulus cluster start --home` has made."
+        )
+    try:
+        found: dict[str, Any] = json.loads((home / ADDRESS).read_text(encoding="utf-8"))
+        machines = {name: (host, port) for name, (host, port) in found.pop("machines").items()}
+        address = ClusterAddress(**found, machines=machines)
+    except FileNotFoundError:
+        raise NotRunningError(f"{home}: the cluster is not running", hint=_start_hint(home)) from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise StoreError(f"{home / ADDRESS} cannot be read: {problem}", hint=_start_hint(home)) from None
+    if not is_alive(address.pid):
+        raise NotRunningError(
+            f"{home}: the cluster has ended without being stopped",
+            hint=f"{home / STATE / LOG} says why, unless it was killed. {_start_hint(home)}",
+        )
+    return address
+
+
+def _start_hint(home: Path) -> str:
+    return f"Start it: cumulus cluster start FILE --home {home}; it goes on where it was."
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def is_in_use(home: Path) -> bool:
+    """Whether a process holds the state of a home."""
+    held = lock_file(home / STATE / ".lock")
+    if held is None:
+        return True
+    held.close()
+    return False

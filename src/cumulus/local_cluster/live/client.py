@@ -1,0 +1,326 @@
+"""A client of a running cluster: `cumulus.connect(home)`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from cumulus.algebra.terms import Var
+from cumulus.catalog.arrow import to_ipc
+from cumulus.catalog.events import DELETE, INSERT, UPSERT
+from cumulus.catalog.names import known_name
+from cumulus.catalog.types import coerce
+from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.epochs.output.identity import resumed_program
+from cumulus.epochs.trigger import parse_trigger
+from cumulus.errors import ClosedError, DelayError, InputError, UsageError
+from cumulus.local_cluster.card import read_card
+from cumulus.local_cluster.home import plan_of
+from cumulus.local_cluster.live.address import STATE, read_address
+from cumulus.local_cluster.live.answers import Answer, WriteToken
+from cumulus.local_cluster.live.client_rows import rows_to_send
+from cumulus.local_cluster.live.committed_reads import committed_rows, newest_manifest, rows_with
+from cumulus.local_cluster.live.links import ClientLinks
+from cumulus.local_cluster.live.remote_maps import RemoteMaps
+from cumulus.m3.program import ViewDef
+from cumulus.machine import Name
+from cumulus.scalars.function_modules import functions_in
+from cumulus.scalars.user import given_functions
+from cumulus.views.finishing import Finisher
+from cumulus.views.reader import Consistency, MapViewReader
+
+ROWS_AT_ONCE = 100_000
+"""More rows of one call are sent in several messages."""
+
+
+class ClusterClient:
+    """Sends rows to a running cluster and reads its views; several threads may use it, one at a time does.
+
+    Parameters
+    ----------
+    home
+        The folder that ``cumulus cluster start --home`` was given.
+    timeout_s
+        How long any call may wait.
+
+    Raises
+    ------
+    InputError
+        If this is no home of a cluster.
+    NotRunningError
+        If the cluster does not run.
+    """
+
+    def __init__(self, home: str | Path, *, timeout_s: float = 30.0) -> None:
+        self.home, self._timeout_s = Path(home).absolute(), timeout_s
+        read_address(self.home)
+        card, program = read_card(self.home / STATE), resumed_program(self.home / STATE)
+        if card is None or program is None:
+            raise InputError(f"{self.home}: not the home of a cluster", hint="Give the folder that --home has named.")
+        self._card, self._program = card, program
+        self._links: ClientLinks | None = ClientLinks(
+            self.home, f"client-{uuid.uuid4().hex[:12]}", card.program.encode()
+        )
+        self._lock = Lock()
+        self._number = 0
+        self._views = {view.name: view for view in program.views}
+        self._tables = {relation.name: relation for relation in program.relations}
+
+    @cached_property
+    def _plan(self) -> ClusterPlan:
+        return plan_of(self._program, self._card)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the views."""
+        return tuple(self._views)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables."""
+        return tuple(self._tables)
+
+    def close(self) -> None:
+        """End; the cluster goes on."""
+        with self._lock:
+            links, self._links = self._links, None
+            if links is not None:
+                links.close()
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def insert(self, table: str, rows: Any) -> WriteToken:
+        """Insert rows; return when they are on the disk.
+
+        Parameters
+        ----------
+        rows
+            In any form that `cumulus.Warehouse.insert` takes.
+
+        Raises
+        ------
+        DataError
+            If a row is not of the table; nothing is sent then. What depends on other rows, such as a key that is there
+            already, is found later, and goes to the quarantine of the epoch.
+        DelayError
+            If a switch does not answer in time. Then the rows may be in, or not.
+        """
+        return self._send(INSERT, table, rows)
+
+    def delete(self, table: str, rows: Any) -> WriteToken:
+        """Delete rows, all columns given; see `insert`."""
+        return self._send(DELETE, table, rows)
+
+    def upsert(self, table: str, rows: Any) -> WriteToken:
+        """Insert rows, each in place of the row with its primary key if there is one; see `insert`."""
+        return self._send(UPSERT, table, rows)
+
+    def _send(self, op: int, table: str, data: Any) -> WriteToken:
+        relation = self._tables[known_name(table, self._tables, "table")]
+        rows = rows_to_send(relation, op, data)
+        until, epoch = time.monotonic() + self._timeout_s, 0
+        with self._lock:
+            links, switch = self._open_links, switch_name(self._plan.tables.switch_of[relation.name])
+            for begin in range(0, rows.num_rows, ROWS_AT_ONCE):
+                payload = to_ipc(rows.slice(begin, ROWS_AT_ONCE))
+                (accepted,) = links.ask(switch, ClientRows(self._next_number(), relation.name, payload), until)
+                epoch = accepted.epoch
+        return WriteToken(epoch, rows.num_rows)
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    @property
+    def _open_links(self) -> ClientLinks:
+        if self._links is None:
+            raise ClosedError("the client is closed", hint="Connect again: cumulus.connect(home).")
+        return self._links
+
+    # --- views ------------------------------------------------------------------------------------------------------
+
+    def view(
+        self, name: str, read: str = "committed", *, after: WriteToken | None = None, max_staleness: str = ""
+    ) -> Answer:
+        """Return the rows of a view.
+
+        Parameters
+        ----------
+        read
+            "committed": of the last committed epoch, all views of the same; "tentative": as new as the nodes have them,
+            which later corrections may change. A view that is gated has no tentative rows: its committed ones are
+            returned, and the answer says so.
+        after
+            Wait until the rows of this token are committed.
+        max_staleness
+            Such as "2s": fail if something has waited for its commit for longer.
+
+        Raises
+        ------
+        DelayError
+            If the token's epoch is not committed in time, or the rows are older than they may be.
+        """
+        return self._read(name, {}, read, after, max_staleness)
+
+    def get(
+        self, name: str, *key: Any, read: str = "committed", after: WriteToken | None = None, max_staleness: str = ""
+    ) -> Answer:
+        """Return the row with a key: the values of the view's grouping columns, in the order of the SELECT list.
+
+        One node is asked, for one entry; `Answer.row` is the row, or None. See `view`.
+        """
+        view = self._view_named(name)
+        columns = list(_key_columns(view, self._program.map(view.maps[0]).keys))
+        if len(key) != len(columns):
+            raise UsageError(
+                f"{view.name} is looked up by ({', '.join(columns)}), {len(key)} values were given",
+                hint="Give one value for each of these columns.",
+            )
+        return self._read(name, dict(zip(columns, key, strict=True)), read, after, max_staleness)
+
+    def slice(
+        self,
+        name: str,
+        *,
+        read: str = "committed",
+        after: WriteToken | None = None,
+        max_staleness: str = "",
+        **keys: Any,
+    ) -> Answer:
+        """Return the rows of a view that have some values in some columns; None means NULL. See `view`."""
+        view = self._view_named(name)
+        given = {known_name(column, [each.name for each in view.columns], "column"): keys[column] for column in keys}
+        return self._read(name, given, read, after, max_staleness)
+
+    def _view_named(self, name: str) -> ViewDef:
+        return self._views[known_name(name, self._views, "view")]
+
+    def _read(
+        self, name: str, given: Mapping[str, Any], read: str, after: WriteToken | None, max_staleness: str
+    ) -> Answer:
+        view = self._view_named(name)
+        if read not in list(Consistency):
+            raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
+        values = {column: _of_column(view, column, value) for column, value in given.items()}
+        is_tentative = read == Consistency.TENTATIVE and view.name in {
+            each.name for each in self._plan.division.spread.views
+        }
+        if is_tentative and (after is not None or max_staleness):
+            raise UsageError(
+                "tentative rows do not say how old they are",
+                hint='Leave out after= and max_staleness=, or read="committed".',
+            )
+        with self._lock:
+            self._open_links  # noqa: B018  # a closed client reads nothing
+            if is_tentative:
+                return self._tentative(view.name, values)
+            if after is not None:
+                self._wait_for(after)
+            if max_staleness:
+                self._check_staleness(max_staleness)
+            rows, epoch = committed_rows(self.home, view)
+            return Answer(view.name, rows_with(rows, values), Consistency.COMMITTED, epoch, {})
+
+    def _tentative(self, name: str, values: Mapping[str, Any]) -> Answer:
+        spread = self._plan.division.spread
+        view = spread.view(name)
+        until = time.monotonic() + self._timeout_s
+        keys = _key_columns(view, spread.map(view.maps[0]).keys)
+        is_sliced = view.limit is None and not view.offset and set(view.reads) == set(view.maps)
+        places = {keys[column]: value for column, value in values.items() if column in keys and is_sliced}
+        remote = RemoteMaps(
+            self._plan,
+            lambda machine, message_of: self._open_links.ask(machine, message_of(self._next_number()), until),
+            dict.fromkeys(view.maps, places),
+        )
+        finisher = Finisher(spread, view, given_functions(functions_in(self._card.functions)))
+        reader = MapViewReader(finisher, remote)
+        one = reader.rows_at(values) if values else None
+        rows = rows_with(reader.arrow(), values) if one is None else one
+        return Answer(name, rows, Consistency.TENTATIVE, None, remote.versions)
+
+    def _wait_for(self, token: WriteToken) -> None:
+        def is_committed() -> bool:
+            manifest = newest_manifest(self.home)
+            return manifest is not None and manifest.snapshot >= token.epoch
+
+        self._open_links.wait(
+            is_committed,
+            time.monotonic() + self._timeout_s,
+            f"{self.home}: epoch {token.epoch} was not committed within {self._timeout_s:g} s",
+            f"See how it is: cumulus cluster status {self.home}. Or give it more time: timeout_s=.",
+        )
+
+    def _check_staleness(self, most: str) -> None:
+        most_s = parse_trigger(most).every_s
+        if most_s is None:
+            raise UsageError(f"{most!r} is no time", hint="Write such as 2s or 500ms.")
+        behind_s = float(self._status_of("publisher")["behind_ms"]) / 1000
+        if behind_s > most_s:
+            raise DelayError(
+                f"the committed rows are {behind_s:.1f} s old, more than {most}",
+                hint='Allow more, or read="tentative".',
+            )
+
+    # --- the cluster ------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[Name, dict[str, Any]]:
+        """Return how each machine is, by name: docs/cluster.md, "Live"."""
+        with self._lock:
+            return {name: self._status_of(name) for name in read_address(self.home).machines}
+
+    def _status_of(self, machine: Name) -> dict[str, Any]:
+        until = time.monotonic() + self._timeout_s
+        (told,) = self._open_links.ask(machine, StatusAsked(self._next_number()), until)
+        return dict(told.facts)
+
+
+def connect(home: str | Path, *, timeout_s: float = 30.0) -> ClusterClient:
+    """Return a client of the cluster that was started with a home; a context manager.
+
+    Parameters
+    ----------
+    timeout_s
+        How long any call may wait.
+
+    Raises
+    ------
+    InputError
+        If this is no home of a cluster.
+    NotRunningError
+        If the cluster does not run.
+    """
+    return ClusterClient(home, timeout_s=timeout_s)
+
+
+def _key_columns(view: ViewDef, keys: Any) -> dict[str, int]:
+    """Return the columns of a view that are keys of its maps, and which keys these are."""
+    places = {key.name: place for place, key in enumerate(keys)}
+    found: dict[str, int] = {}
+    for column, scalar in zip(view.columns, view.select, strict=True):
+        if isinstance(scalar, Var) and scalar.name in places and places[scalar.name] not in found.values():
+            found[column.name] = places[scalar.name]
+    return found
+
+
+def _of_column(view: ViewDef, name: str, value: Any) -> Any:
+    """Return a value as one of a column of a view."""
+    column = next(each for each in view.columns if each.name == name)
+    if column.type is None or value is None:
+        return value
+    try:
+        return coerce(value, column.type)
+    except (TypeError, ValueError) as problem:
+        raise UsageError(f"{view.name}.{name}: {problem}", hint=f"It is a {column.type}.") from None

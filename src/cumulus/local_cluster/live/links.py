@@ -1,0 +1,128 @@
+"""A client's links to the machines of a running cluster: it asks, and waits for the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cumulus.cluster import codec
+from cumulus.cluster.messages import EntriesRead, RequestRefused
+from cumulus.errors import DelayError, UsageError
+from cumulus.local_cluster.live.address import read_address
+from cumulus.machine import Name
+from cumulus.transport.greeting import Credentials, Outlook, RefusalError
+from cumulus.transport.guest import GuestLink
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.3
+"""Seconds between two attempts to reach a machine."""
+
+
+class ClientLinks:
+    """Links that are made when they are needed, and made anew when a machine comes back.
+
+    Parameters
+    ----------
+    home
+        Of the cluster.
+    name
+        What the client is called by the machines.
+    program
+        The hash that they all must agree on.
+    """
+
+    def __init__(self, home: Path, name: Name, program: bytes) -> None:
+        self._home, self._name, self._program = home, name, program
+        self._links: dict[Name, GuestLink] = {}
+
+    def ask(self, machine: Name, message: Any, until: float) -> list[Any]:
+        """Send a message with a number, again if the link was lost; return the answers with that number.
+
+        Parameters
+        ----------
+        until
+            How long to wait, by `time.monotonic`.
+
+        Raises
+        ------
+        UsageError
+            If the machine refuses to do it.
+        DelayError
+            If it does not answer in time.
+        NotRunningError
+            If the cluster does not run any more.
+        """
+        pause, reason = _FIRST_PAUSE, "it does not answer"
+        pieces = codec.encode(message)
+        while True:
+            try:
+                link = self._link(machine)
+                link.send(pieces, until)
+                return self._answers(link, message.number, until)
+            except TimeoutError as problem:
+                reason = str(problem) or reason
+                self._drop(machine)
+            except (OSError, RefusalError) as problem:
+                self._drop(machine)
+                if isinstance(problem, RefusalError) and problem.outlook is Outlook.NEVER:
+                    raise
+                reason = str(problem)
+            if time.monotonic() + pause > until:
+                raise DelayError(
+                    f"{self._home}: no answer from {machine} in time: {reason}",
+                    hint=f"See how it is: cumulus cluster status {self._home}. Or give it more time: timeout_s=.",
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _link(self, machine: Name) -> GuestLink:
+        if machine not in self._links:
+            address = read_address(self._home)
+            me = Credentials(self._name, self._program, address.read_secret())
+            self._links[machine] = GuestLink(me, machine, address.machines[machine], address.incarnation)
+        return self._links[machine]
+
+    def _answers(self, link: GuestLink, number: int, until: float) -> list[Any]:
+        found: list[Any] = []
+        while True:
+            payload = link.receive(until)
+            if payload is None:
+                raise TimeoutError("it has not answered")
+            answer = codec.decode(payload)
+            if answer.number != number:
+                continue  # to something that was given up
+            if isinstance(answer, RequestRefused):
+                raise UsageError(answer.reason, hint=answer.hint)
+            found.append(answer)
+            if not isinstance(answer, EntriesRead) or not answer.left:
+                return found
+
+    def _drop(self, machine: Name) -> None:
+        link = self._links.pop(machine, None)
+        if link is not None:
+            with suppress(OSError):
+                link.close()
+
+    def close(self) -> None:
+        """Close all links."""
+        for machine in list(self._links):
+            self._drop(machine)
+
+    def wait(self, is_so: Callable[[], bool], until: float, what: str, hint: str) -> None:
+        """Wait until something is so.
+
+        Raises
+        ------
+        DelayError
+            If it is not in time.
+        NotRunningError
+            If the cluster does not run any more.
+        """
+        pause = _FIRST_PAUSE
+        while not is_so():
+            if time.monotonic() + pause > until:
+                raise DelayError(what, hint=hint)
+            time.sleep(pause)
+            read_address(self._home)

@@ -1,0 +1,110 @@
+"""A guest's link to one machine, for whoever has no loop: it sends and waits in the thread of its caller."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from cumulus.errors import RemoteProtocolError
+from cumulus.machine import Name
+from cumulus.transport.connections import GREETING_SECONDS, Address
+from cumulus.transport.framing import FrameKind, FrameReader, Piece, framed
+from cumulus.transport.greeting import Credentials, Greeting
+
+
+def _admit_nobody(name: Name) -> None:
+    raise RemoteProtocolError(f"{name} wants to connect to a guest")
+
+
+class GuestLink:
+    """A connection to a machine, from its greeting on.
+
+    Parameters
+    ----------
+    incarnation
+        Of the machines; in another one the link is refused, and lost when another one begins.
+
+    Raises
+    ------
+    OSError
+        If nobody listens there, or the connection breaks.
+    RemoteProtocolError
+        If the machine refuses: `RefusalError` says what is to be done then.
+    """
+
+    def __init__(self, me: Credentials, peer: Name, address: Address, incarnation: int) -> None:
+        self._incarnation = incarnation
+        self._reader = FrameReader()
+        self._messages: deque[bytes] = deque()
+        self._greeting = Greeting(me, incarnation, peer, _admit_nobody)
+        self._socket = socket.create_connection(address, GREETING_SECONDS)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._say(self._greeting.begin())
+            until = time.monotonic() + 2 * GREETING_SECONDS
+            while not self._is_up:
+                if not self._read(until):
+                    raise TimeoutError(f"{peer} says nothing")
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, pieces: Sequence[Piece], until: float) -> None:
+        """Send a message; OSError if the link is lost, or nobody reads it until then, by `time.monotonic`."""
+        self._socket.settimeout(max(until - time.monotonic(), 0.001))
+        self._socket.sendall(b"".join(framed(FrameKind.MESSAGE, pieces, self._incarnation)))
+
+    def receive(self, until: float) -> bytes | None:
+        """Return the next message, None if none comes until then, by `time.monotonic`.
+
+        Raises
+        ------
+        OSError
+            If the link is lost.
+        RemoteProtocolError
+            If something else comes.
+        """
+        while not self._messages:
+            if not self._read(until):
+                return None
+        return self._messages.popleft()
+
+    def close(self) -> None:
+        """Close the link."""
+        self._socket.close()
+
+    @property
+    def _is_up(self) -> bool:
+        return self._greeting.is_over
+
+    def _read(self, until: float) -> bool:
+        """Take what comes next; return whether something has come in time."""
+        left = until - time.monotonic()
+        if left <= 0:
+            return False
+        self._socket.settimeout(left)
+        try:
+            count = self._socket.recv_into(self._reader.room())
+        except TimeoutError:
+            return False
+        if not count:
+            raise ConnectionResetError("the other side has closed the link")
+        for kind, incarnation, payload in self._reader.filled(count):
+            if not self._is_up:
+                self._greet(kind, payload)
+            elif kind == FrameKind.MESSAGE and incarnation == self._incarnation:
+                self._messages.append(payload)
+            else:
+                raise RemoteProtocolError(f"a frame of kind {kind} and incarnation {incarnation} has come")
+        return True
+
+    def _greet(self, kind: int, payload: bytes) -> None:
+        self._say(self._greeting.take(kind, payload))
+        if self._is_up:
+            self._reader.trust()
+
+    def _say(self, frames: Sequence[tuple[FrameKind, bytes]]) -> None:
+        for kind, payload in frames:
+            self._socket.sendall(b"".join(framed(kind, [payload], self._incarnation)))
