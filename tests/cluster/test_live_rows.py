@@ -22,6 +22,7 @@ from cumulus.cluster.messages import (
     ReadFiles,
     RequestRefused,
     RowsAccepted,
+    SaveState,
     switch_name,
 )
 from cumulus.cluster.mode import Mode
@@ -33,7 +34,7 @@ from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.local_cluster.processes import equip
-from cumulus.machine import Append, Completed, Effect, Machine, Name, Received, Recovered, Send
+from cumulus.machine import Append, Completed, Effect, Forget, Machine, Name, Perform, Received, Recovered, Send
 from cumulus.simulation import ScriptedClient
 from support.cluster_world import run_cluster
 from support.orders_stream import json_lines
@@ -200,6 +201,21 @@ def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path)
     assert sent(again, EpochEnd) == sent(taken, EpochEnd)
     both = ended(first, 2), ended(second, 2)
     assert sent(both[0], EpochEnd) == sent(both[1], EpochEnd)
+
+
+def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(tmp_path: Path) -> None:
+    first = switch_of(tmp_path)
+    log = records(first.step([rows(1, 10)]) + ended(first, 1) + first.step([rows(2, 20)]))
+    second: Any = switch_of(tmp_path)
+    second._least_log_bytes = 0
+    second.step([Recovered(1, log)])
+    again = second.step([Received("publisher", EpochTurn(1, {}, False, 7))])
+    again += second.step([Completed(ReadFiles(1, {}), Payloads([b""], b""))])
+    assert len(records(again)) == 1
+    saves = [each.task for each in again if isinstance(each, Perform) and isinstance(each.task, SaveState)]
+    second.step([Completed(saves[0], None)])
+    forgotten = second.step([Received("publisher", EpochCommit(1))])
+    assert [each.number for each in forgotten if isinstance(each, Forget)] == [2]  # the third is accepted in epoch 2
 
 
 def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_changes(tmp_path: Path) -> None:

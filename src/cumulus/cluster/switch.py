@@ -108,6 +108,8 @@ class Switch:
         self._has_refused = False
         self._records: dict[int, int] = {}
         """Epoch that has ended → its last record in the log."""
+        self._first_rows: dict[int, int] = {}
+        """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting: deque[tuple[Name, ClientRows]] = deque()
         """What clients have sent and nobody has taken in."""
         self._known: dict[int, list[LoggedRows]] = {}
@@ -183,6 +185,7 @@ class Switch:
             except RemoteProtocolError as problem:
                 effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                 return
+            self._first_rows.setdefault(epoch, self._next_record)
             self._append(logged, effects)
             self._guests.note(client, rows.number, epoch)
             self._take_in(logged, effects)
@@ -283,6 +286,7 @@ class Switch:
             self._log_bytes += len(record)
             if isinstance(logged, LoggedRows):
                 self._guests.note(logged.client, logged.number, logged.epoch)
+                self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:
                 self._records[logged.epoch] = number
@@ -307,10 +311,15 @@ class Switch:
         self._log_bytes += len(record)
 
     def _forget(self, effects: list[Effect]) -> None:
-        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""
+        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then.
+
+        An epoch that was read anew has its last record behind what clients have sent for the next one.
+        """
         done = [each for each in self._records if each <= self._saved]
         if done and self._saved <= self._committed:
-            effects.append(Forget(max(self._records.pop(each) for each in done)))
+            self._first_rows = {each: first for each, first in self._first_rows.items() if each > self._saved}
+            last = max(self._records.pop(each) for each in done)
+            effects.append(Forget(min([last, *(first - 1 for first in self._first_rows.values())])))
 
     def check(self) -> None:
         """Check what holds between two steps."""

@@ -76,7 +76,7 @@ def start(
     from cumulus.terminal.progress_lines import Teller
 
     with Teller(False) as teller, Interrupt() as stop_wish:
-        daemon.serve(live, lambda: stop_wish.wished, lambda: teller.say(f"{home}: all run"), teller.epoch)
+        daemon.serve(live, lambda: stop_wish.wished, lambda: teller.say(f"{home}: all run"), teller.epoch, teller.say)
 
 
 def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:

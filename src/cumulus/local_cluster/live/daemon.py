@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +71,20 @@ class LiveSettings:
 
 
 def serve(
-    live: LiveSettings, is_stopped: Callable[[], bool], on_up: Callable[[], None], on_epoch: Callable[[Epoch], None]
+    live: LiveSettings,
+    is_stopped: Callable[[], bool],
+    on_up: Callable[[], None],
+    on_epoch: Callable[[Epoch], None],
+    note: Callable[[str], None],
 ) -> None:
     """Run a cluster until it is stopped.
+
+    Parameters
+    ----------
+    on_up
+        Called whenever all machines run.
+    note
+        Takes a line to tell when all start anew.
 
     Raises
     ------
@@ -101,7 +111,6 @@ def serve(
             ClusterAddress(os.getpid(), supervisor.incarnation, str(secret_file), machines, pids).write(place)
             on_up()
 
-        note = partial(print, file=sys.stderr, flush=True)
         running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up)
         try:
             for epoch in running.epochs(is_stopped):
@@ -201,7 +210,7 @@ def main() -> None:
 
     with Interrupt() as wish:
         try:
-            serve(live, lambda: wish.wished, say, lambda _: None)
+            serve(live, lambda: wish.wished, say, lambda _: None, lambda line: print(line, file=sys.stderr, flush=True))
         except CumulusError as problem:
             print(problem, file=sys.stderr, flush=True)
             say(error=[problem.message, problem.hint])
