@@ -1,4 +1,4 @@
-"""What switches and nodes say to each other (docs/cluster.md, "Messages")."""
+"""What switches and nodes say to each other (docs/cluster.md, "Epochs and their commit")."""
 
 from __future__ import annotations
 
