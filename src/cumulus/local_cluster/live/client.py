@@ -35,7 +35,7 @@ from cumulus.scalars.user import given_functions
 from cumulus.views.finishing import Finisher
 from cumulus.views.reader import Consistency, MapViewReader
 
-ROWS_AT_ONCE = 100_000
+ROWS_AT_ONCE, BYTES_AT_ONCE = 100_000, 16 << 20
 """More rows of one call are sent in several messages."""
 
 
@@ -107,7 +107,8 @@ class ClusterClient:
         Parameters
         ----------
         rows
-            In any form that `cumulus.Warehouse.insert` takes.
+            In any form that `cumulus.Warehouse.insert` takes. All of them are accepted, or none; more than 100,000, or
+            16 MB, in several parts.
 
         Raises
         ------
@@ -133,8 +134,9 @@ class ClusterClient:
         until, epoch = time.monotonic() + self._timeout_s, 0
         with self._lock:
             links, switch = self._open_links, switch_name(self._plan.tables.switch_of[relation.name])
-            for begin in range(0, rows.num_rows, ROWS_AT_ONCE):
-                payload = to_ipc(rows.slice(begin, ROWS_AT_ONCE))
+            most = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(rows.nbytes, 1)), 1)
+            for begin in range(0, rows.num_rows, most):
+                payload = to_ipc(rows.slice(begin, most))
                 (accepted,) = links.ask(switch, ClientRows(self._next_number(), relation.name, payload), until)
                 epoch = accepted.epoch
         return WriteToken(epoch, rows.num_rows)
@@ -222,12 +224,12 @@ class ClusterClient:
                 "tentative rows do not say how old they are",
                 hint='Leave out after= and max_staleness=, or read="committed".',
             )
+        if after is not None:
+            self._wait_for(after)
         with self._lock:
             self._open_links  # noqa: B018  # a closed client reads nothing
             if is_tentative:
                 return self._tentative(view.name, values)
-            if after is not None:
-                self._wait_for(after)
             if max_staleness:
                 self._check_staleness(max_staleness)
             rows, epoch = committed_rows(self.home, view)

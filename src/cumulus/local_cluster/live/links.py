@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EntriesRead, RequestRefused
+from cumulus.cluster.messages import EntriesRead, RequestRefused, RowsHeld
 from cumulus.errors import DelayError, UsageError
 from cumulus.local_cluster.live.address import read_address
 from cumulus.machine import Name
@@ -86,13 +86,17 @@ class ClientLinks:
 
     def _answers(self, link: GuestLink, number: int, until: float) -> list[Any]:
         found: list[Any] = []
+        reason = "it has not answered"
         while True:
             payload = link.receive(until)
             if payload is None:
-                raise TimeoutError("it has not answered")
+                raise TimeoutError(reason)
             answer = codec.decode(payload)
             if answer.number != number:
                 continue  # to something that was given up
+            if isinstance(answer, RowsHeld):
+                reason = answer.reason
+                continue
             if isinstance(answer, RequestRefused):
                 raise UsageError(answer.reason, hint=answer.hint)
             found.append(answer)
