@@ -23,6 +23,7 @@ from cumulus.errors import (
     LockedError,
     NotRunningError,
     ProcessError,
+    RemoteProtocolError,
     UnknownNameError,
     UsageError,
     ValueTypeError,
@@ -143,6 +144,21 @@ def test_what_is_asked_wrongly_is_told(client: ClusterClient, home: Path, tmp_pa
     other.close()
     with pytest.raises(ClosedError, match="the client is closed"):
         other.view("total")
+
+
+def test_who_does_not_know_the_secret_is_refused(home: Path) -> None:
+    secret = home / "checkpoint" / "secret"
+    known = secret.read_bytes()
+    secret.write_bytes(b"something else")
+    try:
+        with (
+            cumulus.connect(home) as stranger,
+            pytest.raises(RemoteProtocolError, match="does not know the secret\n.*add"),
+        ):
+            stranger.insert("sales", [(1, 1)])
+    finally:
+        secret.write_bytes(known)
+    assert secret.stat().st_mode & 0o077 == 0
 
 
 def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home: Path) -> None:

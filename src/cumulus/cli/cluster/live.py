@@ -70,7 +70,7 @@ def start(
     )
     if not foreground:
         daemon.start(live)
-        print(f"{home}: {switches} switches and {nodes} nodes run. Stop them: cumulus cluster stop {home}")
+        print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
         return
     from cumulus.interrupts import Interrupt
     from cumulus.terminal.progress_lines import Teller

@@ -10,8 +10,8 @@ from typing import Any
 
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EntriesRead, RequestRefused, RowsHeld
-from cumulus.errors import DelayError, UsageError
-from cumulus.local_cluster.live.address import read_address
+from cumulus.errors import DelayError, RemoteProtocolError, UsageError
+from cumulus.local_cluster.live.address import ADDRESS, read_address
 from cumulus.machine import Name
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError
 from cumulus.transport.guest import GuestLink
@@ -67,7 +67,10 @@ class ClientLinks:
             except (OSError, RefusalError) as problem:
                 self._drop(machine)
                 if isinstance(problem, RefusalError) and problem.outlook is Outlook.NEVER:
-                    raise
+                    raise RemoteProtocolError(
+                        problem.message,
+                        hint=f"Connect again; {self._home / ADDRESS} says where the secret of the cluster is.",
+                    ) from None
                 reason = str(problem)
             if time.monotonic() + pause > until:
                 raise DelayError(
