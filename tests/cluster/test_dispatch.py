@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus.catalog.partition import bucket_of
-from cumulus.cluster.dispatch import Dispatch
+from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.program import Group, node_program
 from cumulus.m3 import parse
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
 from cumulus.catalog.arrow import table_of
-from cumulus.cluster.dispatch import Dispatch, Dispatched
 from cumulus.cluster.eventual import EventualState
-from cumulus.cluster.homes import choose_homes
-from cumulus.cluster.layout import ClusterLayout
+from cumulus.cluster.placement.dispatch import Dispatch, Dispatched
+from cumulus.cluster.placement.homes import choose_homes
+from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.program import node_program
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cumulus.catalog.types import arrow_type
-from cumulus.cluster.homes import choose_homes
-from cumulus.cluster.layout import ClusterLayout, FinishedBy
-from cumulus.cluster.segments import EVERYWHERE, Reach
+from cumulus.cluster.placement.homes import choose_homes
+from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
+from cumulus.cluster.placement.segments import EVERYWHERE, Reach
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter

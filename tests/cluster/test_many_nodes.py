@@ -12,9 +12,9 @@ import pytest
 
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT, arrow_type
-from cumulus.cluster.dispatch import Dispatch
-from cumulus.cluster.homes import choose_homes
-from cumulus.cluster.layout import ClusterLayout
+from cumulus.cluster.placement.dispatch import Dispatch
+from cumulus.cluster.placement.homes import choose_homes
+from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.program import node_program
 from cumulus.engine.analysis import float_sums
 from cumulus.engine.interpreter.engine import Interpreter

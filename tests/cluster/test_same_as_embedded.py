@@ -200,3 +200,98 @@ def test_folders_without_files_and_files_without_rows(tmp_path: Path) -> None:
     found = Compared(script, [str(written(tmp_path / "empty", {"r": [[], []], "s": [[], [], []]}))], tmp_path / "2")
     found.check((2, 2))
     assert found.epochs == 3
+
+
+def test_what_cannot_be_finished_on_one_node_keeps_the_last_good_rows_of_all(tmp_path: Path) -> None:
+    """Epoch 2 divides by zero for one key, epoch 3 changes another key only, epoch 4 mends it."""
+    script = """
+    CREATE TABLE s (k INT, b BIGINT);
+    CREATE VIEW ratio AS SELECT k, 100 // SUM(b) AS q FROM s GROUP BY k;
+    """
+    rows = [{"k": k, "b": k + 1} for k in range(8)]
+    epochs = [rows, [{"k": 3, "b": -4}, {"k": 5, "b": 1}], [{"k": 1, "b": 1}], [{"k": 3, "b": 2}]]
+    found = Compared(script, [str(written(tmp_path / "in", {"s": epochs}))], tmp_path)
+    for shape in ((3, 2), (1, 1)):
+        for mode in Mode:
+            found.check(shape, mode)
+
+
+def test_truncations(tmp_path: Path) -> None:
+    script = f"""
+    CREATE TABLE r (id INT PRIMARY KEY, k INT, a BIGINT);
+    CREATE TABLE s (k INT, b BIGINT) WITH (keep = all);
+    CREATE TABLE t (k INT) WITH (keep = none);
+    CREATE VIEW joined AS SELECT r.k, SUM(a * b) AS t, COUNT(*) AS n FROM r JOIN s USING (k) GROUP BY r.k;
+    CREATE VIEW kinds AS SELECT COUNT(DISTINCT b) AS n FROM s;
+    {ALL.replace("FROM s", "FROM t")}
+    """
+
+    def rows(begin: int) -> list[Any]:
+        return [{"id": begin + place, "k": place % 3, "a": place, "op": "i"} for place in range(6)]
+
+    gone = {"op": "truncate"}
+    r = [rows(0), [*rows(20), gone, *rows(30)], [gone], rows(0)]
+    s = [[{"k": k % 3, "b": k} for k in range(5)], [], [gone, {"k": 0, "b": 7}], [gone]]
+    t = [[{"k": 1}], [gone], [{"k": 2}], []]
+    found = Compared(script, [str(written(tmp_path / "in", {"r": r, "s": s, "t": t}))], tmp_path)
+    for shape in ((2, 2), (3, 2)):
+        for mode in Mode:
+            found.check(shape, mode)
+
+
+def test_static_tables_and_references_to_them(tmp_path: Path) -> None:
+    script = """
+    CREATE TABLE d (k INT PRIMARY KEY, name VARCHAR) WITH (static = true);
+    CREATE TABLE e (name VARCHAR, w INT) WITH (static = true);
+    CREATE TABLE r (id INT PRIMARY KEY, k INT REFERENCES d, a BIGINT);
+    CREATE VIEW named AS SELECT d.name, SUM(a * w) AS t, COUNT(*) AS n FROM r JOIN d USING (k) JOIN e USING (name)
+    GROUP BY d.name;
+    CREATE VIEW dims AS SELECT name, COUNT(*) AS n FROM e GROUP BY name;
+    """
+    rows = {
+        "d": [[{"k": 1, "name": "x"}], [{"k": 2, "name": "y"}, {"k": 1, "name": "z"}]],
+        "e": [[{"name": "x", "w": 2}, {"name": "y", "w": 3}]],
+        "r": [[{"id": n + 10 * e, "k": n % 4, "a": n} for n in range(1, 8)] for e in range(3)],
+    }
+    folder = written(tmp_path / "in", rows)
+    found = Compared(script, [str(folder)], tmp_path / "1")
+    for shape, mode in (((2, 2), Mode.EVENTUAL), ((3, 2), Mode.GATED)):
+        found.check(shape, mode)
+
+
+def test_change_logs_and_functions_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import cumulus\n@cumulus.function\ndef half(x: int) -> int:\n    return 10 // x\n"
+    )
+    script = """
+    CREATE TABLE r (id INT PRIMARY KEY, k INT, a INT);
+    CREATE VIEW halves AS SELECT k, SUM(half(a)) AS t FROM r GROUP BY k;
+    CREATE VIEW sums AS SELECT k, SUM(a) AS t FROM r GROUP BY k;
+    """
+
+    def row(key: int, a: int) -> dict[str, int]:
+        return {"id": key, "k": key % 2, "a": a}
+
+    def change(op: str, before: Any, after: Any, at: int) -> dict[str, Any]:
+        return {"op": op, "before": before, "after": after, "source": {"lsn": at}, "ts_ms": at}
+
+    epochs = [
+        [change("c", None, row(key, key), key) for key in range(6)],
+        [change("u", row(2, 2), row(2, 5), 11), change("d", row(3, 3), None, 12)],
+        [change("u", row(1, 1), row(1, 0), 13)],
+        [change("d", row(1, 0), None, 14), change("r", None, row(9, 4), 15)],
+    ]
+    folder = written(tmp_path / "in", {"r": epochs})
+    place = f"r={folder / 'r'},format=debezium"
+    found = Compared(script, [place], tmp_path, functions=(str(tmp_path / "mine.py"),))
+    for shape, mode in (((2, 2), Mode.EVENTUAL), ((3, 2), Mode.GATED)):
+        found.check(shape, mode)
+
+
+@pytest.mark.parametrize(("every", "limit", "keep"), [(3, 1, 100), (2, 2, 2), (1, 0, 1)])
+def test_settings_of_runs(tmp_path: Path, every: int, limit: int, keep: int) -> None:
+    folder = written(tmp_path / "in", changing(5, 7))
+    settings = {"snapshot_every": every, "files_per_epoch": limit, "keep": keep}
+    found = Compared(script_of("sums", "joined", "distinct"), [str(folder)], tmp_path, **settings)
+    for shape, mode in (((2, 2), Mode.EVENTUAL), ((1, 1), Mode.GATED)):
+        found.check(shape, mode)

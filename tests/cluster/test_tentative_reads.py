@@ -17,9 +17,9 @@ from cumulus.catalog.arrow import table_of
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients import reads
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.dispatch import Dispatch
 from cumulus.cluster.intake import NetChange
 from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
+from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder

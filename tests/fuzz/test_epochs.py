@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz import clusters
 from fuzz.epochs import compare
 from support.tiers import sampled
 
@@ -25,3 +26,8 @@ def test_epochs_of_tables_that_refer_to_each_other_leave_what_duckdb_says(tmp_pa
 def test_epochs_leave_what_duckdb_says_for_longer(start: int, tmp_path: Path) -> None:
     plans = [compare(seed, tmp_path / str(seed)) for seed in range(start, start + 10)]
     assert sum(plan is not None for plan in plans) > 5
+
+
+@pytest.mark.parametrize("seed", sampled([7, *range(100, 110)], of=11))
+def test_clusters_say_of_epochs_what_the_embedded_host_says(seed: int, tmp_path: Path) -> None:
+    assert clusters.compare(seed, tmp_path)["messages"] > 0

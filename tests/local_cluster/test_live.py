@@ -153,7 +153,7 @@ def test_who_does_not_know_the_secret_is_refused(home: Path) -> None:
     try:
         with (
             cumulus.connect(home) as stranger,
-            pytest.raises(RemoteProtocolError, match="does not know the secret\n.*add"),
+            pytest.raises(RemoteProtocolError, match=r"does not know the secret\n.*address.json"),
         ):
             stranger.insert("sales", [(1, 1)])
     finally:

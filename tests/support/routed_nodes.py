@@ -13,7 +13,7 @@ from cumulus.algebra.terms import Var, number, product_of
 from cumulus.catalog.events import Event
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column, Relation
-from cumulus.cluster.layout import ClusterLayout, FinishedBy
+from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 from cumulus.views import finish

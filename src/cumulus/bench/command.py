@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from cumulus.bench.cluster_bench import cluster_bench
 from cumulus.bench.compiler_bench import compile_bench
 from cumulus.bench.edges_bench import edges_bench
 from cumulus.bench.engine_bench import engine_bench
@@ -23,6 +24,7 @@ bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a ho
 bench.command("compile")(compile_bench)
 bench.command("engine")(engine_bench)
 bench.command("edges")(edges_bench)
+bench.command("cluster")(cluster_bench)
 
 
 @bench.command("spark")

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.cluster.dispatch import Dispatch
 from cumulus.cluster.intake import NetChange
 from cumulus.cluster.messages import Block
+from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.versions import Numbering
 
 BLOCK_ROWS = 10_000

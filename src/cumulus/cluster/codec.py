@@ -23,7 +23,7 @@ _CLASSES: dict[str, type] = {
         messages.Block,
         messages.Events,
         messages.Deltas,
-        messages.Checkpoint,
+        messages.MapCheckpoint,
         messages.EpochTurn,
         messages.EpochRefused,
         messages.EpochPart,

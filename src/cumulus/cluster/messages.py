@@ -154,7 +154,7 @@ class Deltas:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class MapCheckpoint:
     """From a node to all others: it has sent all deltas of an epoch to maps of a depth."""
 
     epoch: int
@@ -300,7 +300,7 @@ class RequestRefused:
 Message: TypeAlias = (
     Events
     | Deltas
-    | Checkpoint
+    | MapCheckpoint
     | EpochTurn
     | EpochRefused
     | EpochPart

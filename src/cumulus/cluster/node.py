@@ -12,13 +12,13 @@ from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.eventual import Shares as LateShares
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.messages import (
-    Checkpoint,
     Deltas,
     EpochCommit,
     EpochEnd,
     EpochPart,
     EpochReady,
     Events,
+    MapCheckpoint,
     ReadEntries,
     SaveState,
     StatusAsked,
@@ -143,7 +143,7 @@ class ClusterNode:
                     spread.fire(block)
             case Deltas() if spread is not None and sender in self._peers:
                 spread.receive(message)
-            case Checkpoint(epoch, depth) if sender in self._peers:
+            case MapCheckpoint(epoch, depth) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender]):
                     raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
             case EpochEnd(epoch, final, payload) if sender in self._switches:
@@ -186,7 +186,7 @@ class ClusterNode:
         while told := self._marks.tell():
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
-                effects += (Send(each, Checkpoint(epoch, depth)) for each in self._others)
+                effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)
         while (over := self._marks.next_over()) is not None:
             self._over.append(over)
         if self._over and not self._is_writing:  # who writes the one before reads the gate's maps

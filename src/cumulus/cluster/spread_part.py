@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cumulus.cluster.eventual import EventualState
-from cumulus.cluster.layout import FinishedBy
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
+from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of
 from cumulus.engine.frames.frame import MapFrame

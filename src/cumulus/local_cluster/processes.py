@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
-from cumulus.cluster.dispatch import Dispatch
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.spread_part import SpreadPart

@@ -58,6 +58,7 @@ class ClusterRun:
             "home": home.card.home,
             "every_ms": None if every_s is None else round(every_s * 1000),
             "last": last,
+            "has_functions": bool(home.card.functions),
         }
         self._epoch = home.epoch
         self._deaths = 0
@@ -73,7 +74,7 @@ class ClusterRun:
         StoreError
             If the home cannot be written.
         """
-        factory = "cumulus.local_cluster.processes:equip"
+        factory = "cumulus.local_cluster.light_start:start_machine"
         processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
@@ -82,11 +83,11 @@ class ClusterRun:
                 with Supervisor(processes, incarnation=incarnation, secret=self._secret) as supervisor:
                     if self._on_up is not None:
                         self._on_up(supervisor)
-                    is_over = yield from self._told(supervisor, is_stopped)
+                    is_over = yield from self._until_one_ends(supervisor, is_stopped)
             except StartError as problem:
                 self._mourn(problem.ended)
 
-    def _told(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
+    def _until_one_ends(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
         """Yield what is told until a process dies; return whether all is over."""
         self._since = time.monotonic()
         lost: list[tuple[float, LinkLost]] = []  # most often a process has died, which is told soon

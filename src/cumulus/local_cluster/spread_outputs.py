@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cumulus.catalog.types import EXACT
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.layout import FinishedBy
+from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.records import ViewShare
 from cumulus.cluster.spread_part import ShareOfMap, Shares

@@ -146,6 +146,8 @@ class Driver:
             "bytes_unwritten": self._group_bytes + self._bytes_on_the_way,
             "tasks": len(self._tasks) + self._is_performing,
             "queued": self.links.queued(),
+            "sent_messages": self.links.sent_messages,
+            "sent_bytes": self.links.sent_bytes,
         }
 
     # --- what the links tell ---

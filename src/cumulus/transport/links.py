@@ -78,6 +78,7 @@ class Links:
     def __init__(self, me: Credentials, receiver: LinkReceiver, sources: frozenset[Name] = frozenset()) -> None:
         self.me = me
         self.incarnation = 0  # nobody has been met yet
+        self.sent_messages = self.sent_bytes = 0
         self.is_holding = False
         self._receiver = receiver
         self._sources = sources
@@ -162,7 +163,10 @@ class Links:
         elif not link.is_lost:
             frame = framed(_MESSAGE, pieces, incarnation)
             link.pieces += frame
-            link.bytes_waiting += sum(map(len, frame))
+            length = sum(map(len, frame))
+            link.bytes_waiting += length
+            self.sent_messages += 1
+            self.sent_bytes += length
             self._to_write[to] = link
 
     def flush(self) -> None:

@@ -122,6 +122,8 @@ class Health:
         Whether it reads nothing from those that feed it, since a peer or the disk does not keep up.
     queued
         Bytes that peers have not taken yet.
+    sent_messages, sent_bytes
+        To other machines, since the process began.
     """
 
     pid: int
@@ -131,6 +133,8 @@ class Health:
     bytes_unwritten: int
     tasks: int
     queued: Mapping[Name, int]
+    sent_messages: int
+    sent_bytes: int
 
 
 class _Running:

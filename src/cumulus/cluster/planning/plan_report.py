@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from cumulus.cluster.layout import FinishedBy
+from cumulus.cluster.placement.layout import FinishedBy
+from cumulus.cluster.placement.segments import EVERYWHERE, Reach, ReplicaSet
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
-from cumulus.cluster.segments import EVERYWHERE, Reach, ReplicaSet
 from cumulus.explain.explanation import counted
 from cumulus.m3.printer import print_statement
 

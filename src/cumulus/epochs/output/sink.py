@@ -87,6 +87,10 @@ class Manifest:
         View → how many such rows there were: in this epoch, and since the beginning.
     poll
         What the buckets together have said about deletions that wait (`cumulus.epochs.bucket.votes.Poll.plain`).
+    failing
+        View → the buckets that could not compute their rows of it when they last tried.
+    held
+        View → the files of its last good rows, which it shows as long as some bucket fails.
     """
 
     epoch: int
@@ -105,6 +109,8 @@ class Manifest:
     view_error_counts: dict[str, int] = field(default_factory=dict)
     view_error_totals: dict[str, int] = field(default_factory=dict)
     poll: dict[str, Any] = field(default_factory=dict)
+    failing: dict[str, list[int]] = field(default_factory=dict)
+    held: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.snapshot:  # a manifest from before there were such epochs
@@ -112,6 +118,8 @@ class Manifest:
 
     def files(self, view: str) -> list[str]:
         """Return the files with the finished rows of `view`; none if it could never be computed yet."""
+        if view in self.held:
+            return self.held[view]
         if view in self.merged:
             return [self.merged[view]]
         return [path for _, path in sorted(self.views.get(view, {}).items()) if not path.endswith(".share")]
@@ -247,7 +255,9 @@ class Sink:
                     touched.add(name)
             errors |= report.errors
             counts = totals_with(counts, report.counts)
-        for name in sorted(touched):
+        failing = _failing(before, reports)
+        held = {name: before.held.get(name, before.files(name)) for name in failing}
+        for name in sorted(touched - failing.keys()):
             errors.pop(name, None)
             if name in merge:
                 try:
@@ -276,6 +286,8 @@ class Sink:
             error_counts,
             totals_with(before.view_error_totals, error_counts),
             Poll.together(Poll.of_plain(report.poll) for report in reports).plain(),
+            failing,
+            held,
         )
 
     def _errors(
@@ -355,7 +367,19 @@ def listed_files(manifest: Manifest) -> set[str]:
     """Return all files that `manifest` lists."""
     files = {path for buckets in manifest.views.values() for path in buckets.values()}
     errors = {path for paths in manifest.view_errors.values() for path in paths}
-    return files | set(manifest.merged.values()) | set(manifest.quarantine) | errors
+    held = {path for paths in manifest.held.values() for path in paths}
+    return files | held | set(manifest.merged.values()) | set(manifest.quarantine) | errors
+
+
+def _failing(before: Manifest, reports: Iterable[Written]) -> dict[str, list[int]]:
+    """Return which buckets could not compute their rows of which views when they last tried."""
+    found = {view: set(buckets) for view, buckets in before.failing.items()}
+    for report in reports:
+        for view in report.files:
+            found.get(view, set()).discard(report.bucket)
+        for view in report.errors:
+            found.setdefault(view, set()).add(report.bucket)
+    return {view: sorted(buckets) for view, buckets in found.items() if buckets}
 
 
 def committed_epochs(path: str | Path) -> list[int]:

@@ -72,6 +72,9 @@ class ClientLinks:
                         hint=f"Connect again; {self._home / ADDRESS} says where the secret of the cluster is.",
                     ) from None
                 reason = str(problem)
+            except RemoteProtocolError:  # nothing that comes after it can be read
+                self._drop(machine)
+                raise
             if time.monotonic() + pause > until:
                 raise DelayError(
                     f"{self._home}: no answer from {machine} in time: {reason}",

@@ -7,8 +7,8 @@ from typing import Any
 
 from cumulus.cluster.clients.reads import key_sent
 from cumulus.cluster.messages import EntriesRead, ReadEntries, node_name, switch_name
+from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.segments import Reach
 from cumulus.engine.analysis.float_sums import read_cell
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame

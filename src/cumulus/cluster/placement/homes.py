@@ -1,7 +1,7 @@
 """The planner of the cluster: on the node of which column each statement is computed.
 
-A home makes replica sets necessary (`cumulus.cluster.segments`), and a replica set costs memory and messages. The
-planner looks for homes by whose replica sets the least bytes lie and travel: first one home for all statements of a
+A home makes replica sets necessary (`cumulus.cluster.placement.segments`), and a replica set costs memory and messages.
+The planner looks for homes by whose replica sets the least bytes lie and travel: first one home for all statements of a
 table, then others for some of them. What it counts with are the bounds of `cumulus.explain.sizes`, from counts of the
 user's or from guesses by references. Homes do not depend on how many nodes there are, so the node program is the same.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cumulus.catalog.names import find_name
+from cumulus.cluster.placement.segments import At, Flow, Reach, ReplicaSet, axis_of, flows, needed
 from cumulus.cluster.program import Homes
-from cumulus.cluster.segments import At, Flow, Reach, ReplicaSet, axis_of, flows, needed
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics, bytes_per_entry, distinct, size_of
 from cumulus.layout.shared_keys import partition_choices, references

@@ -1,8 +1,8 @@
 """The dispatch table of a switch: which nodes must evaluate which rows of a block, and which columns they need.
 
 The papers' switch indexes the space of a trigger's arguments and finds in each cell the messages to send. Here a cell
-is a node, found by the hash of the home column, and what is read lies there already (`cumulus.cluster.layout`), so one
-message for each node and group is all: nobody fetches.
+is a node, found by the hash of the home column, and what is read lies there already
+(`cumulus.cluster.placement.layout`), so one message for each node and group is all: nobody fetches.
 
 References
 ----------
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cumulus.catalog.partition import buckets_of
-from cumulus.cluster.layout import divided
+from cumulus.cluster.placement.layout import divided
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from cumulus.cluster.layout import Indices
+    from cumulus.cluster.placement.layout import Indices
     from cumulus.cluster.program import Group
 
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cumulus.algebra.terms import MapEnd, MapRead, Range, Term, Var, children
 from cumulus.catalog.partition import bucket_of, buckets_of
 from cumulus.catalog.schema import Column
-from cumulus.cluster.program import Homes
-from cumulus.cluster.segments import (
+from cumulus.cluster.placement.segments import (
     EVERYWHERE,
     ON_FIRST,
     Flow,
@@ -34,6 +33,7 @@ from cumulus.cluster.segments import (
     hashed_alike,
     needed,
 )
+from cumulus.cluster.program import Homes
 from cumulus.m3.program import Program, ViewDef
 
 if TYPE_CHECKING:

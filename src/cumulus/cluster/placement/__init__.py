@@ -1,0 +1,1 @@
+"""Where statements are computed, where entries of maps lie, and which node gets which rows."""

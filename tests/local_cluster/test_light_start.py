@@ -1,0 +1,23 @@
+"""What a machine's process imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+from cumulus.local_cluster.light_start import leave_pandas_out
+leave_pandas_out()
+import cumulus.local_cluster.processes
+import pyarrow as pa
+assert pa.array([1, None]).to_pylist() == [1, None]
+print(*({"pandas", "duckdb", "llvmlite", "sqlglot", "rich.console", "typer"} & sys.modules.keys()))
+import pandas as pd
+assert pd.Series([1, 2]).sum() == 3
+"""
+
+
+def test_a_machine_imports_nothing_large_before_it_needs_it() -> None:
+    found = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert (found.stdout.split(), found.stderr) == ([], "")
