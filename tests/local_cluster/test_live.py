@@ -173,6 +173,7 @@ def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home:
 
 def test_status_says_how_all_machines_are(home: Path) -> None:
     text = run("cluster", "status", home)
+    assert "4 views spread, 1 gated (different)" in text
     for word in ("publisher", "switch1", "node1", "overlay rows", "log bytes", "behind ms", "interpreter"):
         assert word in text
 

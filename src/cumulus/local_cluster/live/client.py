@@ -82,6 +82,11 @@ class ClusterClient:
         return tuple(self._views)
 
     @property
+    def spread_views(self) -> tuple[str, ...]:
+        """The names of the views that have tentative rows; the others are gated."""
+        return tuple(view.name for view in self._plan.division.spread.views)
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables."""
         return tuple(self._tables)
@@ -216,9 +221,7 @@ class ClusterClient:
         if read not in list(Consistency):
             raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
         values = {column: _of_column(view, column, value) for column, value in given.items()}
-        is_tentative = read == Consistency.TENTATIVE and view.name in {
-            each.name for each in self._plan.division.spread.views
-        }
+        is_tentative = read == Consistency.TENTATIVE and view.name in self.spread_views
         if is_tentative and (after is not None or max_staleness):
             raise UsageError(
                 "tentative rows do not say how old they are",
