@@ -22,6 +22,7 @@ from cumulus.cluster.messages import (
     ReadFiles,
     RequestRefused,
     RowsAccepted,
+    RowsHeld,
     SaveState,
     switch_name,
 )
@@ -233,11 +234,15 @@ def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_cha
 
 def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"))
-    assert not sent(switch.step([rows(1, 10)]), RowsAccepted)
+    effects = switch.step([rows(1, 10)])
+    assert not sent(effects, RowsAccepted)
+    assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"]
     assert [each.epoch for each in sent(ended(switch, 1), RowsAccepted)] == [2]
 
     monkeypatch.setattr("cumulus.cluster.switch.OPEN_BYTES", 1)
-    assert not sent(switch.step([rows(2, 20)]), RowsAccepted)
+    effects = switch.step([rows(2, 20)])
+    assert not sent(effects, RowsAccepted)
+    assert "wait for their commit" in sent(effects, RowsHeld)[0].reason
     assert not sent(ended(switch, 2), RowsAccepted)
     switch.step([Received("publisher", EpochCommit(1))])
     assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), RowsAccepted)] == [3]

@@ -23,6 +23,7 @@ from cumulus.errors import (
     LockedError,
     NotRunningError,
     ProcessError,
+    RemoteProtocolError,
     UnknownNameError,
     UsageError,
     ValueTypeError,
@@ -145,6 +146,21 @@ def test_what_is_asked_wrongly_is_told(client: ClusterClient, home: Path, tmp_pa
         other.view("total")
 
 
+def test_who_does_not_know_the_secret_is_refused(home: Path) -> None:
+    secret = home / "checkpoint" / "secret"
+    known = secret.read_bytes()
+    secret.write_bytes(b"something else")
+    try:
+        with (
+            cumulus.connect(home) as stranger,
+            pytest.raises(RemoteProtocolError, match=r"does not know the secret\n.*address.json"),
+        ):
+            stranger.insert("sales", [(1, 1)])
+    finally:
+        secret.write_bytes(known)
+    assert secret.stat().st_mode & 0o077 == 0
+
+
 def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home: Path) -> None:
     assert client.view("total", max_staleness="30s").epoch
     late = cumulus.connect(home, timeout_s=0.3)
@@ -157,6 +173,7 @@ def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home:
 
 def test_status_says_how_all_machines_are(home: Path) -> None:
     text = run("cluster", "status", home)
+    assert "4 views spread, 1 gated (different)" in text
     for word in ("publisher", "switch1", "node1", "overlay rows", "log bytes", "behind ms", "interpreter"):
         assert word in text
 

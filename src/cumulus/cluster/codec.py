@@ -35,6 +35,7 @@ _CLASSES: dict[str, type] = {
         messages.EpochWanted,
         messages.ClientRows,
         messages.RowsAccepted,
+        messages.RowsHeld,
         messages.RequestRefused,
         messages.ReadEntries,
         messages.EntriesRead,

@@ -1,4 +1,4 @@
-"""What switches and nodes say to each other (docs/cluster.md, "Messages")."""
+"""What switches and nodes say to each other (docs/cluster.md, "Epochs and their commit")."""
 
 from __future__ import annotations
 
@@ -226,6 +226,14 @@ class RowsAccepted:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsHeld:
+    """From a switch to a client: the rows with a number wait, and for what; an answer follows."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadEntries:
     """From a client to a node: what it owns of a map, as new as it has it.
 
@@ -304,6 +312,7 @@ Message: TypeAlias = (
     | EpochWanted
     | ClientRows
     | RowsAccepted
+    | RowsHeld
     | RequestRefused
     | ReadEntries
     | EntriesRead

@@ -28,6 +28,7 @@ from cumulus.cluster.messages import (
     ReadFiles,
     RequestRefused,
     RowsAccepted,
+    RowsHeld,
     SaveState,
     StatusAsked,
     StatusTold,
@@ -144,6 +145,8 @@ class Switch:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
+                    if self._is_full:
+                        effects.append(Send(sender, RowsHeld(rows.number, self._why_full)))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):
@@ -174,6 +177,12 @@ class Switch:
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
         return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
+
+    @property
+    def _why_full(self) -> str:
+        if self._is_static and self._ended == 0:
+            return "its static tables are not loaded yet"
+        return f"{sum(self._open_bytes.values()) >> 20} MB of rows wait for their commit, and more must wait for them"
 
     def _take_rows(self, client: Name, rows: ClientRows, effects: list[Effect]) -> None:
         """Take rows in unless they are; the client is told when they are on the disk."""

@@ -18,6 +18,8 @@ from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, 
 
 MOST_DEATHS = 5
 """Processes may die so often in a row without an epoch in between."""
+_SOUND_S = 60.0
+"""Or if all was well for so long: a cluster that nobody feeds has no epochs."""
 _LOOK_S = 0.2
 """How long to wait for something to happen before looking whether to stop."""
 _LINK_S = 2.0
@@ -135,6 +137,8 @@ class ClusterRun:
 
     def _begin_anew(self, why: str) -> None:
         """Note that all processes start anew, unless that was in vain too often."""
+        if time.monotonic() - self._since > _SOUND_S:
+            self._deaths = 0
         self._deaths += 1
         if self._deaths >= MOST_DEATHS:
             raise ProcessError(

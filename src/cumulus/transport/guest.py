@@ -31,7 +31,7 @@ class GuestLink:
     OSError
         If nobody listens there, or the connection breaks.
     RemoteProtocolError
-        If the machine refuses: `RefusalError` says what is to be done then.
+        If the machine refuses; a `RefusalError` says what is to be done then.
     """
 
     def __init__(self, me: Credentials, peer: Name, address: Address, incarnation: int) -> None:

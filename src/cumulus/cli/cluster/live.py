@@ -70,7 +70,7 @@ def start(
     )
     if not foreground:
         daemon.start(live)
-        print(f"{home}: {switches} switches and {nodes} nodes run. Stop them: cumulus cluster stop {home}")
+        print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
         return
     from cumulus.interrupts import Interrupt
     from cumulus.terminal.progress_lines import Teller
@@ -118,6 +118,9 @@ def status(
             if as_json:
                 print(json.dumps(found), flush=True)
             else:
+                gated = [name for name in client.views if name not in client.spread_views]
+                print(f"{home}: {len(client.spread_views)} views spread, {len(gated)} gated", end="")
+                print(f" ({', '.join(gated)})\n" if gated else "\n")
                 for table in status_tables(found):
                     console.print(table)
                     console.print()

@@ -88,7 +88,8 @@ def read_address(home: Path) -> ClusterAddress:
         machines = {name: (host, port) for name, (host, port) in found.pop("machines").items()}
         address = ClusterAddress(**found, machines=machines)
     except FileNotFoundError:
-        raise NotRunningError(f"{home}: the cluster is not running", hint=_start_hint(home)) from None
+        hint = f"{_start_hint(home)} {home / STATE / LOG} has what its processes have said."
+        raise NotRunningError(f"{home}: the cluster is not running", hint=hint) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise StoreError(f"{home / ADDRESS} cannot be read: {problem}", hint=_start_hint(home)) from None
     if not is_alive(address.pid):

@@ -35,7 +35,7 @@ from cumulus.scalars.user import given_functions
 from cumulus.views.finishing import Finisher
 from cumulus.views.reader import Consistency, MapViewReader
 
-ROWS_AT_ONCE = 100_000
+ROWS_AT_ONCE, BYTES_AT_ONCE = 100_000, 16 << 20
 """More rows of one call are sent in several messages."""
 
 
@@ -82,6 +82,11 @@ class ClusterClient:
         return tuple(self._views)
 
     @property
+    def spread_views(self) -> tuple[str, ...]:
+        """The names of the views that have tentative rows; the others are gated."""
+        return tuple(view.name for view in self._plan.division.spread.views)
+
+    @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables."""
         return tuple(self._tables)
@@ -107,7 +112,8 @@ class ClusterClient:
         Parameters
         ----------
         rows
-            In any form that `cumulus.Warehouse.insert` takes.
+            In any form that `cumulus.Warehouse.insert` takes. All of them are accepted, or none; more than 100,000, or
+            16 MB, in several parts.
 
         Raises
         ------
@@ -133,8 +139,9 @@ class ClusterClient:
         until, epoch = time.monotonic() + self._timeout_s, 0
         with self._lock:
             links, switch = self._open_links, switch_name(self._plan.tables.switch_of[relation.name])
-            for begin in range(0, rows.num_rows, ROWS_AT_ONCE):
-                payload = to_ipc(rows.slice(begin, ROWS_AT_ONCE))
+            most = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(rows.nbytes, 1)), 1)
+            for begin in range(0, rows.num_rows, most):
+                payload = to_ipc(rows.slice(begin, most))
                 (accepted,) = links.ask(switch, ClientRows(self._next_number(), relation.name, payload), until)
                 epoch = accepted.epoch
         return WriteToken(epoch, rows.num_rows)
@@ -214,20 +221,18 @@ class ClusterClient:
         if read not in list(Consistency):
             raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
         values = {column: _of_column(view, column, value) for column, value in given.items()}
-        is_tentative = read == Consistency.TENTATIVE and view.name in {
-            each.name for each in self._plan.division.spread.views
-        }
+        is_tentative = read == Consistency.TENTATIVE and view.name in self.spread_views
         if is_tentative and (after is not None or max_staleness):
             raise UsageError(
                 "tentative rows do not say how old they are",
                 hint='Leave out after= and max_staleness=, or read="committed".',
             )
+        if after is not None:
+            self._wait_for(after)
         with self._lock:
             self._open_links  # noqa: B018  # a closed client reads nothing
             if is_tentative:
                 return self._tentative(view.name, values)
-            if after is not None:
-                self._wait_for(after)
             if max_staleness:
                 self._check_staleness(max_staleness)
             rows, epoch = committed_rows(self.home, view)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EntriesRead, RequestRefused
-from cumulus.errors import DelayError, UsageError
-from cumulus.local_cluster.live.address import read_address
+from cumulus.cluster.messages import EntriesRead, RequestRefused, RowsHeld
+from cumulus.errors import DelayError, RemoteProtocolError, UsageError
+from cumulus.local_cluster.live.address import ADDRESS, read_address
 from cumulus.machine import Name
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError
 from cumulus.transport.guest import GuestLink
@@ -67,8 +67,14 @@ class ClientLinks:
             except (OSError, RefusalError) as problem:
                 self._drop(machine)
                 if isinstance(problem, RefusalError) and problem.outlook is Outlook.NEVER:
-                    raise
+                    raise RemoteProtocolError(
+                        problem.message,
+                        hint=f"Connect again; {self._home / ADDRESS} says where the secret of the cluster is.",
+                    ) from None
                 reason = str(problem)
+            except RemoteProtocolError:  # nothing that comes after it can be read
+                self._drop(machine)
+                raise
             if time.monotonic() + pause > until:
                 raise DelayError(
                     f"{self._home}: no answer from {machine} in time: {reason}",
@@ -86,13 +92,17 @@ class ClientLinks:
 
     def _answers(self, link: GuestLink, number: int, until: float) -> list[Any]:
         found: list[Any] = []
+        reason = "it has not answered"
         while True:
             payload = link.receive(until)
             if payload is None:
-                raise TimeoutError("it has not answered")
+                raise TimeoutError(reason)
             answer = codec.decode(payload)
             if answer.number != number:
                 continue  # to something that was given up
+            if isinstance(answer, RowsHeld):
+                reason = answer.reason
+                continue
             if isinstance(answer, RequestRefused):
                 raise UsageError(answer.reason, hint=answer.hint)
             found.append(answer)

@@ -1,0 +1,154 @@
+"""What a client reads from nodes, when nothing is on its way between them, is what DuckDB says of all rows."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from cumulus.catalog.arrow import table_of
+from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients import reads
+from cumulus.cluster.codec import decode, encode
+from cumulus.cluster.intake import NetChange
+from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
+from cumulus.cluster.placement.dispatch import Dispatch
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.versions import Numbering, VersionOrder
+from cumulus.compiler import compile_sql
+from cumulus.local_cluster.live.remote_maps import RemoteMaps
+from cumulus.views.finishing import Finisher
+from cumulus.views.reader import MapViewReader
+from support.tiers import examples
+
+TABLES = """
+CREATE TABLE people (p INT NOT NULL, town VARCHAR, born DATE);
+CREATE TABLE sales (p INT NOT NULL, price DECIMAL(9,2), weight DOUBLE);
+"""
+VIEWS = {
+    "by_town": "SELECT town, SUM(price) AS a, AVG(weight) AS w, COUNT(*) AS n FROM sales JOIN people USING (p) "
+    "GROUP BY town",
+    "by_day": "SELECT born, town, SUM(weight) AS w FROM sales JOIN people USING (p) GROUP BY born, town",
+    "total": "SELECT SUM(price) AS a, COUNT(weight) AS n FROM sales",
+    "best": "SELECT p, SUM(price) AS a FROM sales WHERE price IS NOT NULL GROUP BY p ORDER BY a DESC, p LIMIT 2",
+}
+KEYS = {"by_town": ("town",), "by_day": ("born", "town"), "total": (), "best": ("p",)}
+PROGRAM = compile_sql(
+    TABLES + "".join(f"CREATE VIEW {name} AS {select};\n" for name, select in VIEWS.items()), rely=False, enforced=False
+)
+
+
+class Nodes:
+    """Nodes that have taken rows in, and answer."""
+
+    def __init__(self, plan: ClusterPlan, engine: str) -> None:
+        self.plan, self.questions = plan, 0
+        self.parts = [SpreadPart(plan, number, engine) for number in range(plan.nodes)]
+        dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
+        self._makers = [BlockMaker(Numbering(VersionOrder.CLOCK, switch), dispatch, frozenset()) for switch in (0, 3)]
+
+    def take(self, switch: int, table: str, rows: list[tuple[Any, ...]], count: int) -> None:
+        net = NetChange(table, table_of(PROGRAM.relation(table).columns, rows), np.full(len(rows), count))
+        for node, blocks in self._makers[switch].make(1, [net]):
+            for block in blocks:
+                self.parts[node].fire(block)
+        while sent := [each for part in self.parts for each in part.drain()]:
+            for node, deltas in sent:
+                self.parts[node].receive(decode(b"".join(encode(deltas))))
+
+    def ask(self, machine: str, message_of: Callable[[int], ReadEntries]) -> list[EntriesRead]:
+        self.questions += 1
+        asked = decode(b"".join(encode(message_of(self.questions))))
+        found = [decode(b"".join(encode(each))) for each in reads.answers(self.parts[int(machine[4:])], asked)]
+        assert all(isinstance(each, EntriesRead) and each.number == self.questions for each in found), found
+        assert [each.left for each in found] == list(reversed(range(len(found))))
+        return found
+
+    def reader(self, view: str, given: dict[int, Any]) -> tuple[MapViewReader, RemoteMaps]:
+        spread = self.plan.division.spread
+        definition = spread.view(view)
+        remote = RemoteMaps(self.plan, self.ask, dict.fromkeys(definition.maps, given))
+        return MapViewReader(Finisher(spread, definition), remote), remote
+
+
+def random_rows(draw: random.Random, table: str) -> list[tuple[Any, ...]]:
+    people = range(8)
+    if table == "people":
+        days = [None, date(2020, 2, 29), date(1, 1, 1)]
+        return [(draw.choice(people), draw.choice(["x", "y", "ä", "", None]), draw.choice(days)) for _ in range(3)]
+    prices = [None, Decimal("1.25"), Decimal("-3.00"), Decimal("9999999.99")]
+    return [(draw.choice(people), draw.choice(prices), draw.choice([None, 0.1, -7.5, 1e300])) for _ in range(9)]
+
+
+def alike(one: list[Any], other: list[Any]) -> bool:
+    def key(row: Any) -> list[Any]:
+        return [(value is not None, "" if isinstance(value, float) else str(value)) for value in row]
+
+    pairs = zip(sorted(one, key=key), sorted(other, key=key), strict=False)
+    same = (
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) if isinstance(a, float) and isinstance(b, float) else a == b
+        for rows in pairs
+        for a, b in zip(*rows, strict=True)
+    )
+    return len(one) == len(other) and all(same)
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_views_keys_and_slices_are_what_all_rows_say(seed: int, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "PART_BYTES", 100)
+    draw = random.Random(seed)
+    plan = plan_cluster(PROGRAM, draw.choice((1, 2, 3, 5)), 4)
+    assert {view.name for view in plan.division.spread.views} == set(VIEWS)
+    nodes, connection = Nodes(plan, engine), duckdb.connect()
+    connection.execute(TABLES)
+    for _ in range(draw.randrange(4, 8)):
+        table = draw.choice(("people", "sales"))
+        rows = random_rows(draw, table)
+        nodes.take(draw.randrange(2), table, rows, 1)
+        connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+    for view, select in VIEWS.items():
+        expected = connection.execute(select).fetchall()
+        reader, remote = nodes.reader(view, {})
+        assert alike(reader.rows(), expected), (view, reader.rows(), expected)
+        assert set(remote.versions) <= {"switch0", "switch3"}
+        if view == "best":
+            continue
+        columns = [each[0] for each in connection.execute(select).description]
+        for row in [*expected, tuple("?" if name == "town" else None for name in columns)]:
+            key = [row[columns.index(name)] for name in KEYS[view]]
+            before = nodes.questions
+            one = nodes.reader(view, {})[0].get(*key)
+            assert nodes.questions == before + len(plan.division.spread.view(view).reads)
+            mine = [each for each in expected if [each[columns.index(name)] for name in KEYS[view]] == key]
+            assert alike([] if one is None else [one], mine), (view, key, one, mine)
+            if key:
+                place = [each.name for each in plan.division.spread.map(view).keys].index(KEYS[view][-1])
+                rows = [each for each in expected if each[columns.index(KEYS[view][-1])] == key[-1]]
+                assert alike(nodes.reader(view, {place: key[-1]})[0].rows(), rows)
+
+
+def test_what_no_node_can_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes(plan_cluster(PROGRAM, 1), "interpreter")
+    part = nodes.parts[0]
+    place = part.names.index("by_town")
+    nodes.take(0, "people", [(1, "x", None)], 1)
+    nodes.take(0, "sales", [(1, Decimal(1), 1.0)] * 5, 1)
+    for asked in (ReadEntries(7, 99, (), b""), ReadEntries(7, place, (0,), b"?"), ReadEntries(7, place, (5,), b"?")):
+        (refused,) = reads.answers(part, asked)
+        assert isinstance(refused, RequestRefused)
+        assert refused.number == 7
+    (refused,) = reads.answers(None, ReadEntries(7, 0, (), b""))
+    assert isinstance(refused, RequestRefused)
+    monkeypatch.setattr(reads, "MOST_BYTES", 8)
+    (refused,) = reads.answers(part, ReadEntries(7, place, (), b""))
+    assert isinstance(refused, RequestRefused)
+    assert "by_town has 1 entries on a node, more than" in refused.reason
