@@ -58,7 +58,8 @@ def test_net_changes_add_up_to_the_rows_that_a_bucket_keeps(seed: int, engine: s
                 assert count
                 rows[net.relation][tuple(row.values())] += count
         if draw.random() < 0.3:
-            intake = Intake(program, tables, make, state=intake.save())
+            saved, intake = intake.save(), Intake(program, tables, make)
+            intake.load(saved)
         for name, kept in names.items():
             there = {row: count for row, (count,) in bucket.engine.items(kept)}
             assert {row: count for row, count in rows[name].items() if count} == there

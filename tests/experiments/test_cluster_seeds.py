@@ -7,16 +7,23 @@ from functools import partial
 import pytest
 
 from cumulus.experiments import Seeds, run_seeds
-from cumulus.experiments.cluster_seeds import BREAKS, cluster_case
-from cumulus.simulation import FAULTS, Conditions
+from cumulus.experiments.cluster_counts import NEEDED
+from cumulus.experiments.cluster_seeds import BREAKS, cluster_case, cluster_conditions
+from cumulus.simulation import FAULTS
 
-CONDITIONS = Conditions(faults={**FAULTS, "crash": 1 / 60}, most_steps=20_000)
+CONDITIONS = cluster_conditions(list(FAULTS))
 
 
-@pytest.mark.parametrize("faults", ["none", "all"])
-def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: str) -> None:
-    conditions = CONDITIONS if faults == "all" else Conditions()
-    summary = run_seeds(cluster_case, Seeds(count=5, needed=("epoch", "task CommitEpoch")), conditions)
+@pytest.mark.parametrize(("faults", "count"), [((), 4), (tuple(FAULTS), 20)])
+def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], count: int) -> None:
+    seeds = Seeds(count=count, needed=("epoch", "task CommitEpoch", "deltas sent"))
+    summary = run_seeds(cluster_case, seeds, cluster_conditions(faults))
+    assert summary.is_clean, summary.lines(str)
+
+
+@pytest.mark.slow
+def test_hundreds_of_seeds_are_clean_and_everything_happens() -> None:
+    summary = run_seeds(cluster_case, Seeds(first=1000, count=500, needed=NEEDED), CONDITIONS)
     assert summary.is_clean, summary.lines(str)
 
 

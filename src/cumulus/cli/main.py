@@ -18,6 +18,7 @@ from cumulus.cli.query import query
 from cumulus.cli.recheck import recheck
 from cumulus.cli.run import run
 from cumulus.cli.shell.command import shell
+from cumulus.cli.simulate import simulate
 from cumulus.cli.stats import stats
 from cumulus.errors import CumulusError, UsageError
 from cumulus.version import VERSION
@@ -41,6 +42,7 @@ app.command("stats")(stats)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(cluster)
+app.add_typer(simulate)
 app.add_typer(bench)
 
 

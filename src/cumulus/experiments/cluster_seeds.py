@@ -20,15 +20,18 @@ from cumulus.cluster.mode import Mode
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
+from cumulus.experiments.cluster_counts import BlocksSent, CountedMachine
 from cumulus.experiments.cluster_programs import PROGRAMS, program_named, write_random_files
 from cumulus.experiments.equal_outputs import difference
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip_by_plan, machine_names
 from cumulus.machine import Append, Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
-from cumulus.simulation import BrokenRule, Choices, Renew, Reports, Scenario, Wire, World
+from cumulus.simulation import BrokenRule, Choices, Conditions, Renew, Reports, Scenario, Wire, World, faults_named
 from cumulus.transport.equipment import SUPERVISOR, Equipment
 
 ORDERS = ("clock", "switch")
+CRASHES = 1 / 60
+"""How often a machine crashes, per step: a case has a few hundred."""
 WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
 
 
@@ -118,9 +121,13 @@ class Case:
         Decide the program, its files, and the shape of the cluster.
     breaking
         Makes a machine of which a rule is broken of one as it should be.
+    nodes, switches
+        How many; 0 lets choices say.
     """
 
-    def __init__(self, choices: Choices, breaking: Callable[[Name, Machine], Machine]) -> None:
+    def __init__(
+        self, choices: Choices, breaking: Callable[[Name, Machine], Machine], nodes: int = 0, switches: int = 0
+    ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-")
         root = Path(self._folder.name)
@@ -134,8 +141,8 @@ class Case:
             self._out,
             None,
             mode=stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED]),
-            nodes=1 + stream.below(4),
-            switches=1 + stream.below(3),
+            nodes=nodes or 1 + stream.below(4),
+            switches=switches or 1 + stream.below(3),
             order=stream.one(ORDERS),
             block_rows=stream.one([10_000, 1, 2]),
             snapshot_bytes=stream.one([1 << 25, 0, 2_000]),
@@ -144,7 +151,7 @@ class Case:
         self._starter: Starter | None = None
         self._incarnations: list[int] = []
         self._breaking = breaking
-        self._reports = Reports()
+        self._reports, self._blocks = Reports(), BlocksSent()
         self._cluster = VirtualCluster(self._home, self._reports)
 
     def scenario(self) -> Scenario:
@@ -165,7 +172,8 @@ class Case:
         if name == SUPERVISOR:
             self._starter = Starter(self._cluster.names, self._incarnations)
             return self._starter
-        return self._breaking(name, self._cluster.made(name, life))
+        machine = CountedMachine(self._cluster.made(name, life), self._reports, self._blocks, len(self._incarnations))
+        return self._breaking(name, machine)
 
     def _judge(self, world: World) -> None:
         """All is read, and each epoch is as the embedded host leaves it."""
@@ -236,6 +244,12 @@ BREAKS: Mapping[str, Callable[[Name, Machine], Machine]] = {
 """Name → a rule broken."""
 
 
-def cluster_case(choices: Choices, broken: str = "") -> Scenario:
+def cluster_case(choices: Choices, broken: str = "", nodes: int = 0, switches: int = 0) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
-    return Case(choices, BREAKS[broken] if broken else _as_it_is).scenario()
+    return Case(choices, BREAKS[broken] if broken else _as_it_is, nodes, switches).scenario()
+
+
+def cluster_conditions(faults: Sequence[str]) -> Conditions:
+    """Return the conditions of a case: faults by name, crashes often enough for its few steps."""
+    rates = faults_named(faults)
+    return Conditions(faults={**rates, **({"crash": CRASHES} if "crash" in rates else {})}, most_steps=20_000)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
-from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import QUARANTINE, committed_epochs
+from cumulus.epochs.output.sink import QUARANTINE, Manifest, committed_epochs, read_manifest
 
-_SELECTS = {VIEW_ERRORS: f"SELECT * REPLACE (regexp_replace(message, '\\(.*\\)', '') AS message) FROM {VIEW_ERRORS}"}
-"""Where an event meets several rows for which a view fails, the one that is named depends on their order in a map."""
 _SAME = ("counts", "totals", "offsets", "view_error_counts", "view_error_totals", "snapshot")
 
 
@@ -31,15 +30,38 @@ def difference(one: Path, other: Path) -> str:
                 return f"epoch {epoch}: {name} {mine[name]} and {theirs[name]}"
         if mine["errors"].keys() != theirs["errors"].keys() or mine["views"].keys() != theirs["views"].keys():
             return f"epoch {epoch}: errors {mine['errors']} and {theirs['errors']}"
+        manifests = {out: read_manifest(out, epoch) for out in (one, other)}
         for view in (*mine["views"], QUARANTINE, VIEW_ERRORS):
-            if view in mine["errors"] and not (one / "latest" / view).exists():
-                continue  # it has no rows yet
-            found = _table_difference(
-                *(query(out, _SELECTS.get(view, f'FROM "{view}"'), epoch) for out in (one, other))
-            )
+            found = _rows_difference(*(_rows(out, manifest, view) for out, manifest in manifests.items()))
             if found:
                 return f"epoch {epoch}, {view}: {found}"
     return ""
+
+
+def _rows(out: Path, manifest: Manifest, view: str) -> pa.Table | None:
+    """Return what an epoch has of a view, or of what was refused; None without any file."""
+    files = {
+        QUARANTINE: manifest.quarantine,
+        VIEW_ERRORS: [path for paths in manifest.view_errors.values() for path in paths],
+    }.get(view) or (manifest.files(view) if view in manifest.views else [])
+    if not files:
+        return None
+    table = pa.concat_tables(pq.read_table(out / path, partitioning=None) for path in files)
+    if view == VIEW_ERRORS:
+        # Where an event meets several rows for which a view fails, the one that is named depends on their order in a
+        # map.
+        place = table.column_names.index("message")
+        told = pc.replace_substring_regex(table.column(place), r"\(.*\)", "", max_replacements=1)
+        table = table.set_column(place, "message", told)
+    return table
+
+
+def _rows_difference(one: pa.Table | None, other: pa.Table | None) -> str:
+    """Return the first difference; no file is no row."""
+    if one is None or other is None:
+        rows = sum(table.num_rows for table in (one, other) if table is not None)
+        return f"{rows} rows, and no file" if rows else ""
+    return _table_difference(one, other)
 
 
 def _table_difference(one: pa.Table, other: pa.Table) -> str:

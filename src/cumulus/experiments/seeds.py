@@ -16,7 +16,7 @@ ReplayCommand: TypeAlias = Callable[[int], str]
 """The command that runs a seed again, for who reads of its failure."""
 
 BLOCK = 20
-"""So many seeds are run by a process before it says what has come of them."""
+"""So many seeds are run by a process, where there are several, before it says what has come of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,8 @@ def run_seeds(
 def _blocks(scenario_of: ScenarioOf, seeds: Seeds, conditions: Conditions) -> Iterator[SeedSummary]:
     """Yield what has come of each block of seeds, in their order."""
     last = seeds.first + seeds.count
-    blocks = [range(first, min(first + BLOCK, last)) for first in range(seeds.first, last, BLOCK)]
+    size = BLOCK if seeds.jobs > 1 else 1
+    blocks = [range(first, min(first + size, last)) for first in range(seeds.first, last, size)]
     run = partial(_block, scenario_of, conditions)
     if seeds.jobs == 1:
         yield from map(run, blocks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -11,15 +10,12 @@ from cumulus.catalog.events import Row
 from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.attempts import FAILED
 from cumulus.engine.interpreter.loop_sources import ahead_name
-from cumulus.engine.interpreter.module import ModuleCoder
 from cumulus.engine.interpreter.store import DictMap
+from cumulus.engine.interpreter.written_modules import written_module
 from cumulus.errors import EvaluationError
 from cumulus.m3.dataflow import maps_of_view
 from cumulus.m3.program import On, Program, Statement
-from cumulus.scalars.python_code import Pool
 from cumulus.scalars.user import Given
-
-_NUMBERS = itertools.count(1)
 
 
 class CompiledModule:
@@ -29,7 +25,6 @@ class CompiledModule:
         self, program: Program, functions: Mapping[str, Given], stores: Mapping[str, DictMap], failures: Failures
     ) -> None:
         self._program, self._functions, self._stores, self._failures = program, functions, stores, failures
-        self._filename = f"<m3 program {next(_NUMBERS)}>"
         self.handlers: dict[tuple[int, str], Callable[..., None]] = {}
         """(sign, relation) → what fires an event; the dict stays the same."""
         self.batches: dict[str, Callable[[Mapping[Row, int]], None]] = {}
@@ -37,10 +32,10 @@ class CompiledModule:
 
     def generate(self) -> None:
         """Write and compile the module, with the indexes that maps have now."""
-        pool = Pool(self._functions)
-        self.module = ModuleCoder(self._program, self._stores, pool).write()
+        written = written_module(self._program, self._functions, self._stores)
+        self.module, self._filename = written.module, written.code.co_filename
         self._failures.locate(self.module.sites.places())
-        names = pool.names
+        names = written.names_over(self._stores)
         names[FAILED] = self._failures.failed
         for store in self._stores.values():
             names[store.name] = store.entries
@@ -48,7 +43,7 @@ class CompiledModule:
             names[ahead_name(store)] = store.ahead
             for positions, index in store.indexes.items():
                 names[store.index_name(positions)] = index
-        exec(compile(self.module.source, self._filename, "exec"), names)
+        exec(written.code, names)
         for store in self._stores.values():
             if store.indexes:
                 store.enter = names[f"enter_{store.name}"]
