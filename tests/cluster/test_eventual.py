@@ -31,7 +31,7 @@ from support import random_sql, random_tables
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
-from support.tiers import examples
+from support.tiers import examples, sampled
 
 EPOCHS = 3
 
@@ -257,7 +257,7 @@ def run(
 
 @pytest.mark.parametrize("name", SMALL)
 def test_nodes_end_as_one_engine_and_commit_what_it_does(name, each_engine):
-    seeds = range(10) if chosen() == "interpreter" else range(4)
+    seeds = range(examples(20)) if chosen() == "interpreter" else range(examples(4))
     found = [run(spread_program(name), seed) for seed in seeds]
     shares = [state.shares for cluster in found for state in cluster.states]
     assert sum(each.deltas_late for each in shares) > 0
@@ -268,7 +268,7 @@ def test_nodes_end_as_one_engine_and_commit_what_it_does(name, each_engine):
         assert sum(cluster.snapshots_with_later for cluster in found) > 0
 
 
-@pytest.mark.parametrize("name", [*BENCHMARKS, pytest.param("flights", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [*sampled(BENCHMARKS, of=3), pytest.param("flights", marks=pytest.mark.slow)])
 def test_benchmarks(name, each_engine):
     cluster = run(spread_program(name), 3)
     assert sum(state.shares.rows_in_order + state.shares.rows_late for state in cluster.states)
@@ -277,7 +277,7 @@ def test_benchmarks(name, each_engine):
 def test_random_programs():
     """Hand-written maps without definitions, joins of loop variables, sums inside, initial entries."""
     corrected = ran = 0
-    for seed in range(10):
+    for seed in range(examples(25)):
         program = divide(m3.read(RandomProgram(seed).text())).spread
         if not any(maps_of(statement.term) for _, statement in program.statements()):
             continue
