@@ -180,7 +180,7 @@ def test_status_says_how_all_machines_are(home: Path) -> None:
 
 @pytest.mark.kill
 def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(client: ClusterClient, home: Path) -> None:
-    (before,) = client.view("total").rows()[0]
+    (before,) = client.view("total", after=client.insert("sales", [(1, 1)])).rows()[0]
     sent: list[int] = []
 
     def feed() -> None:
