@@ -20,7 +20,7 @@ def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: str) -> None:
     assert summary.is_clean, summary.lines(str)
 
 
-@pytest.mark.parametrize("seed", [101, 131])
+@pytest.mark.parametrize("seed", [101, 155])
 def test_an_epoch_that_was_logged_in_two_lives_counts_once(seed: int) -> None:
     """A crash after the record of an epoch and before its manifest: it is logged again, and both records are there."""
     assert run_seeds(cluster_case, Seeds(seed, 1), CONDITIONS).is_clean

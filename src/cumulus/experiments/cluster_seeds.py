@@ -138,6 +138,7 @@ class Case:
             switches=1 + stream.below(3),
             order=stream.one(ORDERS),
             block_rows=stream.one([10_000, 1, 2]),
+            snapshot_bytes=stream.one([1 << 25, 0, 2_000]),
             engine="interpreter",
         )
         self._starter: Starter | None = None

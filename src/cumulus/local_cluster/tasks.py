@@ -53,13 +53,18 @@ class StateFiles:
         self._machine, self._folder = machine, folder
 
     def newest(self, committed: int) -> bytes | None:
-        """Return the last one up to a committed epoch; None if there is none.
+        """Return the last one up to a committed epoch; None if there is none. Those beyond are removed.
+
+        What was not committed is done again, and may then be another: files that could not be read were put right.
 
         Raises
         ------
         StoreError
             If it cannot be read, or is not what was written.
         """
+        for epoch in self._epochs():
+            if epoch > committed:
+                (self._folder / f"{epoch}{_STATE}").unlink()
         at = self._newest(committed)
         if at is None:
             return None
