@@ -83,6 +83,8 @@ def main() -> int:
         counts += found
         done += bool(found)
         seed += 1
+        if done % 25 == 0:
+            print(f"{done} scripts, {failures} differ", flush=True)
     print(f"{done} scripts of {seed - given.seed}, {failures} differ; {dict(counts)}")
     return 1 if failures else 0
 
