@@ -25,7 +25,7 @@ from cumulus.experiments.cluster_programs import PROGRAMS, program_named, write_
 from cumulus.experiments.equal_outputs import difference
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip_by_plan, machine_names
-from cumulus.machine import Append, Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
+from cumulus.machine import Append, Completed, Effect, Forget, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.simulation import BrokenRule, Choices, Conditions, Renew, Reports, Scenario, Wire, World, faults_named
 from cumulus.transport.equipment import SUPERVISOR, Equipment
 
@@ -212,11 +212,18 @@ class TellsDepthsEarly(BrokenRule):
 
 
 class WritesBeforeItIsDurable(BrokenRule):
-    """A machine that does what stands behind a record before that is on the disk."""
+    """A machine that does what stands behind a record at once, and keeps the record in memory until the next one."""
 
     def effects(self, effects: list[Effect]) -> list[Effect]:
-        """Put records behind everything else."""
-        return sorted(effects, key=lambda effect: isinstance(effect, Append))
+        """Hold records back until others come, or until some are to be forgotten."""
+        records = [each for each in effects if isinstance(each, Append)]
+        rest = [each for each in effects if not isinstance(each, Append)]
+        if not records and not any(isinstance(each, Forget) for each in rest):
+            return rest
+        held, self._held = self._held, records
+        return [*held, *rest]
+
+    _held: Sequence[Effect] = ()
 
 
 class DoublesBlocks(BrokenRule):

@@ -15,7 +15,7 @@ from cumulus.m3.program import Program
 from cumulus.scalars.python_code import Pool
 from cumulus.scalars.user import Given
 
-_MOST = 8
+_MOST = 32
 _NUMBERS = itertools.count(1)
 _Indexes: TypeAlias = tuple[tuple[str, Positions], ...]
 
@@ -26,8 +26,6 @@ class WrittenModule:
 
     Parameters
     ----------
-    program
-        Whose it is.
     constants
         What names in it stand for, whatever the stores are.
     methods
@@ -36,7 +34,6 @@ class WrittenModule:
         Those that it needs.
     """
 
-    program: Program
     module: GeneratedModule
     code: CodeType
     constants: Mapping[str, Any]
@@ -50,10 +47,10 @@ class WrittenModule:
         return {**self.constants, **{name: getattr(stores[at], what) for name, (at, what) in self.methods.items()}}
 
 
-_written: OrderedDict[tuple[int, _Indexes], WrittenModule] = OrderedDict()
-"""The last ones, by the program's identity and the indexes that there were.
+_written: OrderedDict[tuple[str, _Indexes], WrittenModule] = OrderedDict()
+"""The last ones, by the program and the indexes that there were.
 
-Equal programs are not enough: 1, 1.0 and TRUE are equal. A program that is held here keeps its identity.
+Programs are compared by what `repr` tells: 1, 1.0 and TRUE are equal, and are not the same program.
 """
 
 
@@ -61,7 +58,7 @@ def written_module(program: Program, functions: Mapping[str, Given], stores: Map
     """Return the module of a program: one that is there already, or a new one."""
     if functions:
         return _write(program, functions, stores)  # the same name may stand for another function
-    key = id(program), _indexes(stores)
+    key = repr(program), _indexes(stores)
     found = _written.pop(key, None) or _write(program, functions, stores)
     _written[key] = found
     while len(_written) > _MOST:
@@ -83,4 +80,4 @@ def _write(program: Program, functions: Mapping[str, Given], stores: Mapping[str
     }
     constants = {name: value for name, value in pool.names.items() if name not in of_stores}
     code = compile(module.source, f"<m3 program {next(_NUMBERS)}>", "exec")
-    return WrittenModule(program, module, code, constants, of_stores, _indexes(stores))
+    return WrittenModule(module, code, constants, of_stores, _indexes(stores))
