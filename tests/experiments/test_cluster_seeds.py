@@ -14,7 +14,7 @@ from cumulus.simulation import FAULTS
 CONDITIONS = cluster_conditions(list(FAULTS))
 
 
-@pytest.mark.parametrize(("faults", "count"), [((), 4), (tuple(FAULTS), 20)])
+@pytest.mark.parametrize(("faults", "count"), [((), 12), (tuple(FAULTS), 24)])
 def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], count: int) -> None:
     seeds = Seeds(count=count, needed=("epoch", "task CommitEpoch", "deltas sent"))
     summary = run_seeds(cluster_case, seeds, cluster_conditions(faults))

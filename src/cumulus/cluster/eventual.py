@@ -88,6 +88,11 @@ class EventualState:
         return self._maps.engine
 
     @property
+    def maps(self) -> NodeMaps:
+        """What evaluates blocks and late deltas."""
+        return self._maps
+
+    @property
     def newest(self) -> int:
         """The last version of any delta that has come; -1 if none has."""
         return max(self._newest.values(), default=-1)

@@ -111,6 +111,11 @@ class ClusterNode:
             self._spread.load(state.newest, state.later)
 
     @property
+    def spread(self) -> SpreadPart | None:
+        """What is done for spread views; None without any."""
+        return self._spread
+
+    @property
     def shares(self) -> LateShares | None:
         """How much has come late for spread views; None without any."""
         return None if self._spread is None else self._spread.state.shares

@@ -17,6 +17,8 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.messages import Deltas, EpochTold, Events, SourcesDone
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.spread_part import SpreadPart
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
@@ -217,7 +219,7 @@ class WritesBeforeItIsDurable(BrokenRule):
     def effects(self, effects: list[Effect]) -> list[Effect]:
         """Hold records back until others come, or until some are to be forgotten."""
         records = [each for each in effects if isinstance(each, Append)]
-        rest = [each for each in effects if not isinstance(each, Append)]
+        rest: list[Effect] = [each for each in effects if not isinstance(each, Append)]
         if not records and not any(isinstance(each, Forget) for each in rest):
             return rest
         held, self._held = self._held, records
@@ -236,6 +238,34 @@ class DoublesBlocks(BrokenRule):
         ]
 
 
+class BrokenSpreadPart(BrokenRule):
+    """A node of which something inside is changed when it is made.
+
+    Parameters
+    ----------
+    change
+        Changes its part for spread views.
+    """
+
+    def __init__(self, machine: Machine, change: Callable[[SpreadPart], None]) -> None:
+        super().__init__(machine)
+        assert isinstance(machine, CountedMachine), machine
+        node = machine.machine
+        if isinstance(node, ClusterNode) and node.spread is not None:
+            change(node.spread)
+
+
+def _take_late_as_fast(part: SpreadPart) -> None:
+    """Evaluate late blocks as if nothing later had come."""
+    fire = part.state.maps.fire
+    setattr(part.state.maps, "fire", lambda *block, is_late: fire(*block, is_late=False))  # noqa: B010
+
+
+def _drop_corrections(part: SpreadPart) -> None:
+    """Add late deltas, and correct nothing."""
+    setattr(part.state.maps, "correct", part.state.maps.add)  # noqa: B010
+
+
 def _of(kind: str, breaking: Callable[[Machine], Machine]) -> Callable[[Name, Machine], Machine]:
     """Break the rule in the machines of a kind."""
     return lambda name, machine: breaking(machine) if name.startswith(kind) else machine
@@ -247,6 +277,8 @@ BREAKS: Mapping[str, Callable[[Name, Machine], Machine]] = {
     "node ready before durable": _of("node", WritesBeforeItIsDurable),
     "switch sends before durable": _of("switch", WritesBeforeItIsDurable),
     "blocks doubled": _of("switch", DoublesBlocks),
+    "late blocks as fast": _of("node", partial(BrokenSpreadPart, change=_take_late_as_fast)),
+    "corrections dropped": _of("node", partial(BrokenSpreadPart, change=_drop_corrections)),
 }
 """Name → a rule broken."""
 
