@@ -13,11 +13,11 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.mode import Mode
-from cumulus.durable.files import write_durably
 from cumulus.durable.folders import check_output
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.progress import Epoch
@@ -121,9 +121,8 @@ def serve(
 
 
 def _own_secret(path: Path) -> Path:
-    if not path.exists():
-        write_durably(path, secrets.token_hex(32).encode())
-        path.chmod(0o600)
+    with suppress(FileExistsError), open(path, "x", opener=partial(os.open, mode=0o600)) as file:
+        file.write(secrets.token_hex(32))
     return path
 
 
