@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import _signal  # what `signal` calls, without the enums that it makes, which take twenty times as long
 import os
+import select
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import SIGINT
-from threading import current_thread, get_ident, main_thread
+from threading import Lock, Thread, current_thread, get_ident, main_thread
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -108,3 +110,77 @@ class Interrupt:
         if self.wished:
             raise KeyboardInterrupt
         self.wished = True
+
+
+class _Watcher:
+    """A thread that calls something when SIGINT comes, while the main thread is in code that does not look."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+        self._lock = Lock()  # whoever has it may call, or see to it that nobody does any more
+        self._call: Callable[[], object] | None = None
+        Thread(target=self._watch, name="Ctrl-C", daemon=True).start()
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        while True:
+            poll.poll()
+            with self._lock:
+                call = self._call if SIGINT in self._told() else None
+            while call is not None:  # again and again: it may come before there is anything to interrupt
+                with self._lock:
+                    if self._call is not call:
+                        break
+                    call()
+                time.sleep(_AGAIN_S)
+
+    def _told(self) -> bytes:
+        """Return which signals have come since the last time."""
+        try:
+            return os.read(self._read, 4096)
+        except BlockingIOError:
+            return b""
+
+    @contextmanager
+    def calling(self, call: Callable[[], object]) -> Iterator[None]:
+        """Call it whenever SIGINT comes in the block, and never behind it."""
+        try:
+            self._call = call
+            signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            with self._lock:
+                self._call = None
+                self._told()
+
+
+_AGAIN_S = 0.02
+_watcher: list[_Watcher] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watcher.clear)
+
+
+@contextmanager
+def calling_on_interrupt(call: Callable[[], object]) -> Iterator[None]:
+    """Call something, in another thread, when Ctrl-C comes while the main thread is in the block.
+
+    Python tells the main thread of a signal when it is between two lines. Code in C that waits for its own threads is
+    at none, so somebody else has to stop it. In other threads, which hear of no signal, the block is as without this,
+    and so where somebody else wants to be woken by signals, such as an event loop.
+    """
+    if get_ident() != _main[0]:
+        yield
+        return
+    others = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(others)
+    if others != -1:
+        yield
+        return
+    if not _watcher:
+        _watcher.append(_Watcher())
+    with _watcher[0].calling(call):
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
+import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
@@ -33,6 +34,7 @@ def test_the_summary_is_json_on_wish() -> None:
     assert "crash" not in found["counts"]
 
 
+@pytest.mark.slow
 def test_a_broken_rule_is_caught_and_its_seed_can_be_run_again() -> None:
     code, text = run("--break", EARLY, "--faults", "")
     assert code == 0

@@ -31,7 +31,7 @@ from support import random_sql, random_tables
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
-from support.tiers import examples, sampled
+from support.tiers import WHOLE, examples, sampled
 
 EPOCHS = 3
 
@@ -261,7 +261,7 @@ def test_nodes_end_as_one_engine_and_commit_what_it_does(name, each_engine):
     found = [run(spread_program(name), seed) for seed in seeds]
     shares = [state.shares for cluster in found for state in cluster.states]
     assert sum(each.deltas_late for each in shares) > 0
-    if chosen() == "interpreter":  # of more seeds
+    if chosen() == "interpreter" and WHOLE:  # of more seeds
         assert sum(each.rows_in_order for each in shares) > 0
         assert sum(each.rows_late for each in shares) > 0
         assert sum(each.deltas_in_order for each in shares) > 0
@@ -289,7 +289,7 @@ def test_random_programs():
 
 
 @given(random_sql.scripts(), st.integers(0, 10**9))
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_views(script, seed):
     program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
     hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))

@@ -32,6 +32,8 @@ from cumulus.local_cluster.live.address import read_address
 from cumulus.local_cluster.live.client import ClusterClient
 from support.orders_stream import json_lines
 
+pytestmark = pytest.mark.xdist_group("live")  # one worker has what is made once
+
 SCRIPT = """
 CREATE TABLE people (p INT PRIMARY KEY, town VARCHAR);
 CREATE TABLE sales (p INT NOT NULL, amount DECIMAL(9,2) NOT NULL);

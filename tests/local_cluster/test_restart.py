@@ -23,6 +23,8 @@ from support.cluster_driver import run_through, start
 from support.equal_outputs import difference
 from support.sales_stream import SalesStream, cluster_program
 
+pytestmark = pytest.mark.xdist_group("restart")  # one worker has what is made once
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -72,7 +72,7 @@ class SeedSummary:
             steps=self.steps + block.steps,
             messages=self.messages + block.messages,
             bytes=self.bytes + block.bytes,
-            milliseconds=self.milliseconds + block.milliseconds,
+            milliseconds=round(self.milliseconds + block.milliseconds, 3),
         )
 
     def lines(self, replay: ReplayCommand) -> list[str]:
@@ -173,7 +173,7 @@ def _block(scenario_of: ScenarioOf, conditions: Conditions, seeds: range) -> See
         steps=sum(run.steps for run in runs),
         messages=sum(run.messages for run in runs),
         bytes=sum(run.bytes for run in runs),
-        milliseconds=sum(run.milliseconds for run in runs),
+        milliseconds=round(sum(run.milliseconds for run in runs), 3),
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import UsageError
+from cumulus.interrupts import calling_on_interrupt
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
@@ -64,7 +65,10 @@ def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameter
         If DuckDB refuses it.
     """
     try:
-        return connection.sql(sql, params=parameters or None).to_arrow_table()
+        with calling_on_interrupt(connection.interrupt):
+            return connection.sql(sql, params=parameters or None).to_arrow_table()
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except RuntimeError as problem:
         if "interrupted" in str(problem).lower():
             raise KeyboardInterrupt from None
