@@ -29,6 +29,7 @@ from cumulus.errors import (
     ValueTypeError,
 )
 from cumulus.local_cluster.live.address import read_address
+from cumulus.local_cluster.live.answers import WriteToken
 from cumulus.local_cluster.live.client import ClusterClient
 from support.orders_stream import json_lines
 
@@ -71,8 +72,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         run("cluster", "stop", folder / "home")
 
 
+@pytest.fixture(scope="module")
+def tokens(home: Path) -> tuple[WriteToken, WriteToken]:
+    """The tokens of the first rows and of the last ones that are there before any test."""
+    with cumulus.connect(home) as client:
+        first = client.insert("sales", [(1, "1.50"), (2, 3)])
+        client.upsert("PEOPLE", {"p": [2, 3], "town": ["z", "z"]})
+        last = client.insert("sales", [{"p": 3, "amount": 4}, {"p": 3, "amount": 4}])
+        client.view("total", after=last)
+    return first, last
+
+
 @pytest.fixture
-def client(home: Path) -> Iterator[ClusterClient]:
+def client(home: Path, tokens: tuple[WriteToken, WriteToken]) -> Iterator[ClusterClient]:
     with cumulus.connect(home) as made:
         yield made
 
@@ -85,10 +97,10 @@ def settled(client: ClusterClient, view: str, rows: list[object]) -> None:
         time.sleep(0.01)
 
 
-def test_rows_are_tentative_at_once_and_committed_with_their_epoch(client: ClusterClient) -> None:
-    first = client.insert("sales", [(1, "1.50"), (2, 3)])
-    client.upsert("PEOPLE", {"p": [2, 3], "town": ["z", "z"]})
-    last = client.insert("sales", [{"p": 3, "amount": 4}, {"p": 3, "amount": 4}])
+def test_rows_are_tentative_at_once_and_committed_with_their_epoch(
+    client: ClusterClient, tokens: tuple[WriteToken, WriteToken]
+) -> None:
+    first, last = tokens
     assert last.epoch >= first.epoch
     rows = {name: sorted(client.view(name, after=last).rows()) for name in client.views}
     assert [[str(each) for each in row] for row in rows["by_town"]] == [["x", "1.50", "1"], ["z", "11.00", "3"]]
