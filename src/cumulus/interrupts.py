@@ -129,7 +129,7 @@ class _Watcher:
         while True:
             poll.poll()
             with self._lock:
-                call = self._call if SIGINT in self._told() else None
+                call = self._call if SIGINT in self._read_signals() else None
             while call is not None:  # again and again: it may come before there is anything to interrupt
                 with self._lock:
                     if self._call is not call:
@@ -137,7 +137,7 @@ class _Watcher:
                     call()
                 time.sleep(_AGAIN_S)
 
-    def _told(self) -> bytes:
+    def _read_signals(self) -> bytes:
         """Return which signals have come since the last time."""
         try:
             return os.read(self._read, 4096)
@@ -155,7 +155,7 @@ class _Watcher:
             signal.set_wakeup_fd(-1)
             with self._lock:
                 self._call = None
-                self._told()
+                self._read_signals()
 
 
 _AGAIN_S = 0.02
