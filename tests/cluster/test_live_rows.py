@@ -208,7 +208,7 @@ def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(
     first = switch_of(tmp_path)
     log = records(first.step([rows(1, 10)]) + ended(first, 1) + first.step([rows(2, 20)]))
     second: Any = switch_of(tmp_path)
-    second._least_log_bytes = 0
+    second._log.least_bytes = 0
     second.step([Recovered(1, log)])
     again = second.step([Received("publisher", EpochTurn(1, {}, False, 7))])
     again += second.step([Completed(ReadFiles(1, {}), Payloads([b""], b""))])

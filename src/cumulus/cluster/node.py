@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cumulus.cluster.clients.reads import answers
-from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.eventual import Shares as LateShares
 from cumulus.cluster.gate import Gate
+from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
     Deltas,
     EpochCommit,
@@ -28,15 +29,12 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedEpoch, NodeState, require_epochs
+from cumulus.cluster.records import LoggedEpoch, NodeState
 from cumulus.cluster.spread_part import Shares, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
-
-LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
+from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +91,11 @@ class ClusterNode:
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
         self._is_writing = False
-        self._next_record = 1
-        self._records: dict[int, int] = {}
-        """Epoch → its record in the log."""
-        self._least_log_bytes = least_log_bytes
-        self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
-        self._saved = 0
-        """The epoch of the last snapshot that is on the disk."""
+        self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
-            self._load(decode(state))
+            self._load(self._log.load(state))
 
     def _load(self, state: NodeState) -> None:
-        self._saved = state.epoch
         if self._gate is not None:
             self._gate.load(state.epoch, state.gate)
         if self._spread is not None:
@@ -133,8 +124,8 @@ class ClusterNode:
                     self._is_writing = False
                     effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
                 case Completed(SaveState(epoch=epoch), _):
-                    self._saved = epoch
-                    self._forget(effects)
+                    self._log.saved = epoch
+                    self._log.forget(self._committed, effects)
                 case _:
                     pass
         self._advance(effects)
@@ -173,7 +164,7 @@ class ClusterNode:
         facts: dict[str, object] = {
             "committed": self._committed,
             "epoch": self._done,
-            "log_bytes": self._log_bytes,
+            "log_bytes": self._log.bytes,
             "gate_bytes": 0 if self._gate is None else self._gate.bucket.engine.memory(),
         }
         return facts if self._spread is None else facts | self._spread.facts()
@@ -209,17 +200,11 @@ class ClusterNode:
         if self._spread is not None and self._snapshots.due(epoch, final):
             shares = self._spread.shares(epoch, changed, whole=self._snapshots.whole(epoch))
         deltas = [] if self._spread is None else self._spread.numbered(changed)
-        record = b"".join(encode(LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)))
-        effects.append(Append(self._next_record, record))
-        self._records[epoch] = self._next_record
-        self._next_record += 1
-        self._log_bytes += len(record)
+        logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)
+        self._log.records[epoch] = self._log.append(logged, effects)
         self._is_writing = True
         effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
-        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
-            state = b"".join(encode(self._state(epoch)))
-            self._log_bytes, self._state_bytes = 0, len(state)
-            effects.append(Perform(SaveState(epoch, self._committed, state)))
+        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
 
     def _state(self, epoch: int) -> NodeState:
         gate = b"" if self._gate is None else self._gate.save()
@@ -232,32 +217,23 @@ class ClusterNode:
         self._committed = epoch
         if self._spread is not None:
             self._spread.cut(epoch)
-        self._forget(effects)
+        self._log.forget(epoch, effects)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def _recover(self, first: int, records: Sequence[bytes]) -> None:
         """Take in the committed epochs of the log behind the snapshot; what was not committed comes again."""
-        self._next_record = first + len(records)
         found: dict[int, tuple[int, LoggedEpoch]] = {}
-        for number, record in enumerate(records, first):
-            logged = decode(record)
+        for number, logged in self._log.recover(first, records):
             assert isinstance(logged, LoggedEpoch), logged
             found[logged.epoch] = number, logged  # one that was not committed was done, and logged, in each life
-            self._log_bytes += len(record)
-        require_epochs(self.name, found, self._saved, self._committed)
-        for epoch in range(self._saved + 1, self._committed + 1):
-            self._records[epoch], logged = found[epoch]
+        self._log.require_epochs(found, self._committed)
+        for epoch in range(self._log.saved + 1, self._committed + 1):
+            self._log.records[epoch], logged = found[epoch]
             if self._gate is not None:
                 self._gate.apply(epoch, logged.payloads)
             if self._spread is not None:
                 self._spread.restore(logged.deltas)
-
-    def _forget(self, effects: list[Effect]) -> None:
-        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then."""
-        done = [epoch for epoch in self._records if epoch <= self._saved]
-        if done and self._saved <= self._committed:
-            effects.append(Forget(max(self._records.pop(epoch) for epoch in done)))
 
     def check(self) -> None:
         """Check what holds between two steps."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cumulus.cluster.codec import decode, encode
+from cumulus.cluster.machine_log import MachineLog
 from cumulus.cluster.messages import (
     CommitEpoch,
     EpochCommit,
@@ -34,7 +34,7 @@ from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.epochs.output.sink import Written
 from cumulus.epochs.sources import Progress
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send, Tick
+from cumulus.machine import Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send, Tick
 
 PUBLISHER: Name = "publisher"
 MOST_OPEN = 2
@@ -93,7 +93,7 @@ class Publisher:
         """The last epoch for which clients have sent rows."""
         self._since: dict[int, int] = {}
         """Epoch that is not committed → when it was first heard of."""
-        self._next_record = 1
+        self._log = MachineLog(PUBLISHER)
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""
@@ -131,10 +131,9 @@ class Publisher:
 
     def _recover(self, first: int, records: Sequence[bytes], effects: list[Effect]) -> None:
         """Tell again what was told in a life before and is not committed, as far as this one is to go."""
-        self._next_record = first + len(records)
         turns: dict[int, tuple[LoggedTurn, int]] = {}
-        for number, record in enumerate(records, first):
-            match decode(record):
+        for number, logged in self._log.recover(first, records):
+            match logged:
                 case LoggedTurn() as turn:
                     turns[turn.epoch] = turn, number
                 case LoggedRefusal(epoch):
@@ -153,13 +152,7 @@ class Publisher:
                 return
             listing = Listing({}, self._progress, False)
         logged = LoggedTurn(self._newest + 1, listing.files, listing.progress, listing.final)
-        self._tell(logged, self._log(logged, effects), effects)
-
-    def _log(self, logged: LoggedTurn | LoggedRefusal, effects: list[Effect]) -> int:
-        """Append to the log; return the number of the record."""
-        effects.append(Append(self._next_record, b"".join(encode(logged))))
-        self._next_record += 1
-        return self._next_record - 1
+        self._tell(logged, self._log.append(logged, effects), effects)
 
     def _tell(self, logged: LoggedTurn, record: int, effects: list[Effect]) -> None:
         assert logged.epoch == self._newest + 1, f"epoch {logged.epoch} begins after {self._newest}"
@@ -194,7 +187,7 @@ class Publisher:
         if self._refused is not None:
             if self._refused.epoch == self._committed + 1 and not self._has_told:
                 self._has_told = True
-                self._log(LoggedRefusal(self._refused.epoch), effects)
+                self._log.append(LoggedRefusal(self._refused.epoch), effects)
                 effects.append(Perform(GiveUp(Unreadable(self._refused.message, self._refused.hint))))
         elif self._is_done:
             if not self._begun and not self._has_told:

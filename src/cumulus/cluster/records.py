@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cumulus.epochs.sources import Progress
-from cumulus.errors import StoreError
-from cumulus.machine import Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +123,3 @@ class ViewShare:
     """What a node has of the maps of a view: number of the map, rows, and rows to be taken away from them."""
 
     maps: Sequence[tuple[int, bytes, bytes]]
-
-
-def require_epochs(name: Name, logged: Container[int], saved: int, committed: int) -> None:
-    """Raise StoreError unless a machine's log has all epochs behind its snapshot up to the last committed one."""
-    missing = [epoch for epoch in range(saved + 1, committed + 1) if epoch not in logged]
-    if missing:
-        raise StoreError(
-            f"{name}: epoch {missing[0]} is committed, and not in the log, nor in a snapshot",
-            hint=f"Bring the files of {name} back from a copy, or start with new folders.",
-        )

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
-from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.intake import Intake
+from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -38,13 +39,11 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState, require_epochs
+from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Append, Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
 
-LEAST_LOG_BYTES = 32 << 20
-"""A log is replaced by a snapshot when it has outgrown this and the last snapshot, if nothing else is said."""
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
 OPEN_BYTES = 64 << 20
@@ -107,8 +106,6 @@ class Switch:
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
         self._has_refused = False
-        self._records: dict[int, int] = {}
-        """Epoch that has ended → its last record in the log."""
         self._first_rows: dict[int, int] = {}
         """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting: deque[tuple[Name, ClientRows]] = deque()
@@ -120,14 +117,9 @@ class Switch:
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
         self._open_bytes: dict[int, int] = {}
         """Epoch that is not committed → how much clients have sent for it."""
-        self._next_record = 1
-        self._saved = 0
-        """The epoch of the last snapshot that is on the disk."""
-        self._least_log_bytes = least_log_bytes
-        self._log_bytes, self._state_bytes = 0, 0 if state is None else len(state)
+        self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
-            saved: SwitchState = decode(state)
-            self._saved = saved.epoch
+            saved: SwitchState = self._log.load(state)
             guests.load(saved.clients)
             if spread is not None:
                 spread.intake.load(saved.intake)
@@ -157,11 +149,13 @@ class Switch:
                     effects.append(Send(PUBLISHER, EpochRefused(epoch, message, hint)))
                 case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if not self._has_refused:
                     turn = self._turns[epoch]
-                    self._end(self._logged(LoggedPayloads(epoch, gates, intake, turn.record), effects), effects)
+                    read = LoggedPayloads(epoch, gates, intake, turn.record)
+                    self._log.records[epoch] = self._log.append(read, effects)
+                    self._end(read, effects)
                 case Completed(WriteOutputs(epoch=epoch), written):
                     effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
                 case Completed(SaveState(epoch=epoch), _):
-                    self._saved = epoch
+                    self._log.saved = epoch
                     self._forget(effects)
                 case _:
                     pass
@@ -190,12 +184,11 @@ class Switch:
         if epoch is None:
             epoch = self._ended + 1
             try:
-                logged = self._guests.logged(client, rows, epoch, self._next_record)
+                logged = self._guests.logged(client, rows, epoch, self._log.next)
             except RemoteProtocolError as problem:
                 effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                 return
-            self._first_rows.setdefault(epoch, self._next_record)
-            self._append(logged, effects)
+            self._first_rows.setdefault(epoch, self._log.append(logged, effects))
             self._guests.note(client, rows.number, epoch)
             self._take_in(logged, effects)
         effects.append(Send(client, RowsAccepted(rows.number, epoch)))
@@ -227,7 +220,7 @@ class Switch:
         return {
             "committed": self._committed,
             "epoch": self._ended,
-            "log_bytes": self._log_bytes,
+            "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
             "open_bytes": sum(self._open_bytes.values()),
         }
@@ -269,12 +262,12 @@ class Switch:
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))
         self._taken, self._outcomes = [], []
-        if self._log_bytes > max(self._least_log_bytes, self._state_bytes):
-            intake = b"" if self._spread is None else self._spread.intake.save()
-            state = b"".join(encode(SwitchState(epoch, intake, self._guests.save())))
-            self._log_bytes, self._state_bytes = 0, len(state)
-            effects.append(Perform(SaveState(epoch, self._committed, state)))
+        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
         self._take_known(effects)
+
+    def _state(self, epoch: int) -> SwitchState:
+        intake = b"" if self._spread is None else self._spread.intake.save()
+        return SwitchState(epoch, intake, self._guests.save())
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
         if epoch != self._committed + 1 or epoch > self._ended:
@@ -287,47 +280,31 @@ class Switch:
 
     def _recover(self, first: int, records: Sequence[bytes], effects: list[Effect]) -> None:
         """Take in committed epochs; keep what has come for others: they are told again, and must bring the same."""
-        self._next_record = first + len(records)
-        for number, record in enumerate(records, first):
-            logged = decode(record)
+        for number, logged in self._log.recover(first, records):
             assert isinstance(logged, LoggedPayloads | LoggedRows), logged
-            self._log_bytes += len(record)
             if isinstance(logged, LoggedRows):
                 self._guests.note(logged.client, logged.number, logged.epoch)
                 self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:
-                self._records[logged.epoch] = number
+                self._log.records[logged.epoch] = number
                 self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
-        require_epochs(self.name, self._records, self._saved, self._committed)
+        self._log.require_epochs(self._log.records, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
             done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
-            if self._spread is not None and epoch > self._saved:
+            if self._spread is not None and epoch > self._log.saved:
                 for each in done:
                     self._spread.intake.apply(epoch, [_for_intake(each)])
         self._take_known(effects)
 
-    def _logged(self, read: LoggedPayloads, effects: list[Effect]) -> LoggedPayloads:
-        self._records[read.epoch] = self._next_record
-        self._append(read, effects)
-        return read
-
-    def _append(self, logged: LoggedPayloads | LoggedRows, effects: list[Effect]) -> None:
-        record = b"".join(encode(logged))
-        effects.append(Append(self._next_record, record))
-        self._next_record += 1
-        self._log_bytes += len(record)
-
     def _forget(self, effects: list[Effect]) -> None:
-        """Give up the records of epochs that are in a snapshot, and are committed, as it may be used only then.
+        """Give up what is not needed of the log.
 
         An epoch that was read anew has its last record behind what clients have sent for the next one.
         """
-        done = [each for each in self._records if each <= self._saved]
-        if done and self._saved <= self._committed:
-            self._first_rows = {each: first for each, first in self._first_rows.items() if each > self._saved}
-            last = max(self._records.pop(each) for each in done)
-            effects.append(Forget(min([last, *(first - 1 for first in self._first_rows.values())])))
+        if self._log.saved <= self._committed:
+            self._first_rows = {each: at for each, at in self._first_rows.items() if each > self._log.saved}
+        self._log.forget(self._committed, effects, self._first_rows.values())
 
     def check(self) -> None:
         """Check what holds between two steps."""

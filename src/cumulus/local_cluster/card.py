@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cumulus.cluster.node import LEAST_LOG_BYTES
+from cumulus.cluster.machine_log import LEAST_LOG_BYTES
 from cumulus.durable.files import write_durably
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import MismatchError, StoreError
