@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import cumulus
 
@@ -52,11 +53,12 @@ def main(engine: str) -> None:
     wh = cumulus.Warehouse(SQL, engine=engine, keep="all", functions=[function])
     wh.insert("r", [(a,) for a in range(1000)])
 
-    def ask_long() -> None:
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    def ask_long(*, after: float) -> None:
+        threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)).start()
         wh.query(LONG)
 
-    interrupted(ask_long)
+    for seconds in (0.01, 0.1, 0.3):  # the first comes while the connection is being opened
+        interrupted(partial(ask_long, after=seconds))
     for number, call in enumerate(
         (
             lambda: wh.query("SELECT SUM(ctrl_c(a)) FROM v"),

@@ -1,11 +1,12 @@
-"""DuckDB for SQL over views, and for maps that are loaded by SQL: in UTC, with the user's scalar functions."""
+"""DuckDB for SQL over views, and for maps loaded by SQL: in UTC, with the user's functions, stopped by Ctrl-C."""
 
 from __future__ import annotations
 
 import datetime as dt
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,13 +15,43 @@ from duckdb.func import FunctionNullHandling
 
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import Interval
+from cumulus.interrupts import calling_on_interrupt
 from cumulus.scalars.user import Given, UserFunction, runnable
 
 
 def set_utc(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a DuckDB connection understand moments as views do, whatever the zone of the machine is."""
-    with suppress(duckdb.Error):  # without its calendar extension, DuckDB knows no other zone
+    # Without its calendar extension, DuckDB knows no other zone.
+    with suppress(duckdb.Error), stopped_by_interrupts(connection):
         connection.execute("SET TimeZone = 'UTC'")
+
+
+@contextmanager
+def stopped_by_interrupts(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let Ctrl-C stop what DuckDB does for a connection in the block.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C, of which DuckDB makes errors of its own.
+    """
+    try:
+        with calling_on_interrupt(connection.interrupt):
+            yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except RuntimeError as problem:
+        if "interrupted" in str(problem).lower():
+            raise KeyboardInterrupt from None
+        raise
+    except duckdb.InvalidInputException as problem:
+        if _IN_PYTHON.search(str(problem)):
+            raise KeyboardInterrupt from None
+        raise
+
+
+_IN_PYTHON = re.compile(r"(?:executing the UDF|failed): KeyboardInterrupt\b")
+"""What DuckDB says of Ctrl-C in Python that it has called: a function, or what it reads from."""
 
 
 def create_functions(connection: duckdb.DuckDBPyConnection, functions: Mapping[str, Given]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import UsageError
-from cumulus.interrupts import calling_on_interrupt
+from cumulus.views.duckdb_functions import stopped_by_interrupts
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
@@ -64,19 +63,8 @@ def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameter
     duckdb.Error
         If DuckDB refuses it.
     """
-    try:
-        with calling_on_interrupt(connection.interrupt):
-            return connection.sql(sql, params=parameters or None).to_arrow_table()
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except RuntimeError as problem:
-        if "interrupted" in str(problem).lower():
-            raise KeyboardInterrupt from None
-        raise
-    except duckdb.InvalidInputException as problem:
-        if _IN_PYTHON.search(str(problem)):
-            raise KeyboardInterrupt from None
-        raise
+    with stopped_by_interrupts(connection):
+        return connection.sql(sql, params=parameters or None).to_arrow_table()
 
 
 def _check_parameters(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:
@@ -98,8 +86,6 @@ def _check_parameters(wanted: Set[str], parameters: list[Any] | Mapping[str, Any
             )
 
 
-_IN_PYTHON = re.compile(r"(?:executing the UDF|failed): KeyboardInterrupt\b")
-"""What DuckDB says of Ctrl-C in Python that it has called: a function, or what it reads from."""
 _PIVOTS = ("PIVOT", "SELECT", "FROM", "WITH")
 """A PIVOT is several statements for DuckDB, which itself finds the columns first."""
 _VIEWS = "Views are created and dropped by execute(), before the run in a folder."
