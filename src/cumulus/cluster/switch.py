@@ -47,7 +47,7 @@ from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, R
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
 OPEN_BYTES = 64 << 20
-"""With so much from clients in epochs that are not committed, more waits for a commit."""
+"""How much may come from clients in epochs that are not committed, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ class Switch:
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
+    open_bytes
+        With so much from clients in epochs that are not committed, more waits for a commit.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Switch:
         static: bool = False,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
+        open_bytes: int = OPEN_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
@@ -115,6 +118,7 @@ class Switch:
         self._taken: list[LoggedRows] = []
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
+        self._most_open_bytes = open_bytes
         self._open_bytes: dict[int, int] = {}
         """Epoch that is not committed → how much clients have sent for it."""
         self._log = MachineLog(self.name, least_log_bytes)
@@ -170,7 +174,7 @@ class Switch:
     @property
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
-        return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
+        return sum(self._open_bytes.values()) >= self._most_open_bytes or (self._is_static and self._ended == 0)
 
     @property
     def _why_full(self) -> str:

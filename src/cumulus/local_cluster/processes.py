@@ -85,7 +85,7 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
         perform,
         program=card.program.encode(),
         log=RecordLog(folder / "log"),
-        sources=_fed_by(card, name),
+        sources=fed_by(card, name),
         tick_ms=TICK_MS if name == PUBLISHER else 0,
     )
 
@@ -134,6 +134,7 @@ class _Parts:
             static=not static.isdisjoint(tables),
             state=state,
             least_log_bytes=card.snapshot_bytes,
+            open_bytes=card.open_bytes,
         )
         return machine, SwitchTasks(card, plan, number, self._states).run
 
@@ -167,7 +168,7 @@ class _Parts:
         return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
 
 
-def _fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
+def fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
     """Return who feeds a machine: the publisher the switches, these the nodes."""
     if name.startswith("switch"):
         return frozenset((PUBLISHER,))
