@@ -16,11 +16,11 @@ from cumulus.simulation import FAULTS, simulated
 
 CONDITIONS = cluster_conditions(list(FAULTS))
 GATED = ("DISTINCT and outer join", "nested", "ranges", "ends inside", "STDDEV", "divisions and casts", "functions")
-BOTH = ("EXISTS", "errors", "evaluated again")
+BOTH = ("EXISTS", "kept rows, spread and gated", "errors", "evaluated again")
 KINDS = dict.fromkeys(GATED, ("gated",)) | dict.fromkeys(BOTH, ("spread", "gated"))
 
 
-@pytest.mark.parametrize(("faults", "count"), [((), 2), (tuple(FAULTS), 8)])
+@pytest.mark.parametrize(("faults", "count"), [((), 4), (tuple(FAULTS), 8)])
 def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], count: int) -> None:
     seeds = Seeds(count=count, needed=("epoch", "task CommitEpoch", "deltas sent"))
     summary = run_seeds(cluster_case, seeds, cluster_conditions(faults))

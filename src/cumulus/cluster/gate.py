@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.intake.packing import frames_of, is_call
 from cumulus.epochs.plan import BucketPlan
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -40,13 +41,29 @@ class Gate:
         self.bucket = Bucket(program, plan, index, make_engine, late_epochs, functions)
         self.epoch = 0
         """The last one that was applied."""
+        self._kept = frozenset(dict(program.kept))
 
     def apply(self, epoch: int, payloads: Sequence[bytes]) -> Outcome:
-        """Apply what an epoch has brought."""
+        """Apply what an epoch has brought: the calls of clients one after the other, as switches do, then files.
+
+        The rows of one call, or of the files of an epoch, are taken together: a deletion may count that stands behind
+        an insertion. Where rows are not kept, nothing depends on it, and all go at once.
+
+        Parameters
+        ----------
+        payloads
+            Of each switch.
+        """
         assert epoch == self.epoch + 1, f"epoch {epoch} after {self.epoch}"
-        outcome = self.bucket.apply(epoch, payloads)
+        calls: list[bytes] = []
+        rest: list[bytes] = []
+        for told, frame in (each for payload in payloads for each in frames_of(payload)):
+            is_alone = is_call(told["source"]) and told["relation"] in self._kept
+            (calls if is_alone else rest).append(frame)
+        outcomes = [self.bucket.apply(epoch, [each]) for each in calls]
+        outcomes.append(self.bucket.apply(epoch, rest))
         self.epoch = epoch
-        return outcome
+        return together(outcomes)
 
     def save(self) -> bytes:
         """Return the whole state."""

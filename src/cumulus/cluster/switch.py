@@ -299,8 +299,8 @@ class Switch:
             rows, read = self._known.pop(epoch, []), self._read.pop(epoch, None)
             if self._spread is not None and epoch > self._log.saved:
                 assert read is not None, epoch
-                for each in (*rows, read):
-                    self._spread.intake.apply(epoch, [_for_intake(each)])
+                for payload in (*map(_for_intake, rows), _for_intake(read)):
+                    self._spread.intake.apply(epoch, [payload])
         self._take_known(effects)
 
     def _forget(self, effects: list[Effect]) -> None:

@@ -17,7 +17,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.cluster.messages import ClientRows
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_required
-from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.packing import call_label, pack
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import RemoteProtocolError
@@ -74,7 +74,7 @@ class Guests:
             If these are no rows of a table of this switch.
         """
         rows = self._checked(sent)
-        readings = [Reading(sent.table, rows, f" {place:012} {client}", ())]
+        readings = [Reading(sent.table, rows, call_label(place, client), ())]
         gates = [] if self._gate is None else pack(readings, self._gate)
         is_other = self._is_spread and len(gates) != 1
         intake = pack(readings, BucketPlan())[0] if is_other else b""
