@@ -7,9 +7,10 @@ is read when an epoch is told, and taken in at its end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
@@ -81,6 +82,8 @@ class Switch:
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
+    process
+        What its process knows of itself, which is told with the status.
     """
 
     def __init__(
@@ -96,10 +99,11 @@ class Switch:
         static: bool = False,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
+        process: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
-        self._guests, self._is_static = guests, static
+        self._guests, self._is_static, self._process = guests, static, process
         self._committed = self._told = self._ended = committed
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
@@ -131,9 +135,9 @@ class Switch:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
-                case Received(_, EpochTurn() as turn):
+                case Received(sender, EpochTurn() as turn) if sender == PUBLISHER:
                     self._take_turn(turn, effects)
-                case Received(_, EpochCommit(epoch)):
+                case Received(sender, EpochCommit(epoch)) if sender == PUBLISHER:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
@@ -216,13 +220,16 @@ class Switch:
             self._take_in(logged, effects)
 
     def _facts(self) -> dict[str, object]:
-        """Return how this switch is."""
+        """Return how this switch is; "credit_bytes" is what it takes of clients before they must wait for a commit."""
+        open_bytes = sum(self._open_bytes.values())
         return {
             "committed": self._committed,
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
-            "open_bytes": sum(self._open_bytes.values()),
+            "open_bytes": open_bytes,
+            "credit_bytes": max(OPEN_BYTES - open_bytes, 0),
+            **self._process,
         }
 
     # --- epochs -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Guests:
     def epoch_of(self, client: Name, number: int) -> int | None:
         """Return an epoch that has the rows with a number if any has; None if they are new."""
         last, epoch = self._last.get(client, (0, 0))
-        return epoch if number <= last else None
+        return epoch if 0 < number <= last else None
 
     def note(self, client: Name, number: int, epoch: int) -> None:
         """Remember that rows are in."""
@@ -81,6 +81,8 @@ class Guests:
         return LoggedRows(epoch, client, sent.number, gates, intake)
 
     def _checked(self, sent: ClientRows) -> pa.Table:
+        if sent.number < 1:
+            raise RemoteProtocolError(f"{sent.table}: rows have come with number {sent.number}", hint="Begin with 1.")
         relation = self._relations.get(sent.table)
         if relation is None:
             raise RemoteProtocolError(f"{sent.table} is no table of this switch", hint="Connect again.")
