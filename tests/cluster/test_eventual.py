@@ -310,8 +310,8 @@ def test_two_nodes_as_the_paper_tells():
     class Placed:
         """m1 and m2 on the first node, m3 on the second."""
 
-        def targets(self, name: str, keys: Any, rows: int) -> list:
-            here, nowhere = np.arange(rows), np.zeros(0, dtype=np.int64)
+        def targets(self, name: str, deltas: MapFrame) -> list:
+            here, nowhere = np.arange(deltas.rows), np.zeros(0, dtype=np.int64)
             return [nowhere, here] if name == "m3" else [here, nowhere]
 
     first, second = (EventualState(made, Placed(), node, "interpreter") for node in range(2))

@@ -35,8 +35,8 @@ Deltas: TypeAlias = Mapping[str, MapFrame]
 class Router(Protocol):
     """Where entries of maps lie."""
 
-    def targets(self, name: str, keys: Sequence[pa.Array], rows: int) -> Sequence[Indices]:
-        """Return for every node the rows, by index, of deltas of a map that it must get; `keys` are their columns."""
+    def targets(self, name: str, deltas: MapFrame) -> Sequence[Indices]:
+        """Return for every node the rows, by index, of deltas of a map that it must get."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class EventualState:
             definition = self._maps.definition(name)
             if definition.initial:
                 frame = engine.take(name)
-                engine.add(name, frame.take(self._targets(name, frame)[self.node]))
+                engine.add(name, frame.take(self._router.targets(name, frame)[self.node]))
 
     @property
     def engine(self) -> Engine:
@@ -153,7 +153,7 @@ class EventualState:
         while computed := self._maps.take_out():
             mine: dict[str, MapFrame] = {}
             for name, frame in computed.items():
-                for node, places in enumerate(self._targets(name, frame)):
+                for node, places in enumerate(self._router.targets(name, frame)):
                     if not len(places):
                         continue
                     part = frame if len(places) == frame.rows else frame.take(places)
@@ -163,10 +163,6 @@ class EventualState:
                         found[node].setdefault(name, []).append(part)
             self.receive(mine)
         return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
-
-    def _targets(self, name: str, frame: MapFrame) -> Sequence[Indices]:
-        keys = [frame.key(place) for place in range(len(self._maps.definition(name).keys))]
-        return self._router.targets(name, keys, frame.rows)
 
     def take_errors(self) -> ErrorLog:
         """Return what could not be evaluated since the last call: it counts as 0."""

@@ -116,8 +116,7 @@ class SpreadPart:
     def owned(self, name: str) -> MapFrame:
         """Return the newest entries of a map that this node owns."""
         frame = self.state.newest_values(name)
-        keys = [frame.key(place) for place in range(len(frame.layout.keys))]
-        return frame.filter(self._layout.owners(name, keys, frame.rows) == self.number)
+        return frame.filter(self._layout.owners(name, frame) == self.number)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
