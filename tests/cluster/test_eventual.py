@@ -8,7 +8,6 @@ from typing import Any
 
 import hypothesis
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -320,41 +319,3 @@ def test_random_views(script, seed):
     relations = {trigger.relation for trigger in program.triggers}
     events = [event for event in random_tables.walk(random.Random(seed), 60) if event[1] in relations]
     run(program, seed, events=[(sign, name, row) for sign, name, row in events])
-
-
-def test_two_nodes_as_the_paper_tells():
-    """Cumulus consistency paper, section 4.1: one node computes with the old m2, and corrects when it hears of it."""
-    program = m3.read("""
-        MAP m1[](v BIGINT); MAP m2[A INT](v BIGINT) START (1: 5); MAP m3[B INT](v BIGINT) START (2: 100);
-        RELATION R(A INT, B INT);
-        ON +R(A, B) { m1[] += m2[A]; m2[A] += m3[B]; }""")
-    made = node_program(program, {(0, 0): "A", (0, 1): "B"})
-    assert [group.in_order for group in made.groups] == ["R by A", "R by B"]
-
-    class Placed:
-        """m1 and m2 on the first node, m3 on the second."""
-
-        def targets(self, name: str, deltas: MapFrame) -> list:
-            here, nowhere = np.arange(deltas.rows), np.zeros(0, dtype=np.int64)
-            return [nowhere, here] if name == "m3" else [here, nowhere]
-
-    first, second = (EventualState(made, Placed(), node, "interpreter") for node in range(2))
-    signs = np.array([1], dtype=np.int8)
-    pushes = []
-    for version in (10, 20):
-        first.fire(0, version, pa.table({"A": pa.array([1], pa.int32())}), signs)
-        assert first.drain() == {}
-        second.fire(
-            1, version, pa.table({"A": [1], "B": [2]}, schema=pa.schema({"A": pa.int32(), "B": pa.int32()})), signs
-        )
-        pushes.append(second.drain()[0])
-    c, push = 5, 100
-    assert dict(first.engine.items("m1")) == {(): (2 * c,)}
-    for deltas in reversed(pushes):  # the later one changes nothing: nobody reads behind it
-        assert dict(first.engine.items("m1")) == {(): (2 * c,)}
-        first.receive(deltas)
-        first.drain()
-    assert dict(first.engine.items("m1")) == {(): (2 * c + push,)}
-    assert dict(first.engine.items("m2")) == {(1,): (c + 2 * push,)}
-    assert entries_at(first, "m1", 10) == {(): (c,)}
-    assert (first.shares.deltas_late, first.shares.rows_late) == (1, 0)
