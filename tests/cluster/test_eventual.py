@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
-from cumulus.algebra.terms import add, multiply
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.placement.dispatch import Dispatch, Dispatched
@@ -24,12 +23,11 @@ from cumulus.cluster.program import node_program
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack
 from cumulus.compiler import compile_sql
-from cumulus.engine.analysis.float_sums import read_stored
-from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 from support import random_sql, random_tables
+from support.committed_entries import deltas_between, entries_at
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
@@ -63,25 +61,6 @@ class Links:
 
     def clear(self) -> None:
         self._waiting.clear()
-
-
-def deltas_between(state: EventualState, name: str, first: int, last: int) -> MapFrame:
-    found = state.deltas(name)
-    versions = found.numbers(len(state.made.program.map(name).keys))
-    return found.filter((versions >= first) & (versions <= last))
-
-
-def entries_at(state: EventualState, name: str, end: int) -> dict:
-    """Return the entries of a map that exist after a version; nothing may be cut beyond it."""
-    definition = state.made.program.map(name)
-    found = {key: read_stored(definition.values, stored) for key, stored in entries_of(state.newest_values(name))}
-    later = deltas_between(state, name, end + 1, LAST_VERSION).without_key(len(definition.keys))
-    for key, stored in entries_of(later):
-        then = read_stored(definition.values, stored)
-        now = found.get(key, (0,) * len(then))
-        found[key] = tuple(add(one, multiply(-1, other)) for one, other in zip(now, then, strict=True))
-    count = definition.column_index(definition.count) if definition.count else None
-    return {key: each for key, each in found.items() if (any(each) if count is None else each[count])}
 
 
 class Cluster:
