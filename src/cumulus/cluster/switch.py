@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.credit import Credit
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.intake import Intake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
@@ -44,12 +45,10 @@ from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
 
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
-OPEN_BYTES = 64 << 20
-"""With so much from clients in epochs that are not committed, more waits for a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +119,7 @@ class Switch:
         self._taken: list[LoggedRows] = []
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
-        self._open_bytes: dict[int, int] = {}
-        """Epoch that is not committed → how much clients have sent for it."""
+        self._credit = Credit()
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
@@ -162,12 +160,14 @@ class Switch:
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._forget(effects)
+                case Tick(now):
+                    self._credit.tell(now)
                 case _:
                     pass
         while self._waiting and not self._is_full:
             self._take_waiting(effects)
-        if self._waiting and self._ended == 0:
-            effects.append(Send(PUBLISHER, EpochWanted(1)))  # or nobody might tell it
+        if self._waiting and self._ended == self._told:
+            effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1, is_urgent=True)))  # or nobody might tell it yet
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -175,13 +175,13 @@ class Switch:
     @property
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
-        return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
+        return self._credit.is_spent or (self._is_static and self._ended == 0)
 
     @property
     def _why_full(self) -> str:
         if self._is_static and self._ended == 0:
             return "its static tables are not loaded yet"
-        return f"{sum(self._open_bytes.values()) >> 20} MB of rows wait for their commit, and more must wait for them"
+        return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
 
     def _take_waiting(self, effects: list[Effect]) -> None:
         """Take in at once all that may be, unless it is in; clients are told when it is on the disk."""
@@ -190,7 +190,7 @@ class Switch:
         clients: dict[Name, int] = {}
         answers: list[Effect] = []
         size = 0
-        while self._waiting and not self._is_full and size < OPEN_BYTES:
+        while self._waiting and not self._is_full and size < self._credit.left:
             client, rows = self._waiting.popleft()
             found = self._guests.epoch_of(client, rows.number)
             if found is None:
@@ -214,8 +214,7 @@ class Switch:
         if not self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(logged.epoch)))
         self._taken.append(logged)
-        size = len(logged.intake) + sum(map(len, logged.gates))
-        self._open_bytes[logged.epoch] = self._open_bytes.get(logged.epoch, 0) + size
+        self._credit.take(logged.epoch, len(logged.intake) + sum(map(len, logged.gates)))
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, logged, effects))
 
@@ -233,14 +232,13 @@ class Switch:
 
     def _facts(self) -> dict[str, object]:
         """Return how this switch is; "credit_bytes" is what it takes of clients before they must wait for a commit."""
-        open_bytes = sum(self._open_bytes.values())
         return {
             "committed": self._committed,
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
-            "open_bytes": open_bytes,
-            "credit_bytes": max(OPEN_BYTES - open_bytes, 0),
+            "open_bytes": self._credit.open_bytes,
+            "credit_bytes": self._credit.left,
             **self._process,
         }
 
@@ -263,6 +261,7 @@ class Switch:
         epoch = read.epoch
         assert epoch == self._ended + 1, f"epoch {epoch} ends after {self._ended}"
         self._ended = epoch
+        self._credit.end(epoch)
         final = self._turns.pop(epoch).final
         outcome = None
         if self._spread is not None:
@@ -292,7 +291,7 @@ class Switch:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
-        self._open_bytes.pop(epoch, None)
+        self._credit.commit(epoch)
         self._forget(effects)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
