@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file, refuse_remote
-from cumulus.errors import InputError, NotRunningError, StoreError
+from cumulus.errors import CumulusError, InputError, NotRunningError, StoreError
 from cumulus.local_cluster.card import CARD
 from cumulus.machine import Name
 
 ADDRESS, STATE, LOG = "address.json", "checkpoint", "cluster.log"
-ENDED = "ended.json"
-"""In the state of a cluster that has ended with an error: what it was, and a way out."""
+_ENDED, _ENDED_BYTES = "ended.json", 8192
+"""In the state of a cluster: the error with which it has ended, and a way out; blanks, if there was none. Its room is
+taken when the cluster starts, since the error may be that there is none.
+"""
+_ENDED_CHARACTERS = 600
+"""Of either text, at most: as JSON a character may have six bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +106,28 @@ def read_address(home: Path) -> ClusterAddress:
     return address
 
 
+def begin_without_error(home: Path) -> None:
+    """Forget the error with which a cluster has ended, and make room for the next one.
+
+    Raises
+    ------
+    StoreError
+        If there is none.
+    """
+    write_durably(home / STATE / _ENDED, b" " * _ENDED_BYTES)
+
+
+def note_error(home: Path, problem: CumulusError) -> None:
+    """Note with which error a cluster ends, for those who want to connect."""
+    said = [problem.message[:_ENDED_CHARACTERS], problem.hint[:_ENDED_CHARACTERS]]
+    with suppress(OSError), (home / STATE / _ENDED).open("r+b") as file:
+        file.write(json.dumps(said).encode().ljust(_ENDED_BYTES))
+
+
 def _not_running(home: Path) -> NotRunningError:
     """Return that the cluster of a home does not run, and why, if that is known."""
     try:
-        message, hint = map(str, json.loads((home / STATE / ENDED).read_text(encoding="utf-8")))
+        message, hint = map(str, json.loads((home / STATE / _ENDED).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         hint = f"{_start_hint(home)} {home / STATE / LOG} has what its processes have said."
         return NotRunningError(f"{home}: the cluster is not running", hint=hint)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.mode import Mode
-from cumulus.durable.files import write_durably
 from cumulus.durable.folders import check_output
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.origin import Origin, write_origin
@@ -29,11 +28,12 @@ from cumulus.interrupts import Interrupt
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.address import (
     ADDRESS,
-    ENDED,
     LOG,
     STATE,
     ClusterAddress,
+    begin_without_error,
     is_in_use,
+    note_error,
     read_address,
     read_secret,
 )
@@ -120,13 +120,12 @@ def serve(
             on_up()
 
         running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up)
-        (place / STATE / ENDED).unlink(missing_ok=True)
+        begin_without_error(place)
         try:
             for epoch in running.epochs(is_stopped):
                 on_epoch(epoch)
         except CumulusError as problem:
-            with suppress(OSError, StoreError):  # on a disk that is full
-                write_durably(place / STATE / ENDED, json.dumps([problem.message, problem.hint]).encode())
+            note_error(place, problem)
             raise
         finally:
             with suppress(FileNotFoundError):
