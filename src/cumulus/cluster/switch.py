@@ -7,9 +7,10 @@ is read when an epoch is told, and taken in at its end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
@@ -41,6 +42,7 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
 
@@ -81,6 +83,8 @@ class Switch:
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
+    process
+        What its process knows of itself, which is told with the status.
     """
 
     def __init__(
@@ -96,10 +100,11 @@ class Switch:
         static: bool = False,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
+        process: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
-        self._guests, self._is_static = guests, static
+        self._guests, self._is_static, self._process = guests, static, process
         self._committed = self._told = self._ended = committed
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
@@ -131,9 +136,9 @@ class Switch:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
-                case Received(_, EpochTurn() as turn):
+                case Received(sender, EpochTurn() as turn) if sender == PUBLISHER:
                     self._take_turn(turn, effects)
-                case Received(_, EpochCommit(epoch)):
+                case Received(sender, EpochCommit(epoch)) if sender == PUBLISHER:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
@@ -160,7 +165,7 @@ class Switch:
                 case _:
                     pass
         while self._waiting and not self._is_full:
-            self._take_rows(*self._waiting.popleft(), effects)
+            self._take_waiting(effects)
         if self._waiting and self._ended == 0:
             effects.append(Send(PUBLISHER, EpochWanted(1)))  # or nobody might tell it
         return effects
@@ -178,20 +183,31 @@ class Switch:
             return "its static tables are not loaded yet"
         return f"{sum(self._open_bytes.values()) >> 20} MB of rows wait for their commit, and more must wait for them"
 
-    def _take_rows(self, client: Name, rows: ClientRows, effects: list[Effect]) -> None:
-        """Take rows in unless they are; the client is told when they are on the disk."""
-        epoch = self._guests.epoch_of(client, rows.number)
-        if epoch is None:
-            epoch = self._ended + 1
-            try:
-                logged = self._guests.logged(client, rows, epoch, self._log.next)
-            except RemoteProtocolError as problem:
-                effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
-                return
+    def _take_waiting(self, effects: list[Effect]) -> None:
+        """Take in at once all that may be, unless it is in; clients are told when it is on the disk."""
+        epoch, place = self._ended + 1, self._log.next
+        readings: list[Reading] = []
+        clients: dict[Name, int] = {}
+        answers: list[Effect] = []
+        size = 0
+        while self._waiting and not self._is_full and size < OPEN_BYTES:
+            client, rows = self._waiting.popleft()
+            found = self._guests.epoch_of(client, rows.number)
+            if found is None:
+                try:
+                    readings.append(self._guests.reading(client, rows, place, len(readings)))
+                except RemoteProtocolError as problem:
+                    answers.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
+                    continue
+                found, clients[client] = epoch, rows.number
+                self._guests.note(client, rows.number, epoch)
+                size += len(rows.rows)
+            answers.append(Send(client, RowsAccepted(rows.number, found)))
+        if readings:
+            logged = self._guests.logged(readings, clients, epoch)
             self._first_rows.setdefault(epoch, self._log.append(logged, effects))
-            self._guests.note(client, rows.number, epoch)
             self._take_in(logged, effects)
-        effects.append(Send(client, RowsAccepted(rows.number, epoch)))
+        effects += answers
 
     def _take_in(self, logged: LoggedRows, effects: list[Effect]) -> None:
         """Send what rows of the epoch that has not ended change."""
@@ -216,13 +232,16 @@ class Switch:
             self._take_in(logged, effects)
 
     def _facts(self) -> dict[str, object]:
-        """Return how this switch is."""
+        """Return how this switch is; "credit_bytes" is what it takes of clients before they must wait for a commit."""
+        open_bytes = sum(self._open_bytes.values())
         return {
             "committed": self._committed,
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
-            "open_bytes": sum(self._open_bytes.values()),
+            "open_bytes": open_bytes,
+            "credit_bytes": max(OPEN_BYTES - open_bytes, 0),
+            **self._process,
         }
 
     # --- epochs -----------------------------------------------------------------------------------------------------
@@ -283,7 +302,8 @@ class Switch:
         for number, logged in self._log.recover(first, records):
             assert isinstance(logged, LoggedPayloads | LoggedRows), logged
             if isinstance(logged, LoggedRows):
-                self._guests.note(logged.client, logged.number, logged.epoch)
+                for client, last in logged.clients.items():
+                    self._guests.note(client, last, logged.epoch)
                 self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:

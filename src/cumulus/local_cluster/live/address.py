@@ -16,6 +16,8 @@ from cumulus.local_cluster.card import CARD
 from cumulus.machine import Name
 
 ADDRESS, STATE, LOG = "address.json", "checkpoint", "cluster.log"
+ENDED = "ended.json"
+"""In the state of a cluster that has ended with an error: what it was, and a way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,7 @@ def read_address(home: Path) -> ClusterAddress:
         machines = {name: (host, port) for name, (host, port) in found.pop("machines").items()}
         address = ClusterAddress(**found, machines=machines)
     except FileNotFoundError:
-        hint = f"{_start_hint(home)} {home / STATE / LOG} has what its processes have said."
-        raise NotRunningError(f"{home}: the cluster is not running", hint=hint) from None
+        raise _not_running(home) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise StoreError(f"{home / ADDRESS} cannot be read: {problem}", hint=_start_hint(home)) from None
     if not is_alive(address.pid):
@@ -98,6 +99,16 @@ def read_address(home: Path) -> ClusterAddress:
             hint=f"{home / STATE / LOG} says why, unless it was killed. {_start_hint(home)}",
         )
     return address
+
+
+def _not_running(home: Path) -> NotRunningError:
+    """Return that the cluster of a home does not run, and why, if that is known."""
+    try:
+        message, hint = map(str, json.loads((home / STATE / ENDED).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        hint = f"{_start_hint(home)} {home / STATE / LOG} has what its processes have said."
+        return NotRunningError(f"{home}: the cluster is not running", hint=hint)
+    return NotRunningError(f"{home}: the cluster has ended: {message}", hint=f"{hint} {_start_hint(home)}".lstrip())
 
 
 def _start_hint(home: Path) -> str:
