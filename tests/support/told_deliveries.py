@@ -60,6 +60,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Append, Completed, Forget, Input, Machine, Name, Perform, Received, Recovered, Send, Tick
 from cumulus.transport.equipment import SUPERVISOR
+from support.versioned_entries import entries_at
 
 CLIENT = "client"
 ORDER = VersionOrder.SWITCH
@@ -147,7 +148,7 @@ class ToldDeliveries:
     def as_of(self, node: int, name: str, label: str) -> dict[Any, Any]:
         """Return the entries of a map on a node after a version."""
         version = next(each for each, called in self._versions.items() if called == label)
-        return _bare(self._state(node).committed(name, version))
+        return _bare(entries_at(self._state(node), name, version).items())
 
     def _state(self, node: int) -> Any:
         spread = self.nodes[node].spread

@@ -18,6 +18,13 @@ ZSTD = pa.Codec("zstd", compression_level=1)
 """Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
 
 
+def rows_equal(column: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
+    """Return which rows of a column have a value; None stands for NULL, which equals itself here."""
+    if value is None:
+        return column.is_null()
+    return pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)
+
+
 def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
     """Return rows of plain values as an Arrow table; a column without a type gets the one that Arrow infers.
 

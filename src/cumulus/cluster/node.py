@@ -30,7 +30,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
-from cumulus.cluster.spread_part import Shares, SpreadPart
+from cumulus.cluster.spread_part import EndedEpoch, Shares, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
@@ -195,20 +195,20 @@ class ClusterNode:
         payloads = self._payloads.pop(epoch)
         ordered = [b"".join(payloads[each]) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
-        changed = {} if self._spread is None else self._spread.deltas_of(epoch)
+        ended = EndedEpoch({}, {}) if self._spread is None else self._spread.end(epoch)
         shares: Shares = {}
         if self._spread is not None and self._snapshots.due(epoch, final):
-            shares = self._spread.shares(epoch, changed, whole=self._snapshots.whole(epoch))
-        deltas = [] if self._spread is None else self._spread.numbered(changed)
+            shares = self._spread.shares(ended, whole=self._snapshots.whole(epoch))
+        deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)
         logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)
         self._log.records[epoch] = self._log.append(logged, effects)
         self._is_writing = True
         effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
-        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
+        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch, ended), effects)
 
-    def _state(self, epoch: int) -> NodeState:
+    def _state(self, epoch: int, ended: EndedEpoch) -> NodeState:
         gate = b"" if self._gate is None else self._gate.save()
-        newest, later = ([], []) if self._spread is None else self._spread.save(epoch)
+        newest, later = ([], []) if self._spread is None else self._spread.save(ended)
         return NodeState(epoch, gate, newest, later)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of
+from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
@@ -28,6 +28,14 @@ ShareOfMap: TypeAlias = tuple[MapFrame, MapFrame]
 Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
 """View → map → what a node has of it for the view."""
 _NONE = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEpoch:
+    """The deltas of an epoch of which all has come, and those that have come of later ones: map → frame."""
+
+    deltas: Mapping[str, MapFrame]
+    later: Mapping[str, MapFrame]
 
 
 class SpreadPart:
@@ -116,8 +124,7 @@ class SpreadPart:
     def owned(self, name: str) -> MapFrame:
         """Return the newest entries of a map that this node owns."""
         frame = self.state.newest_values(name)
-        keys = [frame.key(place) for place in range(len(frame.layout.keys))]
-        return frame.filter(self._layout.owners(name, keys, frame.rows) == self.number)
+        return frame.filter(self._layout.owners(name, frame) == self.number)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
@@ -126,23 +133,28 @@ class SpreadPart:
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
-    def deltas_of(self, epoch: int) -> dict[str, MapFrame]:
-        """Return the deltas of an epoch; those of epoch 0 belong to the first one."""
+    def end(self, epoch: int) -> EndedEpoch:
+        """Return the deltas of an epoch of which all has come, those of epoch 0 with the first one, and later ones."""
         first, last = first_version(epoch if epoch > 1 else 0), last_version(epoch)
-        return {name: found for name in self.names if (found := self.state.deltas(name, first, last)).rows}
+        deltas, later = {}, {}
+        for name in self.names:
+            found = self.state.deltas(name)
+            versions = found.numbers(len(self._program.map(name).keys))
+            is_later = versions > last
+            deltas[name], later[name] = found.filter((versions >= first) & ~is_later), found.filter(is_later)
+        return EndedEpoch(deltas, later)
 
-    def shares(self, epoch: int, changed: Mapping[str, MapFrame], *, whole: bool) -> Shares:
+    def shares(self, ended: EndedEpoch, *, whole: bool) -> Shares:
         """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
-        views = [view for view in self._program.views if whole or not changed.keys().isdisjoint(view.reads)]
+        changed = {name for name, deltas in ended.deltas.items() if deltas.rows}
+        views = [view for view in self._program.views if whole or not changed.isdisjoint(view.reads)]
         mine = [view for view in views if self._has_part(view)]
-        end = last_version(epoch)
-        held = {name: self._as_of(name, end) for name in sorted({name for view in mine for name in view.reads})}
+        read = sorted({name for view in mine for name in view.reads})
+        held = {
+            name: (self.state.newest_values(name), ended.later[name].without_key(len(self._program.map(name).keys)))
+            for name in read
+        }
         return {view.name: self._share(view, held) for view in mine}
-
-    def _as_of(self, name: str, end: int) -> ShareOfMap:
-        """Return the newest values of a map, and the deltas beyond a version that are to be taken away."""
-        later = self.state.deltas(name, end + 1, LAST_VERSION)
-        return self.state.newest_values(name), later.without_key(len(self._program.map(name).keys))
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST
@@ -191,12 +203,10 @@ class SpreadPart:
         for name, frame in self._frames(frames, with_version=True):
             self.state.restore(name, frame)
 
-    def save(self, epoch: int) -> tuple[NumberedFrames, NumberedFrames]:
+    def save(self, ended: EndedEpoch) -> tuple[NumberedFrames, NumberedFrames]:
         """Return the newest values, and the deltas in them that are beyond an epoch."""
         newest = {name: self.state.newest_values(name) for name in self.names}
-        beyond = last_version(epoch) + 1
-        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self.names}
-        return self.numbered(newest), self.numbered(later)
+        return self.numbered(newest), self.numbered(ended.later)
 
     def load(self, newest: NumberedFrames, later: NumberedFrames) -> None:
         """Replace the state by what `save` returned, without what is beyond its epoch."""

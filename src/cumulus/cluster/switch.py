@@ -13,7 +13,7 @@ from functools import partial
 
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
-from cumulus.cluster.intake import Intake
+from cumulus.cluster.intake import Intake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
     ClientRows,
@@ -205,7 +205,7 @@ class Switch:
 
     def _apply(self, spread: SpreadIntake, logged: LoggedRows | LoggedPayloads, effects: list[Effect]) -> Outcome:
         """Send the blocks of what has come; return what has become of it."""
-        outcome, nets = spread.intake.apply(logged.epoch, [_for_intake(logged)])
+        outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
         for node, blocks in spread.blocks.make(logged.epoch, nets):
             effects.append(Send(node_name(node), Events(blocks)))
         return outcome
@@ -294,7 +294,7 @@ class Switch:
             done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
             if self._spread is not None and epoch > self._log.saved:
                 for each in done:
-                    self._spread.intake.apply(epoch, [_for_intake(each)])
+                    self._spread.intake.apply(epoch, [intake_part(each)])
         self._take_known(effects)
 
     def _forget(self, effects: list[Effect]) -> None:
@@ -310,7 +310,3 @@ class Switch:
         """Check what holds between two steps."""
         assert self._committed <= self._ended <= self._told, (self._committed, self._ended, self._told)
         assert all(self._ended < epoch <= self._told for epoch in self._turns), (self._turns, self._ended, self._told)
-
-
-def _for_intake(read: LoggedPayloads | LoggedRows) -> bytes:
-    return read.intake or b"".join(read.gates)

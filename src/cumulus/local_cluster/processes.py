@@ -21,7 +21,7 @@ from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.sink import Manifest, Sink, committed_epochs, read_manifest
+from cumulus.epochs.output.sink import Manifest, Sink, newest_manifest
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import StoreError
 from cumulus.local_cluster.card import ClusterCard, read_card
@@ -70,9 +70,7 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
     """Return the machine that a process is to drive, by what its home says; see `equip`."""
     folder = card.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
-    epochs = committed_epochs(card.out)
-    newest = read_manifest(card.out, epochs[-1]) if epochs else None
-    part = _Parts(card, plan, StateFiles(name, folder), newest)
+    part = _Parts(card, plan, StateFiles(name, folder), newest_manifest(card.out))
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import from_ipc, table_of
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.schema import Relation
+from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import ClientRows
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_required
-from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import RemoteProtocolError
@@ -75,10 +75,8 @@ class Guests:
         """
         rows = self._checked(sent)
         readings = [Reading(sent.table, rows, f" {place:012} {client}", ())]
-        gates = [] if self._gate is None else pack(readings, self._gate)
-        is_other = self._is_spread and len(gates) != 1
-        intake = pack(readings, BucketPlan())[0] if is_other else b""
-        return LoggedRows(epoch, client, sent.number, gates, intake)
+        packed = pack_rows(readings, self._gate, is_spread=self._is_spread)
+        return LoggedRows(epoch, client, sent.number, packed.gates, packed.intake)
 
     def _checked(self, sent: ClientRows) -> pa.Table:
         relation = self._relations.get(sent.table)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import from_ipc, table_of, to_ipc
+from cumulus.catalog.arrow import from_ipc, rows_equal, table_of, to_ipc
 from cumulus.catalog.schema import Column, Relation
 from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
 from cumulus.cluster.spread_part import SpreadPart
@@ -100,9 +99,5 @@ def _entries(part: SpreadPart, definition: MapDef, places: Sequence[int], values
         column = frame.key(place)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if value is None:
-            flags = column.is_null()
-        else:
-            flags = pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)
-        frame = frame.filter(flags.to_numpy(zero_copy_only=False))
+        frame = frame.filter(rows_equal(column, value).to_numpy(zero_copy_only=False))
     return frame

@@ -18,6 +18,7 @@ from cumulus.catalog.types import coerce
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.epochs.output.identity import resumed_program
+from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import ClosedError, DelayError, InputError, UsageError
 from cumulus.local_cluster.card import read_card
@@ -25,7 +26,7 @@ from cumulus.local_cluster.home import plan_of
 from cumulus.local_cluster.live.address import STATE, read_address
 from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.local_cluster.live.client_rows import rows_to_send
-from cumulus.local_cluster.live.committed_reads import committed_rows, newest_manifest, rows_with
+from cumulus.local_cluster.live.committed_reads import committed_rows, rows_with
 from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.local_cluster.live.remote_maps import RemoteMaps
 from cumulus.m3.program import ViewDef
