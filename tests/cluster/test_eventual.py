@@ -27,11 +27,11 @@ from cumulus.engine.frames.frame import MapFrame
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 from support import random_sql, random_tables
-from support.committed_entries import deltas_between, entries_at
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
 from support.tiers import WHOLE, examples, sampled
+from support.versioned_entries import deltas_between, entries_at
 
 EPOCHS = 3
 

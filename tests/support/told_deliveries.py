@@ -60,7 +60,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Append, Completed, Forget, Input, Machine, Name, Perform, Received, Recovered, Send, Tick
 from cumulus.transport.equipment import SUPERVISOR
-from support.committed_entries import entries_at
+from support.versioned_entries import entries_at
 
 CLIENT = "client"
 ORDER = VersionOrder.SWITCH

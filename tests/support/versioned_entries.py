@@ -1,4 +1,4 @@
-"""What the maps of a node say of a version: the newest values, without the deltas beyond it."""
+"""Entries of maps on a node as they were after a version."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cumulus.engine.frames.frame import MapFrame
 
 
 def deltas_between(state: EventualState, name: str, first: int, last: int) -> MapFrame:
+    """Return the deltas of a map that are not cut, from one version to another."""
     found = state.deltas(name)
     versions = found.numbers(len(state.made.program.map(name).keys))
     return found.filter((versions >= first) & (versions <= last))
