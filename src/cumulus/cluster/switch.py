@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.credit import Credit
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.intake import Intake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
@@ -42,12 +43,10 @@ from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
 
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
-OPEN_BYTES = 64 << 20
-"""With so much from clients in epochs that are not committed, more waits for a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +114,7 @@ class Switch:
         self._taken: list[LoggedRows] = []
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
-        self._open_bytes: dict[int, int] = {}
-        """Epoch that is not committed → how much clients have sent for it."""
+        self._credit = Credit()
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
@@ -157,12 +155,14 @@ class Switch:
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._forget(effects)
+                case Tick(now):
+                    self._credit.tell(now)
                 case _:
                     pass
         while self._waiting and not self._is_full:
             self._take_rows(*self._waiting.popleft(), effects)
-        if self._waiting and self._ended == 0:
-            effects.append(Send(PUBLISHER, EpochWanted(1)))  # or nobody might tell it
+        if self._waiting and self._ended == self._told:
+            effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1, is_urgent=True)))  # or nobody might tell it yet
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -170,13 +170,13 @@ class Switch:
     @property
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
-        return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
+        return self._credit.is_spent or (self._is_static and self._ended == 0)
 
     @property
     def _why_full(self) -> str:
         if self._is_static and self._ended == 0:
             return "its static tables are not loaded yet"
-        return f"{sum(self._open_bytes.values()) >> 20} MB of rows wait for their commit, and more must wait for them"
+        return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
 
     def _take_rows(self, client: Name, rows: ClientRows, effects: list[Effect]) -> None:
         """Take rows in unless they are; the client is told when they are on the disk."""
@@ -198,8 +198,7 @@ class Switch:
         if not self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(logged.epoch)))
         self._taken.append(logged)
-        size = len(logged.intake) + sum(map(len, logged.gates))
-        self._open_bytes[logged.epoch] = self._open_bytes.get(logged.epoch, 0) + size
+        self._credit.take(logged.epoch, len(logged.intake) + sum(map(len, logged.gates)))
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, logged, effects))
 
@@ -222,7 +221,8 @@ class Switch:
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
-            "open_bytes": sum(self._open_bytes.values()),
+            "open_bytes": self._credit.open_bytes,
+            "credit_bytes": max(self._credit.bytes - self._credit.open_bytes, 0),
         }
 
     # --- epochs -----------------------------------------------------------------------------------------------------
@@ -244,6 +244,7 @@ class Switch:
         epoch = read.epoch
         assert epoch == self._ended + 1, f"epoch {epoch} ends after {self._ended}"
         self._ended = epoch
+        self._credit.end(epoch)
         final = self._turns.pop(epoch).final
         outcome = None
         if self._spread is not None:
@@ -273,7 +274,7 @@ class Switch:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
-        self._open_bytes.pop(epoch, None)
+        self._credit.commit(epoch)
         self._forget(effects)
 
     # --- keeping ----------------------------------------------------------------------------------------------------

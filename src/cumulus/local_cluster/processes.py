@@ -84,7 +84,7 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
         program=card.program.encode(),
         log=RecordLog(folder / "log"),
         sources=_fed_by(card, name),
-        tick_ms=TICK_MS if name == PUBLISHER else 0,
+        tick_ms=0 if name.startswith("node") else TICK_MS,
     )
 
 
