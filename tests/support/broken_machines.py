@@ -51,5 +51,6 @@ def _broken(
 
 
 corrections_dropped: Factory = partial(_broken, ClusterNode, _drops_corrections)
+accepted_before_durable: Factory = partial(_broken, Switch, WritesBeforeItIsDurable)
 ready_before_durable: Factory = partial(_broken, ClusterNode, WritesBeforeItIsDurable)
 blocks_doubled_after_reset: Factory = partial(_broken, Switch, DoublesBlocksAfterReset)
