@@ -106,9 +106,11 @@ class Publisher:
                     self._take_ready(sender, epoch, written)
                 case Received(sender, EpochRefused() as refused) if sender in self._switches:
                     self._take_refusal(refused)
-                case Received(sender, EpochWanted(epoch)) if sender in self._switches:
+                case Received(sender, EpochWanted(epoch, is_urgent)) if sender in self._switches:
                     self._pending = max(self._pending, epoch)
                     self._since.setdefault(epoch, self._now)
+                    if is_urgent and epoch > self._newest:
+                        self._again_at = self._now
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):

@@ -86,7 +86,7 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
         program=card.program.encode(),
         log=log,
         sources=_fed_by(card, name),
-        tick_ms=TICK_MS if name == PUBLISHER else 0,
+        tick_ms=0 if name.startswith("node") else TICK_MS,
         may_send=Senders(name, card.nodes, card.switches).may_send,
     )
 
