@@ -147,10 +147,12 @@ def test_views_of_every_epoch_are_those_of_the_rows_that_were_accepted_for_it(
 # --- one switch -----------------------------------------------------------------------------------------------------
 
 
-def switch_of(tmp_path: Path, script: str = SCRIPT) -> Machine:
+def switch_of(tmp_path: Path, script: str = SCRIPT, **settings: Any) -> Machine:
     """Return the only switch of a new cluster."""
     program = compile_sql(script, rely=False, enforced=False)
-    with Home(program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter") as home:
+    with Home(
+        program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter", **settings
+    ) as home:
         equipment = equip("switch0", {"home": home.card.home})
         assert equipment.log is not None
         equipment.log.close()
@@ -243,8 +245,8 @@ def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_cha
     assert sent(switch.step([rows(1, 10)]), RowsAccepted)
 
 
-def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"))
+def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path) -> None:
+    switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"), open_bytes=1)
     effects = switch.step([rows(1, 10)])
     assert not sent(effects, RowsAccepted)
     assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"]
@@ -253,7 +255,6 @@ def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: p
     (refused,) = sent(switch.step([Received("client", ClientRows(2, "people", people))]), RequestRefused)
     assert refused.reason == "people is STATIC: it takes no rows from clients"
 
-    monkeypatch.setattr("cumulus.cluster.clients.credit.Credit.is_spent", property(lambda self: self.open_bytes > 0))
     effects = switch.step([rows(2, 20)])
     assert not sent(effects, RowsAccepted)
     assert "wait for their commit" in sent(effects, RowsHeld)[0].reason

@@ -75,10 +75,10 @@ class Guests:
         """
         return Reading(sent.table, self._checked(sent), f" {place:012}.{at:06} {client}", ())
 
-    def logged(self, readings: Sequence[Reading], clients: Mapping[Name, int], epoch: int) -> LoggedRows:
-        """Return rows as what is logged, and applied; `clients` have the last numbers of what they sent."""
+    def logged(self, readings: Sequence[Reading], senders: Sequence[tuple[Name, int]], epoch: int) -> LoggedRows:
+        """Return rows as what is logged, and applied; `senders` have sent them, each under a number."""
         packed = pack_rows(readings, self._gate, is_spread=self._is_spread)
-        return LoggedRows(epoch, clients, packed.gates, packed.intake)
+        return LoggedRows(epoch, senders, packed.gates, packed.intake)
 
     def _checked(self, sent: ClientRows) -> pa.Table:
         if sent.number < 1:
