@@ -91,6 +91,8 @@ class Guests:
             rows.validate(full=True)
         except (pa.ArrowException, OSError) as problem:
             raise RemoteProtocolError(f"{sent.table}: {len(sent.rows)} bytes are no rows: {problem}") from None
+        if relation.static:
+            raise RemoteProtocolError(f"{sent.table} is STATIC: it takes no rows from clients", hint="Connect again.")
         if not _is_of(rows, relation):
             raise RemoteProtocolError(
                 f"{sent.table}: rows have come whose columns are not those of the table", hint="Connect again."
@@ -117,5 +119,5 @@ def _is_of(rows: pa.Table, relation: Relation) -> bool:
             return False
         if found.null_count and (column is None or is_required(relation, column)):
             return False
-    known = pa.array([INSERT, DELETE, UPSERT], pa.int8())
+    known = pa.array([INSERT, DELETE, *([UPSERT] if relation.key else [])], pa.int8())
     return bool(pc.all(pc.is_in(rows.column("_op"), value_set=known), min_count=0).as_py())
