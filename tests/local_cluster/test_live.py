@@ -28,7 +28,7 @@ from cumulus.errors import (
     UsageError,
     ValueTypeError,
 )
-from cumulus.local_cluster.live.address import read_address
+from cumulus.local_cluster.live.address import LOG, STATE, read_address
 from cumulus.local_cluster.live.answers import WriteToken
 from cumulus.local_cluster.live.client import ClusterClient
 from support.orders_stream import json_lines
@@ -190,6 +190,7 @@ def test_status_says_how_all_machines_are(home: Path) -> None:
     assert "4 views spread, 1 gated (different)" in text
     for word in ("publisher", "switch1", "node1", "overlay rows", "log bytes", "behind ms", "interpreter"):
         assert word in text
+    assert all(str(pid) in text for pid in read_address(home).pids.values())
 
 
 @pytest.mark.kill
@@ -205,10 +206,10 @@ def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(clie
 
     feeder = Thread(target=feed)
     feeder.start()
-    for name in ("node0", "switch0", "switch1"):
+    for name, number in (("node0", signal.SIGKILL), ("switch0", signal.SIGTERM), ("switch1", signal.SIGKILL)):
         time.sleep(0.2)
         address = read_address(home)
-        os.kill(address.pids[name], signal.SIGKILL)
+        os.kill(address.pids[name], number)
         until = time.monotonic() + 60
         while read_address(home).incarnation == address.incarnation:
             assert time.monotonic() < until
@@ -220,6 +221,9 @@ def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(clie
     assert total == before + 41
     settled(client, "total", [(total,)])
     assert query(home, "FROM total").to_pylist() == [{"a": total}]
+    told = (home / STATE / LOG).read_text().splitlines()
+    assert told.count("all machines run") == 1 + sum("start anew after epoch" in line for line in told)
+    assert "{}" not in told
 
 
 def test_a_stopped_cluster_says_so_and_goes_on_when_it_is_started_again(client: ClusterClient, home: Path) -> None:

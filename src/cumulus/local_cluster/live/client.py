@@ -285,7 +285,8 @@ class ClusterClient:
     def status(self) -> dict[Name, dict[str, Any]]:
         """Return how each machine is, by name: docs/cluster.md, "Live"."""
         with self._lock:
-            return {name: self._status_of(name) for name in read_address(self.home).machines}
+            pids = read_address(self.home).pids
+            return {name: {"process": pid, **self._status_of(name)} for name, pid in pids.items()}
 
     def _status_of(self, machine: Name) -> dict[str, Any]:
         until = time.monotonic() + self._timeout_s

@@ -202,14 +202,26 @@ def main() -> None:
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in given.pop("sources"))
     live = LiveSettings(**{**given, "functions": tuple(given["functions"])}, sources=sources)
 
+    is_awaited = True
+
     def say(**what: object) -> None:
         """Say this to who waits, the first time; then what is printed goes to the log."""
-        print(json.dumps(what), flush=True)
-        os.dup2(2, 1)
+        nonlocal is_awaited
+        if is_awaited:
+            is_awaited = False
+            print(json.dumps(what), flush=True)
+            os.dup2(2, 1)
+
+    def note(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def up() -> None:
+        note("all machines run")
+        say()
 
     with Interrupt() as wish:
         try:
-            serve(live, lambda: wish.wished, say, lambda _: None, lambda line: print(line, file=sys.stderr, flush=True))
+            serve(live, lambda: wish.wished, up, lambda _: None, note)
         except CumulusError as problem:
             print(problem, file=sys.stderr, flush=True)
             say(error=[problem.message, problem.hint])
