@@ -17,7 +17,9 @@ from cumulus.cluster.messages import (
     EpochCommit,
     EpochEnd,
     EpochTurn,
+    EpochWanted,
     Events,
+    ListFiles,
     Payloads,
     ReadFiles,
     RequestRefused,
@@ -28,6 +30,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.publisher import Publisher
 from cumulus.compiler import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
@@ -35,7 +38,7 @@ from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.local_cluster.processes import equip
-from cumulus.machine import Append, Completed, Effect, Forget, Machine, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Append, Completed, Effect, Forget, Machine, Name, Perform, Received, Recovered, Send, Tick
 from cumulus.simulation import ScriptedClient
 from support.cluster_world import run_cluster
 from support.orders_stream import json_lines
@@ -239,14 +242,27 @@ def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: p
     assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"]
     assert [each.epoch for each in sent(ended(switch, 1), RowsAccepted)] == [2]
 
-    monkeypatch.setattr("cumulus.cluster.switch.OPEN_BYTES", 1)
+    monkeypatch.setattr("cumulus.cluster.clients.credit.Credit.is_spent", property(lambda self: self.open_bytes > 0))
     effects = switch.step([rows(2, 20)])
     assert not sent(effects, RowsAccepted)
     assert "wait for their commit" in sent(effects, RowsHeld)[0].reason
+    assert sent(effects, EpochWanted) == [EpochWanted(2, is_urgent=True)]
     assert not sent(ended(switch, 2), RowsAccepted)
     switch.step([Received("publisher", EpochCommit(1))])
     assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), RowsAccepted)] == [3]
     switch.check()
+
+
+def test_an_epoch_that_clients_wait_for_does_not_wait_for_its_time() -> None:
+    publisher = Publisher(1, 1, "watcher", 0, {}, every_ms=60_000)
+    listed = Completed(ListFiles(1, {}), None)
+    publisher.step([Received("switch0", EpochWanted(1))])
+    assert sent(publisher.step([listed]), EpochTurn) == [EpochTurn(1, {}, False, 1)]
+    for now, is_urgent in ((1000, False), (2000, True)):
+        effects = publisher.step([Tick(now), Received("switch0", EpochWanted(2, is_urgent))])
+        assert [each for each in effects if isinstance(each, Perform)] == [Perform(ListFiles(2, {}))] * is_urgent
+    assert sent(publisher.step([listed]), EpochTurn) == [EpochTurn(2, {}, False, 2)]
+    assert publisher.step([Tick(3000), Received("switch0", EpochWanted(2, is_urgent=True))]) == []  # it has begun
 
 
 def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,11 @@ GARBAGE = {
     "deep brackets": (frame(FrameKind.HELLO, b"[" * 4000), "a greeting without name"),
     "another program": (frame(FrameKind.HELLO, HELLO.replace(b'"70"', b'"71"')), "zoe runs another program than b"),
     "a name that is its own": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"b")), "b takes no connection from 'b'"),
+    "a name of nobody": (
+        frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"\\ud800")),
+        "takes no connection from '\\ud800'",
+    ),
+    "the supervisor": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"supervisor")), "no connection from 'supervisor'"),
     "a wrong direction": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"c")), "b takes no connection from 'c'"),
     "no secret": (frame(FrameKind.HELLO, HELLO) + frame(FrameKind.PROOF, bytes(32)), "zoe does not know the secret"),
 }
@@ -103,6 +108,8 @@ LATER = {
     "garbage": (lambda: b"x" * 16, "does not begin as a frame does"),
     "an old incarnation": (lambda: frame(FrameKind.MESSAGE, b"", 0), "a frame of kind 0 and incarnation 0"),
     "a second greeting": (lambda: frame(FrameKind.HELLO, HELLO), "a frame of kind 1 and incarnation 1 has come"),
+    "a message in parts": (lambda: frame(FrameKind.PART, b""), "a frame of kind 4 and incarnation 1 has come"),
+    "a message of others": (lambda: message("nonsense", ""), "b: list from guest is not for this machine"),
     "no message": (lambda: frame(FrameKind.MESSAGE, b"..?"), "no message: b'..?'"),
 }
 

@@ -47,19 +47,18 @@ class LoggedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRows:
-    """Of a switch: rows that it has taken from a client; `gates` and `intake` as in `LoggedPayloads`.
+    """Of a switch: rows that it has taken from clients at once; `gates` and `intake` as in `LoggedPayloads`.
 
     Parameters
     ----------
     epoch
         To which they belong; in the log they are before its `LoggedPayloads`.
-    client, number
-        Who has sent them, under which number.
+    clients
+        Who has sent them, each with the last number of what it has sent.
     """
 
     epoch: int
-    client: str
-    number: int
+    clients: Mapping[str, int]
     gates: Sequence[bytes]
     intake: bytes
 

@@ -41,6 +41,8 @@ class ClusterRun:
         What all machines and their clients must know, if it is not enough to be on this computer.
     on_up
         Called each time when all processes run.
+    factory
+        What makes a machine, as `cumulus.transport.supervisor.Process` has it.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class ClusterRun:
         note: Callable[[str], None] = lambda _: None,
         secret: bytes | None = None,
         on_up: Callable[[Supervisor], None] | None = None,
+        factory: str = "cumulus.local_cluster.light_start:start_machine",
     ) -> None:
+        self._factory = factory
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
             "home": home.card.home,
@@ -74,8 +78,7 @@ class ClusterRun:
         StoreError
             If the home cannot be written.
         """
-        factory = "cumulus.local_cluster.light_start:start_machine"
-        processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
+        processes = [Process(name, self._factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
             incarnation = self._next_incarnation()

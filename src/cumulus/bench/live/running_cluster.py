@@ -25,9 +25,11 @@ class RunningCluster:
     script
         The SQL of its views.
     home
-        The folder for them; all their epochs are kept.
+        The folder for them.
     every_s
         How often an epoch may begin.
+    keep
+        How many epochs stay there.
 
     Attributes
     ----------
@@ -36,7 +38,15 @@ class RunningCluster:
     """
 
     def __init__(
-        self, script: str, home: Path, *, nodes: int, switches: int, every_s: float, engine: str = "auto"
+        self,
+        script: str,
+        home: Path,
+        *,
+        nodes: int,
+        switches: int,
+        every_s: float,
+        engine: str = "auto",
+        keep: int = 1_000_000,
     ) -> None:
         self.home = home.absolute()
         self._settings = daemon.LiveSettings(
@@ -49,7 +59,7 @@ class RunningCluster:
             every_s,
             "",
             (),
-            {"engine": engine, "files_per_epoch": 1, "keep": 1_000_000},
+            {"engine": engine, "files_per_epoch": 1, "keep": keep},
         )
 
     def __enter__(self) -> RunningCluster:

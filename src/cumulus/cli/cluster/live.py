@@ -48,6 +48,7 @@ def start(
     Example: cumulus cluster start views.sql --home live/ --nodes 2
     """
     from cumulus.engine.engines import check_engine
+    from cumulus.epochs.output.origin import Origin, with_absolute_path
     from cumulus.epochs.trigger import parse_trigger
     from cumulus.local_cluster.live import daemon
 
@@ -67,6 +68,13 @@ def start(
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
         {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep},
+        Origin(
+            file.name,
+            file.read_text(encoding="utf-8-sig"),
+            tuple(map(with_absolute_path, source)),
+            files_per_epoch=files_per_epoch,
+            has_clients=True,
+        ),
     )
     if not foreground:
         daemon.start(live)
