@@ -65,7 +65,7 @@ class Feeder:
 
 
 def feeders(connect: Callable[[], ClusterClient], stream: Interleaved, turns: int, every_s: float) -> list[Feeder]:
-    """Return a load for each table of a stream, each with a client of its own; together they send all of it."""
+    """Return a feeder for each table of a stream, each with a client of its own; together they send all of it."""
     step = -(-len(stream.kinds) // turns)
     parts = [stream.part(begin, begin + step) for begin in range(0, len(stream.kinds), step)]
     found = []
