@@ -105,8 +105,8 @@ class NodeMaps:
     def add(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map that nothing later has read."""
         with localcontext(EXACT):
-            self.engine.add(self.made.overlays[name].since, deltas)
             self.engine.add(name, deltas.without_key(self._version_place(name)))
+            self.engine.add(self.made.overlays[name].since, deltas)
 
     def versions(self, name: str, deltas: MapFrame) -> Versions:
         """Return the versions of deltas of a map."""

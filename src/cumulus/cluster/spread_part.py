@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,12 +14,12 @@ from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of
+from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of, unpack
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
-from cumulus.errors import RemoteProtocolError
-from cumulus.m3.dataflow import depths
+from cumulus.errors import EvaluationError, RemoteProtocolError
+from cumulus.m3.dataflow import depths, reachable, reads
 from cumulus.m3.program import ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
@@ -28,6 +29,20 @@ ShareOfMap: TypeAlias = tuple[MapFrame, MapFrame]
 Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
 """View → map → what a node has of it for the view."""
 _NONE = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadFailure:
+    """What could not be computed; nothing of the epoch, and of those behind it, is right then.
+
+    Parameters
+    ----------
+    epoch
+        0 if that is not known.
+    """
+
+    epoch: int
+    why: str
 
 
 class SpreadPart:
@@ -48,6 +63,9 @@ class SpreadPart:
         The spread maps, by their numbers.
     seen
         Switch → the last version of it that may be in the newest values.
+    failure
+        Of the first epoch in which a number was too large; None if there is none. Which numbers are depends on the
+        order in which deltas come, so no other host would tell the same.
     """
 
     def __init__(
@@ -59,6 +77,7 @@ class SpreadPart:
     ) -> None:
         self.number, self._order = number, order
         self.seen: dict[int, int] = {}
+        self.failure: SpreadFailure | None = None
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
         self.names = [definition.name for definition in self._program.maps]
@@ -84,7 +103,8 @@ class SpreadPart:
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
         if len(offsets):
             self._see(np.array([block.version + int(offsets[-1])]))
-        self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
+        with self.computing():
+            self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
 
     def receive(self, deltas: Deltas) -> None:
         """Take in what another node has sent.
@@ -97,7 +117,31 @@ class SpreadPart:
         frames = dict(self._frames(deltas.frames, with_version=True))
         for frame in frames.values():
             self._see(frame.numbers(len(frame.layout.keys) - 1))
-        self.state.receive(frames)
+        with self.computing():
+            self.state.receive(frames)
+
+    @contextmanager
+    def computing(self, epoch: int = 0) -> Iterator[None]:
+        """Note what cannot be computed inside; `epoch` is where it belongs if only one is looked at."""
+        try:
+            yield
+        except EvaluationError as problem:
+            self._fail(SpreadFailure(epoch, problem.message))
+        for error in self.state.take_errors():  # the version is the last column of all events
+            at = 0 if error.row is None else unpack(error.row[-1])[0]
+            self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}"))
+
+    def _fail(self, failure: SpreadFailure) -> None:
+        if self.failure is None or failure.epoch < self.failure.epoch:
+            self.failure = failure
+
+    def _concerned(self, name: str) -> str:
+        """Return the views that are made from a map of the node program, as a text."""
+        overlays = self.state.made.overlays
+        spread = next((each for each, overlay in overlays.items() if name in (overlay.out, overlay.since)), name)
+        graph = reads(self._program)
+        views = [view.name for view in self._program.views if spread in reachable(graph, view.reads)]
+        return ", ".join(views) or spread
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)
@@ -121,7 +165,10 @@ class SpreadPart:
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
-        for node, frames in self.state.drain().items():
+        sent: Mapping[int, Mapping[str, MapFrame]] = {}
+        with self.computing():
+            sent = self.state.drain()
+        for node, frames in sent.items():
             yield node, Deltas([(self._numbers[name], frame.to_bytes()) for name, frame in frames.items()])
 
     # --- epochs -----------------------------------------------------------------------------------------------------
