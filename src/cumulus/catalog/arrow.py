@@ -16,6 +16,8 @@ from cumulus.catalog.types import INTEGER_BITS, INTERVAL, Interval, Kind, SqlTyp
 
 ZSTD = pa.Codec("zstd", compression_level=1)
 """Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more."""
+COMPRESSED_BYTES = 1 << 16
+"""Smaller tables are not compressed: that would cost more than all else that is done with them."""
 
 
 def rows_equal(column: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
@@ -239,9 +241,10 @@ def _is_of(array: Any, sql_type: SqlType) -> bool:
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """Return a table as an Arrow stream, compressed."""
+    """Return a table as an Arrow stream, compressed if it is large."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=ZSTD)) as writer:
+    compression = ZSTD if table.nbytes >= COMPRESSED_BYTES else None
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
         writer.write_table(table)
     data: bytes = sink.getvalue().to_pybytes()
     return data
