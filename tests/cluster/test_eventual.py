@@ -8,14 +8,12 @@ from typing import Any
 
 import hypothesis
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
-from cumulus.algebra.terms import add, multiply
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.placement.dispatch import Dispatch, Dispatched
@@ -25,8 +23,6 @@ from cumulus.cluster.program import node_program
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack
 from cumulus.compiler import compile_sql
-from cumulus.engine.analysis.float_sums import read_stored
-from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
@@ -35,6 +31,7 @@ from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
 from support.tiers import WHOLE, examples, sampled
+from support.versioned_entries import deltas_between, entries_at
 
 EPOCHS = 3
 
@@ -64,25 +61,6 @@ class Links:
 
     def clear(self) -> None:
         self._waiting.clear()
-
-
-def deltas_between(state: EventualState, name: str, first: int, last: int) -> MapFrame:
-    found = state.deltas(name)
-    versions = found.numbers(len(state.made.program.map(name).keys))
-    return found.filter((versions >= first) & (versions <= last))
-
-
-def entries_at(state: EventualState, name: str, end: int) -> dict:
-    """Return the entries of a map that exist after a version; nothing may be cut beyond it."""
-    definition = state.made.program.map(name)
-    found = {key: read_stored(definition.values, stored) for key, stored in entries_of(state.newest_values(name))}
-    later = deltas_between(state, name, end + 1, LAST_VERSION).without_key(len(definition.keys))
-    for key, stored in entries_of(later):
-        then = read_stored(definition.values, stored)
-        now = found.get(key, (0,) * len(then))
-        found[key] = tuple(add(one, multiply(-1, other)) for one, other in zip(now, then, strict=True))
-    count = definition.column_index(definition.count) if definition.count else None
-    return {key: each for key, each in found.items() if (any(each) if count is None else each[count])}
 
 
 class Cluster:
@@ -320,41 +298,3 @@ def test_random_views(script, seed):
     relations = {trigger.relation for trigger in program.triggers}
     events = [event for event in random_tables.walk(random.Random(seed), 60) if event[1] in relations]
     run(program, seed, events=[(sign, name, row) for sign, name, row in events])
-
-
-def test_two_nodes_as_the_paper_tells():
-    """Cumulus consistency paper, section 4.1: one node computes with the old m2, and corrects when it hears of it."""
-    program = m3.read("""
-        MAP m1[](v BIGINT); MAP m2[A INT](v BIGINT) START (1: 5); MAP m3[B INT](v BIGINT) START (2: 100);
-        RELATION R(A INT, B INT);
-        ON +R(A, B) { m1[] += m2[A]; m2[A] += m3[B]; }""")
-    made = node_program(program, {(0, 0): "A", (0, 1): "B"})
-    assert [group.in_order for group in made.groups] == ["R by A", "R by B"]
-
-    class Placed:
-        """m1 and m2 on the first node, m3 on the second."""
-
-        def targets(self, name: str, deltas: MapFrame) -> list:
-            here, nowhere = np.arange(deltas.rows), np.zeros(0, dtype=np.int64)
-            return [nowhere, here] if name == "m3" else [here, nowhere]
-
-    first, second = (EventualState(made, Placed(), node, "interpreter") for node in range(2))
-    signs = np.array([1], dtype=np.int8)
-    pushes = []
-    for version in (10, 20):
-        first.fire(0, version, pa.table({"A": pa.array([1], pa.int32())}), signs)
-        assert first.drain() == {}
-        second.fire(
-            1, version, pa.table({"A": [1], "B": [2]}, schema=pa.schema({"A": pa.int32(), "B": pa.int32()})), signs
-        )
-        pushes.append(second.drain()[0])
-    c, push = 5, 100
-    assert dict(first.engine.items("m1")) == {(): (2 * c,)}
-    for deltas in reversed(pushes):  # the later one changes nothing: nobody reads behind it
-        assert dict(first.engine.items("m1")) == {(): (2 * c,)}
-        first.receive(deltas)
-        first.drain()
-    assert dict(first.engine.items("m1")) == {(): (2 * c + push,)}
-    assert dict(first.engine.items("m2")) == {(1,): (c + 2 * push,)}
-    assert entries_at(first, "m1", 10) == {(): (c,)}
-    assert (first.shares.deltas_late, first.shares.rows_late) == (1, 0)

@@ -39,6 +39,8 @@ class Compared:
         SQL, or M3 if it has no CREATE.
     sources
         As `--from` takes them.
+    program
+        The script as the embedded host runs it, if it has been compiled.
     """
 
     def __init__(
@@ -48,15 +50,17 @@ class Compared:
         place: Path,
         engine: str = "interpreter",
         functions: tuple[str, ...] = (),
+        program: Program | None = None,
         **settings: Any,
     ) -> None:
+        self.script = script
         self._place, self._engine, self._functions, self._settings = place, engine, functions, settings
         given = functions_in(functions)
         is_sql = "CREATE" in script
-        compiled = partial(compile_sql, script, functions=given) if is_sql else partial(parse, script)
-        options: dict[str, Any] = {"rely": False} if is_sql else {}
-        program: Program = compiled(**options)
-        self.program: Program = compiled(**options, **({"enforced": False} if is_sql else {}))
+        compiled = partial(compile_sql, script, functions=given, rely=False) if is_sql else partial(parse, script)
+        program = program or compiled()
+        has_keys = any(relation.key for relation in program.relations)  # else there is nothing to enforce
+        self.program: Program = compiled(enforced=False) if is_sql and has_keys else program
         self.sources: tuple[FolderSource, ...] = tuple(sources_from(list(sources), program))
         self.embedded = place / "embedded"
         self.epochs = self.run_embedded(self.embedded, program)

@@ -47,6 +47,11 @@ class Shares:
     deltas_in_order: int = 0
     deltas_late: int = 0
 
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.rows_in_order + self.rows_late + self.deltas_in_order + self.deltas_late
+
 
 class EventualState:
     """The spread maps of one node.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.epoch_marks import EpochMarks
@@ -62,6 +63,8 @@ class ClusterNode:
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
+    process
+        What its process knows of itself, which is told with the status.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class ClusterNode:
         spread: SpreadPart | None,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
+        process: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.name = node_name(number)
         self._number = number
@@ -91,6 +95,11 @@ class ClusterNode:
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
         self._is_writing = False
+        self._deltas: list[Deltas] = []
+        """What other nodes have sent in this step; together it costs less."""
+        self._process = process
+        self._gated_rows = 0
+        """What the gate has taken in this life."""
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             self._load(self._log.load(state))
@@ -138,7 +147,7 @@ class ClusterNode:
                 for block in blocks:
                     spread.fire(block)
             case Deltas() if spread is not None and sender in self._peers:
-                spread.receive(message)
+                self._deltas.append(message)
             case MapCheckpoint(epoch, depth) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender]):
                     raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
@@ -149,7 +158,7 @@ class ClusterNode:
                 self._final |= {epoch} if final else set()
             case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
                 self._take_part(sender, epoch, payload)
-            case EpochCommit(epoch):
+            case EpochCommit(epoch) if sender == PUBLISHER:
                 self._commit(epoch, effects)
             case ReadEntries():
                 effects += (Send(sender, each) for each in answers(spread, message))
@@ -160,14 +169,21 @@ class ClusterNode:
                 raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
 
     def _facts(self) -> dict[str, object]:
-        """Return how this node is."""
+        """Return how this node is; shares are of what has come in this life."""
+        shares = self.shares or LateShares()
+        came = shares.rows_in_order + shares.rows_late
         facts: dict[str, object] = {
             "committed": self._committed,
             "epoch": self._done,
             "log_bytes": self._log.bytes,
             "gate_bytes": 0 if self._gate is None else self._gate.bucket.engine.memory(),
+            "late_share": _share(shares.rows_late + shares.deltas_late, shares.total),
+            "gated_share": _share(self._gated_rows, self._gated_rows + came),
+            **self._process,
         }
-        return facts if self._spread is None else facts | self._spread.facts()
+        if self._spread is not None:
+            return facts | self._spread.facts()
+        return facts if self._gate is None else facts | {"engine": self._gate.bucket.engine.name}
 
     def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
         self._payloads.setdefault(epoch, {}).setdefault(sender, []).append(payload)
@@ -177,6 +193,8 @@ class ClusterNode:
     def _advance(self, effects: list[Effect]) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
         if self._spread is not None:
+            self._spread.receive(self._deltas)
+            self._deltas.clear()
             effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
         while told := self._marks.tell():
             for epoch, depth in told:
@@ -195,6 +213,7 @@ class ClusterNode:
         payloads = self._payloads.pop(epoch)
         ordered = [b"".join(payloads[each]) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
+        self._gated_rows += 0 if outcome is None else outcome.events
         ended = EndedEpoch({}, {}) if self._spread is None else self._spread.end(epoch)
         shares: Shares = {}
         if self._spread is not None and self._snapshots.due(epoch, final):
@@ -242,3 +261,7 @@ class ClusterNode:
         assert self._gate is None or self._gate.epoch == self._done
         if self._spread is not None:
             self._spread.state.check()
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0

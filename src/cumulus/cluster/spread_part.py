@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of
-from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
@@ -94,18 +94,20 @@ class SpreadPart:
             self._see(np.array([block.version + int(offsets[-1])]))
         self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
 
-    def receive(self, deltas: Deltas) -> None:
-        """Take in what another node has sent.
+    def receive(self, deltas: Iterable[Deltas]) -> None:
+        """Take in what other nodes have sent, in any order; what is of one map at once.
 
         Raises
         ------
         RemoteProtocolError
             If it is not of maps of the program.
         """
-        frames = dict(self._frames(deltas.frames, with_version=True))
-        for frame in frames.values():
-            self._see(frame.numbers(len(frame.layout.keys) - 1))
-        self.state.receive(frames)
+        frames: dict[str, list[MapFrame]] = {}
+        for each in deltas:
+            for name, frame in self._frames(each.frames, with_version=True):
+                self._see(frame.numbers(len(frame.layout.keys) - 1))
+                frames.setdefault(name, []).append(frame)
+        self.state.receive({name: concat(found) for name, found in frames.items()})
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)

@@ -67,15 +67,17 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
         return
     frame = _entries(part, definition, asked.places, values)
     size = 8 * frame.rows * frame.layout.width
+    if size <= MOST_BYTES and not frame.layout.is_plain:
+        size = len(frame.to_bytes())  # with the texts
     if size > MOST_BYTES:
         yield RequestRefused(
             asked.number,
-            f"{name} has {frame.rows:,} entries on a node, more than a tentative read may take",
+            f"{name} has {frame.rows:,} entries of {size >> 20} MB on a node, more than a tentative read may take",
             'Read a slice or a key of the view, or read="committed".',
         )
         return
     versions = {str(switch): version for switch, version in part.seen.items()}
-    rows = max(PART_BYTES // (8 * max(frame.layout.width, 1)), 1)
+    rows = max(frame.rows * PART_BYTES // max(size, 1), 1)
     begins = range(0, frame.rows, rows) if frame.rows else range(1)
     for left, begin in zip(reversed(range(len(begins))), begins, strict=True):
         some = frame.take(np.arange(begin, min(begin + rows, frame.rows)))

@@ -29,7 +29,11 @@ def program_of(text: str) -> Program:
 
 def program_hash(program: Program) -> str:
     """Return a short hash of the text of `program`."""
-    return hashlib.sha256(str(program).encode()).hexdigest()[:16]
+    return _text_hash(str(program))
+
+
+def _text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,8 @@ class Checkpoint:
             If the checkpoint was made by another program or host.
         """
         card = self.path / _CARD
-        now = program_hash(program)
+        text = str(program)
+        now = _text_hash(text)
         if card.exists():
             found = json.loads(card.read_text())
             if found["host"] != self.host:
@@ -109,7 +114,7 @@ class Checkpoint:
             "host": self.host,
             "program": now,
             "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
-            "text": str(program),
+            "text": text,
         }
         write_durably(card, json.dumps(content, indent=1).encode())
         return Identity(identity, now, plan, True)
