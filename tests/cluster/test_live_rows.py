@@ -247,13 +247,14 @@ def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_cha
 
 def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path) -> None:
     switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"), open_bytes=1)
-    effects = switch.step([rows(1, 10)])
-    assert not sent(effects, RowsAccepted)
-    assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"]
     people = to_ipc(rows_to_send(PROGRAM.relation("people"), INSERT, [(1, "x")]))
-    assert [each.epoch for each in sent(ended(switch, 1), RowsAccepted)] == [2]
-    (refused,) = sent(switch.step([Received("client", ClientRows(2, "people", people))]), RequestRefused)
+    effects = switch.step([Received("other", ClientRows(1, "people", people)), rows(1, 10)])
+    assert not sent(effects, RowsAccepted)
+    assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"] * 2
+    effects = ended(switch, 1)
+    (refused,) = sent(effects, RequestRefused)
     assert refused.reason == "people is STATIC: it takes no rows from clients"
+    assert [each.epoch for each in sent(effects, RowsAccepted)] == [2]
 
     effects = switch.step([rows(2, 20)])
     assert not sent(effects, RowsAccepted)

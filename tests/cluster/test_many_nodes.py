@@ -22,7 +22,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.m3.program import Program
 from support.random_homes import random_homes, random_statistics
 from support.spread_cases import SMALL, Block, approximately, random_blocks, spread_program, states
-from support.tiers import examples
+from support.tiers import examples, one_mode_each
 
 
 class Node:
@@ -134,8 +134,7 @@ def numbers_of(definition, values) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("how", ["chosen", "any"])
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("name", "how"), one_mode_each(SMALL, ("chosen", "any")))
 def test_many_nodes_end_as_one_engine(name, how):
     counts = Counter[str]()
     for seed in range(examples(15)):

@@ -9,6 +9,7 @@ import pytest
 
 from cumulus.cluster.codec import encode
 from cumulus.cluster.records import LoggedTurn
+from cumulus.cluster.versions import VersionOrder
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
@@ -80,6 +81,39 @@ def test_a_file_that_cannot_be_read_ends_the_run_after_the_epochs_before_it(
     if is_mended:
         file.with_suffix(".json").write_bytes(good)
     run(script, tmp_path / "in", tmp_path / "out")
+    run(script, tmp_path / "in", tmp_path / "once")
+    assert difference(tmp_path / "out", tmp_path / "once") == ""
+
+
+@pytest.mark.parametrize(
+    ("type", "large", "order", "why"),
+    [
+        ("DOUBLE", 1.7e308, VersionOrder.SWITCH, "joined: a DOUBLE has grown"),
+        ("HUGEINT", 2**126, VersionOrder.CLOCK, r"\d+ does not fit the words"),
+    ],
+    ids=["product", "sum"],
+)
+def test_a_number_that_grows_too_large_ends_the_run_after_the_epochs_before_it(
+    tmp_path: Path, type: str, large: float, order: VersionOrder, why: str
+) -> None:
+    script = f"""
+    CREATE TABLE r (k INT, a {type});
+    CREATE TABLE s (k INT, b BIGINT);
+    CREATE VIEW joined AS SELECT k, SUM(a) AS t, COUNT(*) AS n FROM r JOIN s USING (k) GROUP BY k;
+    CREATE VIEW kinds AS SELECT COUNT(DISTINCT b) AS n FROM s;
+    """
+    write(tmp_path / "in", range(1, 5))
+    for file in (tmp_path / "in" / "r").glob("*.json"):
+        json_lines(file, [{"k": place % 3, "a": place} for place in range(5)])
+    file = tmp_path / "in" / "r" / "003.json"
+    good = file.read_bytes()
+    json_lines(file, [{"k": 1, "a": large}])
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=f"node. cannot compute epoch 3: {why}"):
+            run(script, tmp_path / "in", tmp_path / "out", order=order.value, block_rows=2)
+        assert committed_epochs(tmp_path / "out") == [1, 2]
+    file.write_bytes(good)
+    run(script, tmp_path / "in", tmp_path / "out", order=order.value)
     run(script, tmp_path / "in", tmp_path / "once")
     assert difference(tmp_path / "out", tmp_path / "once") == ""
 

@@ -257,6 +257,7 @@ def test_status_says_how_all_machines_are(home: Path) -> None:
         "behind ms",
     ):
         assert word in text
+    assert all(str(pid) in text for pid in read_address(home).pids.values())
 
 
 @pytest.mark.kill
@@ -272,10 +273,10 @@ def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(clie
 
     feeder = Thread(target=feed)
     feeder.start()
-    for name in ("node0", "switch0", "switch1"):
+    for name, number in (("node0", signal.SIGKILL), ("switch0", signal.SIGTERM), ("switch1", signal.SIGKILL)):
         time.sleep(0.2)
         address = read_address(home)
-        os.kill(address.pids[name], signal.SIGKILL)
+        os.kill(address.pids[name], number)
         until = time.monotonic() + 60
         while read_address(home).incarnation == address.incarnation:
             assert time.monotonic() < until
