@@ -60,28 +60,21 @@ def test_benchmarks(tmp_path: Path, workload: str, query: str) -> None:
 # --- what changes, and what does not fit ----------------------------------------------------------------------------
 
 
+STREAMS = {
+    "updates, deletions and orphans": (star_stream.Star, star_stream.STAR),
+    "late and refused rows": (orders_stream.OrdersStream, orders_stream.PROGRAM),
+    "views that fail for rows": (failing_view.FailingStream, failing_view.SCRIPT),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("seed", sampled(range(6), of=6))
-def test_updates_deletions_and_orphans(tmp_path: Path, seed: int) -> None:
-    stream = star_stream.Star(tmp_path / "in", seed)
+def test_rows_that_change_and_do_not_fit(tmp_path: Path, seed: int, name: str) -> None:
+    made, script = STREAMS[name]
+    stream = made(tmp_path / "in", seed)
     for _ in range(6):
         stream.write()
-    compare(star_stream.STAR, tmp_path / "in", tmp_path, seed)
-
-
-@pytest.mark.parametrize("seed", sampled(range(6), of=6))
-def test_late_and_refused_rows(tmp_path: Path, seed: int) -> None:
-    stream = orders_stream.OrdersStream(tmp_path / "in", seed)
-    for _ in range(6):
-        stream.write()
-    compare(orders_stream.PROGRAM, tmp_path / "in", tmp_path, seed)
-
-
-@pytest.mark.parametrize("seed", sampled(range(4), of=4))
-def test_views_that_fail_for_rows(tmp_path: Path, seed: int) -> None:
-    stream = failing_view.FailingStream(tmp_path / "in", seed)
-    for _ in range(5):
-        stream.write()
-    compare(failing_view.SCRIPT, tmp_path / "in", tmp_path, seed)
+    compare(script, tmp_path / "in", tmp_path, seed)
 
 
 # --- small scripts --------------------------------------------------------------------------------------------------

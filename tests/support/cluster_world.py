@@ -12,7 +12,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import equip, machine_names
+from cumulus.local_cluster.processes import equip_by_plan, machine_names
 from cumulus.local_cluster.tasks import PublisherTasks
 from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
@@ -104,9 +104,8 @@ def run_cluster(
     others = dict(clients or {})
     with Home(program, sources, out, None, mode=mode, nodes=nodes, switches=switches, **settings) as home:
         names = machine_names(home.card)
-        equipped: dict[Name, Equipment] = {
-            name: equip(name, {"home": home.card.home, "every_ms": every_ms, "last": last}) for name in names
-        }
+        argument = {"home": home.card.home, "every_ms": every_ms, "last": last}
+        equipped: dict[Name, Equipment] = {name: equip_by_plan(name, argument, home.card, home.plan) for name in names}
         if machines is not None:
             machines |= {name: each.machine for name, each in equipped.items()}
         logs = {name: reopened(each) for name, each in equipped.items()}

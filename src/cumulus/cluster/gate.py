@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.outcome import Outcome, together
-from cumulus.epochs.intake.packing import frames_of, is_call
+from cumulus.epochs.intake.packing import frames_of, place_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -44,10 +44,11 @@ class Gate:
         self._kept = frozenset(dict(program.kept))
 
     def apply(self, epoch: int, payloads: Sequence[bytes]) -> Outcome:
-        """Apply what an epoch has brought: the calls of clients one after the other, as switches do, then files.
+        """Apply what an epoch has brought: what each switch has taken in at once of clients, in its order, then files.
 
-        The rows of one call, or of the files of an epoch, are taken together: a deletion may count that stands behind
-        an insertion. Where rows are not kept, nothing depends on it, and all go at once.
+        Rows that are taken together may give way to each other: a deletion may count that stands behind an insertion.
+        So those must be together here that were so at the switch. Where rows are not kept, nothing depends on it, and
+        all go at once.
 
         Parameters
         ----------
@@ -55,12 +56,16 @@ class Gate:
             Of each switch.
         """
         assert epoch == self.epoch + 1, f"epoch {epoch} after {self.epoch}"
-        calls: list[bytes] = []
+        calls: dict[tuple[int, str], list[bytes]] = {}
         rest: list[bytes] = []
-        for told, frame in (each for payload in payloads for each in frames_of(payload)):
-            is_alone = is_call(told["source"]) and told["relation"] in self._kept
-            (calls if is_alone else rest).append(frame)
-        outcomes = [self.bucket.apply(epoch, [each]) for each in calls]
+        for switch, payload in enumerate(payloads):
+            for header, frame in frames_of(payload):
+                place = place_of(header["source"])
+                if place and header["relation"] in self._kept:
+                    calls.setdefault((switch, place), []).append(frame)
+                else:
+                    rest.append(frame)
+        outcomes = [self.bucket.apply(epoch, calls[at]) for at in sorted(calls)]
         outcomes.append(self.bucket.apply(epoch, rest))
         self.epoch = epoch
         return together(outcomes)

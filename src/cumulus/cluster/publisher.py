@@ -3,7 +3,8 @@
 It lists what of the sources an epoch takes in, as the other hosts that read folders do, and tells the switches. Where
 no files are left, it looks from time to time whether clients have sent rows, and begins an epoch if they have. When
 all nodes have written what the epoch has changed, it writes the manifest, which is the commit. An epoch begins while
-the one before is on its way, not earlier. What cannot be read ends the run, once all epochs before it are committed.
+the one before is on its way, not earlier. What cannot be read, or computed, ends the run, once all epochs before it are
+committed.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Publisher:
         self._every_ms, self._last = every_ms, last
         self._begun: dict[int, _Begun] = {}
         self._refused: EpochRefused | None = None
-        """The first epoch that cannot be read."""
+        """The first epoch that cannot be read, or computed."""
         self._is_listing = self._is_committing = self._is_done = self._has_told = False
         self._now = self._again_at = 0
         self._pending = 0
@@ -102,13 +103,15 @@ class Publisher:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
-                case Received(sender, EpochReady(epoch, written)):
+                case Received(sender, EpochReady(epoch, written)) if sender in (*self._nodes, *self._switches):
                     self._take_ready(sender, epoch, written)
-                case Received(_, EpochRefused() as refused):
+                case Received(sender, EpochRefused() as refused) if sender in (*self._nodes, *self._switches):
                     self._take_refusal(refused)
-                case Received(_, EpochWanted(epoch)):
+                case Received(sender, EpochWanted(epoch, is_urgent)) if sender in self._switches:
                     self._pending = max(self._pending, epoch)
                     self._since.setdefault(epoch, self._now)
+                    if is_urgent and epoch > self._newest:
+                        self._again_at = self._now
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-import pyarrow as pa
-
 from cumulus.cluster.eventual import Indices
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.layout import ClusterLayout, divided
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import last_version
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.experiments.cluster_counts import CountedMachine
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus.simulation import BrokenRule
@@ -103,9 +102,9 @@ class OwnersOnly:
     def __init__(self, layout: ClusterLayout) -> None:
         self._layout = layout
 
-    def targets(self, name: str, keys: Sequence[pa.Array], rows: int) -> Sequence[Indices]:
+    def targets(self, name: str, deltas: MapFrame) -> Sequence[Indices]:
         """Return for every node the rows that it gets."""
-        return divided(self._layout.owners(name, keys, rows), self._layout.nodes)
+        return divided(self._layout.owners(name, deltas), self._layout.nodes)
 
 
 def _leave_replicas_out(part: SpreadPart, layout: ClusterLayout) -> None:

@@ -150,24 +150,28 @@ def write_parts(
     clients: Mapping[Name, SendingClient],
     last: int,
 ) -> dict[int, list[int]]:
-    """Write what epochs have taken in as files: each call of a client as an epoch of its own, in the order of the logs,
-    then what files had; return epoch → its parts.
+    """Write what epochs have taken in as files: what a switch has taken in at once of clients as an epoch of its own,
+    in the order of the logs, then what files had; return epoch → its parts.
     """
     paths = {source.relation: Path(source.path) for source in sources}
     names = [relation.name for relation in program.relations]
     for name in names:
         (folder / name).mkdir(parents=True)
-    ordered = sorted(history.taken.items(), key=lambda item: (item[0][0], item[1].record))
+    ordered = sorted(history.taken.items(), key=lambda item: (item[0][0], item[1].record, item[1].place))
     found: dict[int, list[int]] = {}
     part = 0
     for epoch in range(1, last + 1):
-        calls = [clients[name].lines[switch, number] for (switch, name, number), at in ordered if at.epoch == epoch]
+        together: dict[tuple[Name, int], dict[str, list[Line]]] = {}
+        for (switch, name, number), at in ordered:
+            if at.epoch == epoch:
+                table, sent = clients[name].lines[switch, number]
+                together.setdefault((switch, at.record), {}).setdefault(table, []).extend(sent)
         read = {
             name: [line for file in history.turns[epoch].get(name, ()) for line in read_lines(paths[name] / file)]
             for name in names
         }
         found[epoch] = []
-        for lines in (*({table: sent} for table, sent in calls), read):
+        for lines in (*together.values(), read):
             part += 1
             found[epoch].append(part)
             for relation in program.relations:

@@ -55,10 +55,11 @@ NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class TakenRows:
-    """Rows of a client in the log of a switch: their epoch, and the number of the record."""
+    """Rows of a client in the log of a switch: their epoch, the number of the record, and their place in it."""
 
     epoch: int
     record: int
+    place: int
 
 
 class ClusterHistory:
@@ -194,8 +195,8 @@ class CountedMachine:
             case Append(number, record) if self._name.startswith("switch"):
                 logged = codec.decode(record)
                 if isinstance(logged, LoggedRows):
-                    taken = TakenRows(logged.epoch, number)
-                    self._history.taken[self._name, logged.client, logged.number] = taken
+                    for place, (client, sent) in enumerate(logged.senders):
+                        self._history.taken[self._name, client, sent] = TakenRows(logged.epoch, number, place)
             case Perform(WriteOutputs(changed=NodeOutput(shares=shares))):
                 later = any(rows.rows for maps in shares.values() for _, rows in maps.values())
                 self._reports("snapshot with later versions present", times=int(later))

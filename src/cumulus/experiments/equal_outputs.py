@@ -72,14 +72,17 @@ def _manifests_difference(mine: Mapping[str, Any], theirs: Mapping[str, Any], na
     for name in names:
         if mine[name] != theirs[name]:
             return f"{name} {mine[name]} and {theirs[name]}"
-    if mine["errors"].keys() != theirs["errors"].keys() or mine["views"].keys() != theirs["views"].keys():
+    if mine["errors"].keys() != theirs["errors"].keys():
         return f"errors {mine['errors']} and {theirs['errors']}"
     return ""
 
 
 def _views_difference(one: Path, mine: int, other: Path, theirs: int, *, same_files: bool = True) -> str:
     manifests = [(one, read_manifest(one, mine)), (other, read_manifest(other, theirs))]
-    for view in (*manifests[0][1].views, QUARANTINE, *([VIEW_ERRORS] if same_files else [])):
+    shown, also = ([view for view in each.views if each.files(view)] for _, each in manifests)
+    if {*shown} != {*also}:
+        return f"it shows {shown} and {also}"
+    for view in (*shown, QUARANTINE, *([VIEW_ERRORS] if same_files else [])):
         tables = [_rows(out, manifest, view) for out, manifest in manifests]
         if not same_files and view == QUARANTINE:
             tables = [_without_places(table) for table in tables]

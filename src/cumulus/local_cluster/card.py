@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
-from cumulus.cluster.switch import OPEN_BYTES
 from cumulus.durable.files import write_durably
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import MismatchError, StoreError
@@ -70,7 +70,7 @@ class ClusterCard:
     keep: int = 100
     snapshot_every: int = 1
     snapshot_bytes: int = LEAST_LOG_BYTES
-    open_bytes: int = OPEN_BYTES
+    open_bytes: int = MOST_BYTES
     engine: str = "auto"
     functions: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import ZSTD
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
 from cumulus.durable import faults
@@ -90,14 +90,22 @@ def frames_of(packed: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
         yield header, b"".join((_LENGTHS.pack(len(told), len(body)), told, body))
 
 
-def call_label(place: int, client: str) -> str:
-    """Return what the rows of a client's call are labelled with: before files, and in the order of places."""
-    return f" {place:012} {client}"
+def call_label(place: int, at: int, client: str) -> str:
+    """Return what the rows of a client's call are labelled with: before files, and in the order of places.
+
+    Parameters
+    ----------
+    place
+        Of all calls that are taken in at once, behind those before.
+    at
+        Of the call among them.
+    """
+    return f" {place:012}.{at:06} {client}"
 
 
-def is_call(label: str) -> bool:
-    """Whether rows are of a client's call."""
-    return label.startswith(" ")
+def place_of(label: str) -> str:
+    """Return the place of the call that rows are of, as a text; empty if they are of a file."""
+    return label.split(".", 1)[0].strip() if label.startswith(" ") else ""
 
 
 def pack_notice(notice: Mapping[str, Any]) -> bytes:
@@ -133,11 +141,7 @@ def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
 def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Mapping[str, int] | None = None) -> bytes:
     told = {"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}
     header = json.dumps(told | ({"ignored": dict(ignored)} if ignored else {})).encode()
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=ZSTD)
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        writer.write_table(rows)
-    body = sink.getvalue()
+    body = to_ipc(rows)
     return b"".join((_LENGTHS.pack(len(header), len(body)), header, body))
 
 
@@ -155,7 +159,7 @@ def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
 
 
 def _payload(header: Mapping[str, Any], body: memoryview) -> Payload:
-    rows = pa.ipc.open_stream(body).read_all()
+    rows = from_ipc(bytes(body))  # a copy lies where columns may lie, and keeps nothing else
     rejected: tuple[Rejected, ...] = ()
     if header["kind"] == "rejected":
         rejected = tuple(Rejected(**row) for row in rows.to_pylist())
