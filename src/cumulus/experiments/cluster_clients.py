@@ -152,9 +152,12 @@ def write_parts(
 ) -> dict[int, list[int]]:
     """Write what epochs have taken in as files: what a switch has taken in at once of clients as an epoch of its own,
     in the order of the logs, then what files had; return epoch → its parts.
+
+    Rows of tables that are not kept are all in the last part: nobody decides on them, and views may fail for rows that
+    go again in the same epoch.
     """
     paths = {source.relation: Path(source.path) for source in sources}
-    names = [relation.name for relation in program.relations]
+    names, kept = [relation.name for relation in program.relations], dict(program.kept)
     for name in names:
         (folder / name).mkdir(parents=True)
     ordered = sorted(history.taken.items(), key=lambda item: (item[0][0], item[1].record, item[1].place))
@@ -162,20 +165,21 @@ def write_parts(
     part = 0
     for epoch in range(1, last + 1):
         together: dict[tuple[Name, int], dict[str, list[Line]]] = {}
+        rest: dict[str, list[Line]] = {name: [] for name in names}
         for (switch, name, number), at in ordered:
             if at.epoch == epoch:
                 table, sent = clients[name].lines[switch, number]
-                together.setdefault((switch, at.record), {}).setdefault(table, []).extend(sent)
-        read = {
-            name: [line for file in history.turns[epoch].get(name, ()) for line in read_lines(paths[name] / file)]
-            for name in names
-        }
+                lines = together.setdefault((switch, at.record), {}) if table in kept else rest
+                lines.setdefault(table, []).extend(sent)
+        for name in names:
+            for file in history.turns[epoch].get(name, ()):
+                rest[name] += read_lines(paths[name] / file)
         found[epoch] = []
-        for lines in (*together.values(), read):
+        for lines in (*together.values(), rest):
             part += 1
             found[epoch].append(part)
             for relation in program.relations:
                 if part == 1 or not relation.static:
-                    here = read if relation.static else lines
+                    here = rest if relation.static else lines
                     write_lines(folder / relation.name / f"{part:04}.jsonl", here.get(relation.name, []))
     return found
