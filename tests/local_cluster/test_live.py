@@ -28,6 +28,7 @@ from cumulus.errors import (
     NotRunningError,
     ProcessError,
     RemoteProtocolError,
+    StoreError,
     UnknownNameError,
     UsageError,
     ValueTypeError,
@@ -162,6 +163,8 @@ def test_what_is_asked_wrongly_is_told(client: ClusterClient, home: Path, tmp_pa
         cumulus.connect(tmp_path)
     with pytest.raises(LockedError, match="runs already"):
         start(home)
+    with pytest.raises(StoreError, match="--home /proc/nowhere cannot be written: No such file"):
+        run("cluster", "start", home.parent / "live.sql", "--home", "/proc/nowhere")
     other = cumulus.connect(home)
     other.close()
     with pytest.raises(ClosedError, match="the client is closed"):
@@ -254,6 +257,7 @@ def test_status_says_how_all_machines_are(home: Path) -> None:
         "behind ms",
     ):
         assert word in text
+    assert all(str(pid) in text for pid in read_address(home).pids.values())
 
 
 @pytest.mark.kill
@@ -269,10 +273,10 @@ def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(clie
 
     feeder = Thread(target=feed)
     feeder.start()
-    for name in ("node0", "switch0", "switch1"):
+    for name, number in (("node0", signal.SIGKILL), ("switch0", signal.SIGTERM), ("switch1", signal.SIGKILL)):
         time.sleep(0.2)
         address = read_address(home)
-        os.kill(address.pids[name], signal.SIGKILL)
+        os.kill(address.pids[name], number)
         until = time.monotonic() + 60
         while read_address(home).incarnation == address.incarnation:
             assert time.monotonic() < until

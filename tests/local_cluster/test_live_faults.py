@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -24,7 +25,9 @@ from cumulus.errors import NotRunningError
 from cumulus.local_cluster.live import daemon
 from cumulus.local_cluster.live.address import ClusterAddress, read_address
 from cumulus.local_cluster.live.client import ClusterClient
+from cumulus.local_cluster.run import ClusterRun
 from cumulus.transport.supervisor import Supervisor
+from support.cluster_driver import WHOLE
 from support.live_load import LiveLoad, begin, settings_of
 from support.tcp_relay import TcpRelay
 
@@ -168,10 +171,27 @@ def test_a_full_disk_ends_the_cluster_and_it_goes_on_when_there_is_room(small_di
     print(f"{before} rows before the disk was full, {load.acknowledged} at the end, in {epochs} epochs")
 
 
+@contextmanager
+def kept_here(home: Path, notes: list[str]) -> Iterator[None]:
+    """Keep a cluster running from this process, where a test can put something between its parts."""
+    is_over, up = Event(), Event()
+    arguments = (settings_of(home), is_over.is_set, up.set, lambda _: None, notes.append)
+    keeper = Thread(target=daemon.serve, args=arguments)
+    (home / "checkpoint").mkdir(parents=True)
+    keeper.start()
+    try:
+        assert up.wait(90)
+        begin(home)
+        yield
+    finally:
+        is_over.set()
+        keeper.join()
+
+
 def test_a_cut_between_two_nodes_delays_and_a_broken_link_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, is_over, notes = tmp_path / "home", Event(), list[str]()
+    home, notes = tmp_path / "home", list[str]()
     relay = TcpRelay(("127.0.0.1", 0))
     addresses = Supervisor.addresses
 
@@ -181,16 +201,7 @@ def test_a_cut_between_two_nodes_delays_and_a_broken_link_loses_nothing(
         return {name: relay.address if name == "node1" else each for name, each in found.items()}
 
     monkeypatch.setattr(Supervisor, "addresses", through_relay)
-    up = Event()
-    cluster = Thread(
-        target=daemon.serve,
-        args=(settings_of(home), is_over.is_set, up.set, lambda _: None, notes.append),
-    )
-    (home / "checkpoint").mkdir(parents=True)
-    cluster.start()
-    try:
-        assert up.wait(90)
-        begin(home)
+    with kept_here(home, notes):
         with LiveLoad(home, timeout_s=60) as load:
             load.wait_for_rows(30)
             before = read_address(home)
@@ -209,12 +220,32 @@ def test_a_cut_between_two_nodes_delays_and_a_broken_link_loses_nothing(
             wait_for_incarnation(home, before)
             load.wait_for_rows(30)
         load.settle()
-    finally:
-        is_over.set()
-        cluster.join()
     load.check()
     assert "has lost its link to node" in notes[0]
     assert "all processes of the cluster start anew" in notes[0]
+
+
+@pytest.mark.parametrize("factory", [WHOLE, "support.broken_machines:accepted_before_durable"])
+def test_rows_that_are_accepted_before_the_disk_has_them_are_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str
+) -> None:
+    home, notes = tmp_path / "home", list[str]()
+    monkeypatch.setattr(daemon, "ClusterRun", partial(ClusterRun, factory=factory))
+    with kept_here(home, notes):
+        with LiveLoad(home, timeout_s=60) as load:
+            for _ in range(2):
+                load.wait_for_rows(30)
+                before = read_address(home)
+                for name in ("switch0", "switch1"):
+                    os.kill(before.pids[name], signal.SIGKILL)
+                wait_for_incarnation(home, before)
+            load.wait_for_rows(30)
+        load.settle()
+    if factory == WHOLE:
+        load.check()
+    else:
+        with pytest.raises(AssertionError, match=r"in epoch \d+, and is (not )?in "):
+            load.check()
 
 
 def test_a_node_without_memory_is_one_error_and_what_is_committed_can_be_read(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from cumulus.cluster.codec import decode
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.switch import Switch
-from cumulus.experiments.cluster_seeds import DoublesBlocks, WritesBeforeItIsDurable
+from cumulus.experiments.cluster_breaks import DoublesBlocks, WritesBeforeItIsDurable
 from cumulus.local_cluster.light_start import start_machine
-from cumulus.machine import Effect, Input, Machine, Name, Recovered
+from cumulus.machine import Append, Effect, Input, Machine, Name, Recovered
+from cumulus.simulation import BrokenRule
 from cumulus.transport.equipment import Equipment
 
 Factory: TypeAlias = Callable[[Name, Mapping[str, Any]], Equipment]
@@ -35,6 +38,22 @@ class DoublesBlocksAfterReset(DoublesBlocks):
         return effects if self._is_first else super().effects(effects)
 
 
+class AcceptsBeforeItIsDurable(BrokenRule):
+    """A switch that keeps what clients send in memory until an epoch ends, and says at once that it is on the disk."""
+
+    _held: Sequence[Effect] = ()
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Hold records of rows back until another one comes."""
+        appends = [each for each in effects if isinstance(each, Append)]
+        rest = [each for each in effects if not isinstance(each, Append)]
+        if all(isinstance(decode(each.record), LoggedRows) for each in appends):
+            self._held = [*self._held, *appends]
+            return rest
+        held, self._held = self._held, ()
+        return [*held, *effects]
+
+
 def _drops_corrections(node: ClusterNode) -> Machine:
     """Let a node add late deltas, and correct nothing."""
     if node.spread is not None:
@@ -51,5 +70,6 @@ def _broken(
 
 
 corrections_dropped: Factory = partial(_broken, ClusterNode, _drops_corrections)
+accepted_before_durable: Factory = partial(_broken, Switch, AcceptsBeforeItIsDurable)
 ready_before_durable: Factory = partial(_broken, ClusterNode, WritesBeforeItIsDurable)
 blocks_doubled_after_reset: Factory = partial(_broken, Switch, DoublesBlocksAfterReset)

@@ -20,7 +20,7 @@ class LoggedTurn:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRefusal:
-    """Of the publisher: a file of an epoch could not be read; it and those after it are told anew, with other files."""
+    """Of the publisher: an epoch could not be done; it and those after it are told anew, with other files."""
 
     epoch: int
 
@@ -53,12 +53,12 @@ class LoggedRows:
     ----------
     epoch
         To which they belong; in the log they are before its `LoggedPayloads`.
-    clients
-        Who has sent them, each with the last number of what it has sent.
+    senders
+        The clients that have sent them, each with its number for them, in the order in which they came.
     """
 
     epoch: int
-    clients: Mapping[str, int]
+    senders: Sequence[tuple[str, int]]
     gates: Sequence[bytes]
     intake: bytes
 

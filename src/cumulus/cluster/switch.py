@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.clients.credit import Credit
+from cumulus.cluster.clients.credit import MOST_BYTES, Credit
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.intake import Intake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
@@ -84,6 +84,8 @@ class Switch:
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
     process
         What its process knows of itself, which is told with the status.
+    open_bytes
+        With so much from clients in epochs that are not committed, more waits for a commit.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Switch:
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
+        open_bytes: int = MOST_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
@@ -119,7 +122,7 @@ class Switch:
         self._taken: list[LoggedRows] = []
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
-        self._credit = Credit()
+        self._credit = Credit(open_bytes)
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
@@ -187,7 +190,7 @@ class Switch:
         """Take in at once all that may be, unless it is in; clients are told when it is on the disk."""
         epoch, place = self._ended + 1, self._log.next
         readings: list[Reading] = []
-        clients: dict[Name, int] = {}
+        senders: list[tuple[Name, int]] = []
         answers: list[Effect] = []
         size = 0
         while self._waiting and not self._is_full and size < self._credit.left:
@@ -199,12 +202,13 @@ class Switch:
                 except RemoteProtocolError as problem:
                     answers.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                     continue
-                found, clients[client] = epoch, rows.number
+                found = epoch
+                senders.append((client, rows.number))
                 self._guests.note(client, rows.number, epoch)
                 size += len(rows.rows)
             answers.append(Send(client, RowsAccepted(rows.number, found)))
         if readings:
-            logged = self._guests.logged(readings, clients, epoch)
+            logged = self._guests.logged(readings, senders, epoch)
             self._first_rows.setdefault(epoch, self._log.append(logged, effects))
             self._take_in(logged, effects)
         effects += answers
@@ -301,7 +305,7 @@ class Switch:
         for number, logged in self._log.recover(first, records):
             assert isinstance(logged, LoggedPayloads | LoggedRows), logged
             if isinstance(logged, LoggedRows):
-                for client, last in logged.clients.items():
+                for client, last in logged.senders:
                     self._guests.note(client, last, logged.epoch)
                 self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
@@ -310,9 +314,11 @@ class Switch:
                 self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
         self._log.require_epochs(self._log.records, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
-            done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
+            # Rows may be behind what was read for their epoch, and still there when that is forgotten.
+            rows, read = self._known.pop(epoch, []), self._read.pop(epoch, None)
             if self._spread is not None and epoch > self._log.saved:
-                for each in done:
+                assert read is not None, epoch
+                for each in (*rows, read):
                     self._spread.intake.apply(epoch, [intake_part(each)])
         self._take_known(effects)
 

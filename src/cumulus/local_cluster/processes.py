@@ -85,7 +85,7 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
         perform,
         program=card.program.encode(),
         log=log,
-        sources=_fed_by(card, name),
+        sources=fed_by(card, name),
         tick_ms=0 if name.startswith("node") else TICK_MS,
         may_send=Senders(name, card.nodes, card.switches).may_send,
     )
@@ -144,6 +144,7 @@ class _Parts:
             state=state,
             least_log_bytes=card.snapshot_bytes,
             process=self._process,
+            open_bytes=card.open_bytes,
         )
         return machine, SwitchTasks(card, plan, number, self._states).run
 
@@ -178,7 +179,7 @@ class _Parts:
         return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
 
 
-def _fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
+def fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
     """Return who feeds a machine: the publisher the switches, these the nodes."""
     if name.startswith("switch"):
         return frozenset((PUBLISHER,))

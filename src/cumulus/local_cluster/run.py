@@ -107,7 +107,7 @@ class ClusterRun:
                         case SourcesDone():
                             yield from self._committed(0)  # one whose process died before it could tell
                             return True
-                case ProcessEnded() as ended:
+                case ProcessEnded() as ended if not is_stopped():  # who stops all may have stopped it, too
                     self._mourn(ended)
                     return False
                 case LinkLost() as found:
@@ -134,9 +134,9 @@ class ClusterRun:
 
     def _mourn(self, ended: ProcessEnded) -> None:
         """Say why not to go on after the end of a process; return if it is to be started again."""
-        if ended.code >= 0:  # it has said why it cannot go on, and would say it again
+        if ended.code > 0:  # it has said why it cannot go on, and would say it again
             raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
-        self._begin_anew(f"{ended.name} was {ended.reason}")
+        self._begin_anew(f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}")
 
     def _begin_anew(self, why: str) -> None:
         """Note that all processes start anew, unless that was in vain too often."""

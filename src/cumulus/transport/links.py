@@ -31,6 +31,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two attempts to connect."""
 _GUEST_BYTES = 2 * PAYLOAD_BYTES
 """With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
+_MOST_STRANGERS, _MOST_GUESTS = 100, 500
+"""Connections of those who have not said who they are, and of guests: a process may have only so many files open."""
 _NAME_CHARACTERS = 200
 """What guests are called is written into logs and quarantines."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -240,10 +242,15 @@ class Links:
             if link.connection is not None and not link.is_guest:
                 link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
             raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
+        if link is None and sum(each.is_guest for each in self._links.values()) >= _MOST_GUESTS:
+            raise RefusalError(f"{self.me.name} has {_MOST_GUESTS} guests", Outlook.AGAIN)
 
     def opened(self, connection: Connection) -> None:
-        """Take a connection whose other side is not known yet."""
+        """Take a connection whose other side is not known yet, unless there are many such."""
+        strangers = sum(not (each.is_up or each.connects) for each in self._connections)
         self._connections.add(connection)
+        if strangers >= _MOST_STRANGERS and not connection.connects:
+            connection.abort("too many others have not said who they are")
 
     def up(self, connection: Connection) -> None:
         """Take a connection whose other side has shown who it is."""

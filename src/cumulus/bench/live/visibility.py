@@ -28,7 +28,7 @@ _PATIENCE_S = 60.0
 
 
 @dataclass(slots=True)
-class Load:
+class Feeder:
     """A thread that sends the events of a table at a rate, inserted rows before deleted ones in each batch.
 
     Attributes
@@ -64,8 +64,8 @@ class Load:
             self.problem = problem
 
 
-def loads(connect: Callable[[], ClusterClient], stream: Interleaved, turns: int, every_s: float) -> list[Load]:
-    """Return a load for each table of a stream, each with a client of its own; together they send all of it."""
+def feeders(connect: Callable[[], ClusterClient], stream: Interleaved, turns: int, every_s: float) -> list[Feeder]:
+    """Return a feeder for each table of a stream, each with a client of its own; together they send all of it."""
     step = -(-len(stream.kinds) // turns)
     parts = [stream.part(begin, begin + step) for begin in range(0, len(stream.kinds), step)]
     found = []
@@ -74,7 +74,7 @@ def loads(connect: Callable[[], ClusterClient], stream: Interleaved, turns: int,
         for part in parts:
             signs, rows = (part.kinds[part.kinds >> 1 == place] & 1).astype(bool), part.tables[name]
             batches.append((rows.filter(pa.array(signs)), rows.filter(pa.array(~signs))))
-        found.append(Load(connect(), name, batches, every_s))
+        found.append(Feeder(connect(), name, batches, every_s))
     return found
 
 
@@ -160,7 +160,7 @@ def measure(cluster: RunningCluster, stream: Interleaved, seconds: float, turns:
     with ExitStack() as stack:
         client = stack.enter_context(cluster.connect())
         probes = Probes(client, int(seconds / _PROBE_EVERY_S) * 20)
-        running = loads(lambda: stack.enter_context(cluster.connect()), stream, turns, seconds / turns)
+        running = feeders(lambda: stack.enter_context(cluster.connect()), stream, turns, seconds / turns)
         watch = stack.enter_context(CommitWatch(cluster.home))
         began, cpu = time.perf_counter(), cluster.cpu_seconds()
         for each in running:

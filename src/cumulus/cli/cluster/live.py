@@ -116,6 +116,7 @@ def status(
     """
     from rich.console import Console
 
+    from cumulus.explain.explanation import counted
     from cumulus.local_cluster.live.client import connect
     from cumulus.local_cluster.live.status_tables import status_tables
 
@@ -127,7 +128,7 @@ def status(
                 print(json.dumps(found), flush=True)
             else:
                 gated = [name for name in client.views if name not in client.spread_views]
-                print(f"{home}: {len(client.spread_views)} views spread, {len(gated)} gated", end="")
+                print(f"{home}: {counted(len(client.spread_views), 'view')} spread, {len(gated)} gated", end="")
                 print(f" ({', '.join(gated)})\n" if gated else "\n")
                 for table in status_tables(found):
                     console.print(table)

@@ -16,14 +16,19 @@ GOAL_MS = 2000
 class Credit:
     """What a switch may take in.
 
+    Parameters
+    ----------
+    most
+        The most bytes in epochs that are not committed.
+
     Attributes
     ----------
     bytes
         With so many in epochs that are not committed, more must wait.
     """
 
-    def __init__(self) -> None:
-        self.bytes = FIRST_BYTES
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._most, self.bytes = most, min(FIRST_BYTES, most)
         self._open: dict[int, int] = {}
         """Epoch that is not committed → the bytes that have come for it."""
         self._ended_at: dict[int, int] = {}
@@ -60,7 +65,7 @@ class Credit:
         """Take notice of a commit: what was open then is what was done, and is being done, since the epoch's end."""
         took_ms = self._now - self._ended_at.pop(epoch, self._now)
         if took_ms <= GOAL_MS:
-            self.bytes = min(2 * self.bytes, MOST_BYTES)
+            self.bytes = min(2 * self.bytes, self._most)
         elif self._open:
             self.bytes = min(max(self.open_bytes * GOAL_MS // took_ms, LEAST_BYTES), self.bytes)
         self._open.pop(epoch, None)

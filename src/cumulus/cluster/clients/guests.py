@@ -75,10 +75,10 @@ class Guests:
         """
         return Reading(sent.table, self._checked(sent), f" {place:012}.{at:06} {client}", ())
 
-    def logged(self, readings: Sequence[Reading], clients: Mapping[Name, int], epoch: int) -> LoggedRows:
-        """Return rows as what is logged, and applied; `clients` have the last numbers of what they sent."""
+    def logged(self, readings: Sequence[Reading], senders: Sequence[tuple[Name, int]], epoch: int) -> LoggedRows:
+        """Return rows as what is logged, and applied; `senders` have sent them, each under a number."""
         packed = pack_rows(readings, self._gate, is_spread=self._is_spread)
-        return LoggedRows(epoch, clients, packed.gates, packed.intake)
+        return LoggedRows(epoch, senders, packed.gates, packed.intake)
 
     def _checked(self, sent: ClientRows) -> pa.Table:
         if sent.number < 1:
@@ -91,6 +91,8 @@ class Guests:
             rows.validate(full=True)
         except (pa.ArrowException, OSError) as problem:
             raise RemoteProtocolError(f"{sent.table}: {len(sent.rows)} bytes are no rows: {problem}") from None
+        if relation.static:
+            raise RemoteProtocolError(f"{sent.table} is STATIC: it takes no rows from clients", hint="Connect again.")
         if not _is_of(rows, relation):
             raise RemoteProtocolError(
                 f"{sent.table}: rows have come whose columns are not those of the table", hint="Connect again."
@@ -117,5 +119,5 @@ def _is_of(rows: pa.Table, relation: Relation) -> bool:
             return False
         if found.null_count and (column is None or is_required(relation, column)):
             return False
-    known = pa.array([INSERT, DELETE, UPSERT], pa.int8())
+    known = pa.array([INSERT, DELETE, *([UPSERT] if relation.key else [])], pa.int8())
     return bool(pc.all(pc.is_in(rows.column("_op"), value_set=known), min_count=0).as_py())

@@ -291,7 +291,8 @@ class ClusterClient:
     def status(self) -> dict[Name, dict[str, Any]]:
         """Return how each machine is, by name: docs/cluster.md, "Live"."""
         with self._lock:
-            found = {name: self._status_of(name) for name in read_address(self.home).machines}
+            pids = read_address(self.home).pids
+            found = {name: {"process": pid, **self._status_of(name)} for name, pid in pids.items()}
         newest = found[PUBLISHER]["epoch"]
         for name, facts in found.items():
             if name != PUBLISHER:  # who was asked later may be further by now

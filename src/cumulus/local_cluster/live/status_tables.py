@@ -22,10 +22,12 @@ def status_tables(status: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
             table.add_column(name, justify="right")
         for fact in dict.fromkeys(fact for facts in mine.values() for fact in facts):
             table.add_row(
-                _LABELS.get(fact, fact).replace("_", " "), *(_cell(facts.get(fact)) for facts in mine.values())
+                _LABELS.get(fact, fact).replace("_", " "), *(_cell(fact, facts.get(fact)) for facts in mine.values())
             )
         yield table
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)
+def _cell(fact: str, value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int | float) and fact != "process" else str(value)
