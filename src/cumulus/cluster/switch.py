@@ -315,7 +315,7 @@ class Switch:
         self._log.require_epochs(self._log.records, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
             # Rows may be behind what was read for their epoch, and still there when that is forgotten.
-            rows, read = self._known.pop(epoch, []), self._read.pop(epoch, None)
+            rows, read = self._known.pop(epoch, ()), self._read.pop(epoch, None)
             if self._spread is not None and epoch > self._log.saved:
                 assert read is not None, epoch
                 for each in (*rows, read):
