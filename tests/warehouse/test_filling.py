@@ -14,7 +14,7 @@ from cumulus import Warehouse, errors
 from support.oracle import Oracle, same_bag
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
-from support.tiers import examples, sampled
+from support.tiers import examples, one_mode_each, sampled
 
 ENGINES = ("native", "interpreter")
 WAYS = ("auto", "sql", "replay")
@@ -157,8 +157,7 @@ def test_what_sql_would_do_otherwise_is_replayed(engine, view, way) -> None:
     assert filled.errors().count == expected.errors().count
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "engine"), one_mode_each(WAYS, ENGINES))
 @pytest.mark.parametrize(
     ("table", "rows", "error"),
     [
