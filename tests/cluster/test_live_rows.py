@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.cluster.clients.guests import Guests
+from cumulus.cluster.gate import Gate
+from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -33,6 +36,8 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.publisher import Publisher
 from cumulus.compiler import compile_sql
+from cumulus.engine.engines import make_engine
+from cumulus.epochs.bucket.outcome import together
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import FolderSource
@@ -281,6 +286,27 @@ def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path) -> None:
     switch.step([Received("publisher", EpochCommit(1))])
     assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), RowsAccepted)] == [3]
     switch.check()
+
+
+def test_a_gate_takes_calls_one_after_the_other_as_switches_do() -> None:
+    """Of one file it might be that the deletion comes first, and the row is replaced; of two calls that is not so."""
+    plan, tables = plan_cluster(PROGRAM, 1, 1, Mode.GATED), frozenset(("people",))
+    assert plan.gate is not None
+    engines = partial(make_engine, "interpreter")
+    gate, intake = Gate(plan.division.gated, plan.gate.buckets, 0, engines), Intake(PROGRAM, tables, engines)
+    guests = Guests(PROGRAM, tables, plan.gate.buckets, is_spread=True)
+    people = PROGRAM.relation("people")
+    place = 0
+    for epoch, operations in enumerate(([INSERT], [INSERT, DELETE]), 1):
+        calls = []
+        for op in operations:
+            place += 1
+            sent = ClientRows(place, "people", to_ipc(rows_to_send(people, op, [(1, "x")])))
+            reading = guests.reading("client", sent, place, 0)
+            calls += guests.logged([reading], [("client", place)], epoch).gates
+        found = gate.apply(epoch, [b"".join(calls)]), together([intake.apply(epoch, [each])[0] for each in calls])
+        assert [(each.applied, len(each.quarantine)) for each in found] == [(1, epoch - 1)] * 2
+    assert [list(gate.bucket.engine.items(name)) for name in dict(gate.bucket.program.kept).values()][:1] == [[]]
 
 
 def test_an_epoch_that_clients_wait_for_does_not_wait_for_its_time() -> None:

@@ -16,7 +16,7 @@ from cumulus.simulation import FAULTS, simulated
 
 CONDITIONS = cluster_conditions(list(FAULTS))
 GATED = ("DISTINCT and outer join", "nested", "ranges", "ends inside", "STDDEV", "divisions and casts", "functions")
-BOTH = ("EXISTS", "errors", "evaluated again")
+BOTH = ("EXISTS", "kept rows, spread and gated", "errors", "evaluated again")
 KINDS = dict.fromkeys(GATED, ("gated",)) | dict.fromkeys(BOTH, ("spread", "gated"))
 
 

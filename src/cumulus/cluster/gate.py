@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.intake.packing import frames_of, place_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -40,13 +41,34 @@ class Gate:
         self.bucket = Bucket(program, plan, index, make_engine, late_epochs, functions)
         self.epoch = 0
         """The last one that was applied."""
+        self._kept = frozenset(dict(program.kept))
 
     def apply(self, epoch: int, payloads: Sequence[bytes]) -> Outcome:
-        """Apply what an epoch has brought."""
+        """Apply what an epoch has brought: what each switch has taken in at once of clients, in its order, then files.
+
+        Rows that are taken together may give way to each other: a deletion may count that stands behind an insertion.
+        So those must be together here that were so at the switch. Where rows are not kept, nothing depends on it, and
+        all go at once.
+
+        Parameters
+        ----------
+        payloads
+            Of each switch.
+        """
         assert epoch == self.epoch + 1, f"epoch {epoch} after {self.epoch}"
-        outcome = self.bucket.apply(epoch, payloads)
+        calls: dict[tuple[int, str], list[bytes]] = {}
+        rest: list[bytes] = []
+        for switch, payload in enumerate(payloads):
+            for header, frame in frames_of(payload):
+                place = place_of(header["source"])
+                if place and header["relation"] in self._kept:
+                    calls.setdefault((switch, place), []).append(frame)
+                else:
+                    rest.append(frame)
+        outcomes = [self.bucket.apply(epoch, calls[at]) for at in sorted(calls)]
+        outcomes.append(self.bucket.apply(epoch, rest))
         self.epoch = epoch
-        return outcome
+        return together(outcomes)
 
     def save(self) -> bytes:
         """Return the whole state."""

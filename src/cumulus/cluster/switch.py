@@ -108,6 +108,8 @@ class Switch:
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
         self._guests, self._is_static, self._process = guests, static, process
         self._committed = self._told = self._ended = committed
+        self._urged = 0
+        """The last epoch that was asked for since what clients have sent waits for it."""
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
         self._turns: dict[int, EpochTurn] = {}
@@ -169,8 +171,9 @@ class Switch:
                     pass
         while self._waiting and not self._is_full:
             self._take_waiting(effects)
-        if self._waiting and self._ended == self._told:
-            effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1, is_urgent=True)))  # or nobody might tell it yet
+        if self._waiting and self._urged <= self._ended == self._told:
+            self._urged = self._ended + 1
+            effects.append(Send(PUBLISHER, EpochWanted(self._urged, is_urgent=True)))  # or nobody might tell it yet
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -318,8 +321,8 @@ class Switch:
             rows, read = self._known.pop(epoch, ()), self._read.pop(epoch, None)
             if self._spread is not None and epoch > self._log.saved:
                 assert read is not None, epoch
-                for each in (*rows, read):
-                    self._spread.intake.apply(epoch, [intake_part(each)])
+                for part in (*map(intake_part, rows), intake_part(read)):
+                    self._spread.intake.apply(epoch, [part])
         self._take_known(effects)
 
     def _forget(self, effects: list[Effect]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,33 +133,49 @@ class SendingClient:
         """There is nothing that could be wrong between two steps."""
 
 
-def write_epochs(
+def check_tokens(history: ClusterHistory, clients: Mapping[Name, SendingClient]) -> None:
+    """Check that what clients were told is so: their rows are in the log of a switch, in the epoch that they know."""
+    for name, client in clients.items():
+        for (switch, number), epoch in client.tokens.items():
+            taken = history.taken.get((switch, name, number))
+            found = None if taken is None else taken.epoch
+            assert found == epoch, f"{switch} has told {name} epoch {epoch} of rows {number}; they are in {found}"
+
+
+def write_parts(
     program: Program,
     folder: Path,
     sources: Sequence[FolderSource],
     history: ClusterHistory,
     clients: Mapping[Name, SendingClient],
     last: int,
-) -> None:
-    """Write what epochs have taken in as files, one per table and epoch: rows of clients, in the order of the logs, and
-    what files had.
-
-    Rows that clients were told of must be there, in the epoch that they were told.
+) -> dict[int, list[int]]:
+    """Write what epochs have taken in as files: what a switch has taken in at once of clients as an epoch of its own,
+    in the order of the logs, then what files had; return epoch → its parts.
     """
-    for name, client in clients.items():
-        for (switch, number), epoch in client.tokens.items():
-            taken = history.taken.get((switch, name, number))
-            found = None if taken is None else taken.epoch
-            assert found == epoch, f"{switch} has told {name} epoch {epoch} of rows {number}; they are in {found}"
-    sent: dict[tuple[int, str], list[Line]] = defaultdict(list)
-    ordered = sorted(history.taken.items(), key=lambda item: (item[0][0], item[1].record, item[1].place))
-    for (switch, name, number), taken in ordered:
-        table, lines = clients[name].lines[switch, number]
-        sent[taken.epoch, table] += lines
     paths = {source.relation: Path(source.path) for source in sources}
-    for relation in program.relations:
-        name = relation.name
+    names = [relation.name for relation in program.relations]
+    for name in names:
         (folder / name).mkdir(parents=True)
-        for epoch in [1] if relation.static else range(1, last + 1):
-            read = [line for file in history.turns[epoch].get(name, ()) for line in read_lines(paths[name] / file)]
-            write_lines(folder / name / f"{epoch:04}.jsonl", [*sent[epoch, name], *read])
+    ordered = sorted(history.taken.items(), key=lambda item: (item[0][0], item[1].record, item[1].place))
+    found: dict[int, list[int]] = {}
+    part = 0
+    for epoch in range(1, last + 1):
+        together: dict[tuple[Name, int], dict[str, list[Line]]] = {}
+        for (switch, name, number), at in ordered:
+            if at.epoch == epoch:
+                table, sent = clients[name].lines[switch, number]
+                together.setdefault((switch, at.record), {}).setdefault(table, []).extend(sent)
+        read = {
+            name: [line for file in history.turns[epoch].get(name, ()) for line in read_lines(paths[name] / file)]
+            for name in names
+        }
+        found[epoch] = []
+        for lines in (*together.values(), read):
+            part += 1
+            found[epoch].append(part)
+            for relation in program.relations:
+                if part == 1 or not relation.static:
+                    here = read if relation.static else lines
+                    write_lines(folder / relation.name / f"{part:04}.jsonl", here.get(relation.name, []))
+    return found

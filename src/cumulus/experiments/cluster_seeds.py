@@ -21,17 +21,19 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import match_sources_to_tables
+from cumulus.epochs.output.sink import committed_epochs
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
-from cumulus.experiments.cluster_clients import SendingClient, write_epochs
+from cumulus.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus.experiments.cluster_counts import ClusterHistory, CountedMachine
 from cumulus.experiments.cluster_programs import PROGRAMS, REFUSED, functions_of, program_named
 from cumulus.experiments.cluster_rows import write_random_files
 from cumulus.experiments.cluster_states import check_nodes
-from cumulus.experiments.equal_outputs import difference
+from cumulus.experiments.equal_outputs import difference, difference_in_parts
 from cumulus.local_cluster.card import ClusterCard
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip_by_plan, fed_by, machine_names
@@ -58,6 +60,8 @@ CLIENTS = (0, 0, 0, 1, 2)
 ORDERS = ("clock", "switch")
 EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
+MOST_PARTS = 10_000
+"""More than the calls of clients: their judge has an epoch for each, so no row may wait for a number of epochs."""
 CRASHES = 1 / 60
 """How often a machine crashes, per step: a case has a few hundred."""
 REFUSALS = 1 / 50
@@ -190,6 +194,8 @@ class Case:
             block_rows=stream.one([10_000, 1, 2]),
             snapshot_bytes=stream.one([1 << 25, 0, 2_000]),
             open_bytes=stream.one([1 << 26, 3_000]),
+            late_epochs=MOST_PARTS if self._clients else LATE_EPOCHS,
+            keep=MOST_PARTS,
             engine="interpreter",
             functions=functions_of(self._name),
         )
@@ -244,22 +250,28 @@ class Case:
         """All is read, and each epoch is as the embedded host leaves it."""
         assert self._starter is not None
         assert self._starter.is_done, "the cluster rests before all is read"
-        sources, is_live = self._sources, bool(self._clients)
+        sources, parts = self._sources, {}
         program = self._plan.program
-        if is_live:
-            assert not any_waits(list(self._senders.values())), "a client waits for an answer"
-            write_epochs(program, self._root / "taken", sources, self._history, self._senders, self._last)
+        if self._clients:
+            senders = self._senders
+            assert not any_waits(list(senders.values())), "a client waits for an answer"
+            check_tokens(self._history, senders)
+            parts = write_parts(program, self._root / "taken", sources, self._history, senders, self._last)
             sources = sources_from([str(self._root / "taken")], program)
-        engines = partial(make_engine, "interpreter")
-        functions = functions_in(functions_of(self._name))
         judged = self._root / "judged"
-        with EmbeddedRun(program, sources, judged, make_engine=engines, functions=functions) as judge:
+        settings: dict[str, Any] = {
+            "make_engine": partial(make_engine, "interpreter"),
+            "functions": functions_in(functions_of(self._name)),
+            "late_epochs": self._card.late_epochs,
+            "keep": self._card.keep,
+        }
+        with EmbeddedRun(program, sources, judged, **settings) as judge:
             for epoch in judge.steps():
-                self._reports("epoch")
                 self._reports("row quarantined", times=epoch.counts.get("quarantined", 0))
                 self._reports("view error", times=sum(epoch.view_errors.values()))
-        found = difference(judged, self._out, same_sources=not is_live)
+        found = difference_in_parts(judged, parts, self._out) if parts else difference(judged, self._out)
         assert not found, found
+        self._reports("epoch", times=len(committed_epochs(self._out)))
 
     def _check_nodes(self, world: World) -> None:
         """What nodes have is what they should have when nothing is on its way."""

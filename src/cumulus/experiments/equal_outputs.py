@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +19,76 @@ from cumulus.epochs.output.sink import QUARANTINE, Manifest, committed_epochs, r
 _SAME = ("counts", "totals", "offsets", "view_error_counts", "view_error_totals", "snapshot")
 
 
-_PLACES = ("source", "position")
+_PLACES = ("epoch", "source", "position")
 """Columns that say where a row comes from."""
 
 
-def difference(one: Path, other: Path, *, same_sources: bool = True) -> str:
-    """Return the first difference between two output folders, "" if there is none.
-
-    Parameters
-    ----------
-    same_sources
-        Whether both have read the same files; else the same rows have come in the same epochs from others.
-    """
+def difference(one: Path, other: Path) -> str:
+    """Return the first difference between two output folders of the same files, "" if there is none."""
     epochs = committed_epochs(one)
     if epochs != committed_epochs(other):
         return f"epochs {epochs} and {committed_epochs(other)}"
     for epoch in epochs:
-        mine, theirs = (json.loads((out / "epochs" / f"{epoch}.json").read_text()) for out in (one, other))
-        for name in _SAME:
-            if name == "offsets" and not same_sources:
-                continue
-            if mine[name] != theirs[name]:
-                return f"epoch {epoch}: {name} {mine[name]} and {theirs[name]}"
-        if mine["errors"].keys() != theirs["errors"].keys():
-            return f"epoch {epoch}: errors {mine['errors']} and {theirs['errors']}"
-        manifests = {out: read_manifest(out, epoch) for out in (one, other)}
-        shown, also = ([view for view in each.views if each.files(view)] for each in manifests.values())
-        if {*shown} != {*also}:
-            return f"epoch {epoch}: it shows {shown} and {also}"
-        for view in (*shown, QUARANTINE, VIEW_ERRORS):
-            tables = [_rows(out, manifest, view) for out, manifest in manifests.items()]
-            if not same_sources and view in (QUARANTINE, VIEW_ERRORS):
-                tables = [_without_places(table) for table in tables]
-            found = _rows_difference(*tables)
-            if found:
-                return f"epoch {epoch}, {view}: {found}"
+        mine, theirs = (_manifest_of(out, epoch) for out in (one, other))
+        found = _manifests_difference(mine, theirs, _SAME) or _views_difference(one, epoch, other, epoch)
+        if found:
+            return f"epoch {epoch}: {found}"
+    return ""
+
+
+def difference_in_parts(one: Path, parts: Mapping[int, Sequence[int]], other: Path) -> str:
+    """Return the first difference between output folders if an epoch of one is several of the other.
+
+    The rows are the same, and come from other files. Of errors of views the counts are compared.
+
+    Parameters
+    ----------
+    parts
+        Epoch of `other` → its epochs in `one`.
+    """
+    if list(parts) != committed_epochs(other):
+        return f"epochs {list(parts)} and {committed_epochs(other)}"
+    for epoch, mine in parts.items():
+        told = [_manifest_of(one, each) for each in mine]
+        whole = {**told[-1]}
+        for name in ("counts", "view_error_counts"):
+            whole[name] = dict(sum((Counter(each[name]) for each in told), Counter()))
+        counts = told[-1]["counts"]
+        whole["counts"] = {**dict.fromkeys(counts, 0), **whole["counts"], "waiting": counts["waiting"]}
+        names = [name for name in _SAME if name not in ("offsets", "snapshot")]
+        found = _manifests_difference(whole, _manifest_of(other, epoch), names)
+        found = found or _views_difference(one, mine[-1], other, epoch, same_files=False)
+        if found:
+            return f"epoch {epoch}: {found}"
+    return ""
+
+
+def _manifest_of(out: Path, epoch: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "epochs" / f"{epoch}.json").read_text())
+    return found
+
+
+def _manifests_difference(mine: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[str]) -> str:
+    for name in names:
+        if mine[name] != theirs[name]:
+            return f"{name} {mine[name]} and {theirs[name]}"
+    if mine["errors"].keys() != theirs["errors"].keys():
+        return f"errors {mine['errors']} and {theirs['errors']}"
+    return ""
+
+
+def _views_difference(one: Path, mine: int, other: Path, theirs: int, *, same_files: bool = True) -> str:
+    manifests = [(one, read_manifest(one, mine)), (other, read_manifest(other, theirs))]
+    shown, also = ([view for view in each.views if each.files(view)] for _, each in manifests)
+    if {*shown} != {*also}:
+        return f"it shows {shown} and {also}"
+    for view in (*shown, QUARANTINE, *([VIEW_ERRORS] if same_files else [])):
+        tables = [_rows(out, manifest, view) for out, manifest in manifests]
+        if not same_files and view == QUARANTINE:
+            tables = [_without_places(table) for table in tables]
+        found = _rows_difference(*tables)
+        if found:
+            return f"{view}: {found}"
     return ""
 
 

@@ -18,6 +18,7 @@ from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import ClientRows
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_required
+from cumulus.epochs.intake.packing import call_label
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import RemoteProtocolError
@@ -73,7 +74,7 @@ class Guests:
         RemoteProtocolError
             If these are no rows of a table of this switch.
         """
-        return Reading(sent.table, self._checked(sent), f" {place:012}.{at:06} {client}", ())
+        return Reading(sent.table, self._checked(sent), call_label(place, at, client), ())
 
     def logged(self, readings: Sequence[Reading], senders: Sequence[tuple[Name, int]], epoch: int) -> LoggedRows:
         """Return rows as what is logged, and applied; `senders` have sent them, each under a number."""

@@ -83,6 +83,31 @@ def unpack(packed: Iterable[bytes]) -> list[Payload]:
     return sorted(payloads, key=lambda payload: (payload.relation, payload.source, payload.first))
 
 
+def frames_of(packed: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the parts of packed payloads, each packed as it was, with what its header tells: its table and source."""
+    for header, body in _frames(packed):
+        told = json.dumps(header).encode()
+        yield header, b"".join((_LENGTHS.pack(len(told), len(body)), told, body))
+
+
+def call_label(place: int, at: int, client: str) -> str:
+    """Return what the rows of a client's call are labelled with: before files, and in the order of places.
+
+    Parameters
+    ----------
+    place
+        Of all calls that are taken in at once, behind those before.
+    at
+        Of the call among them.
+    """
+    return f" {place:012}.{at:06} {client}"
+
+
+def place_of(label: str) -> str:
+    """Return the place of the call that rows are of, as a text; empty if they are of a file."""
+    return label.split(".", 1)[0].strip() if label.startswith(" ") else ""
+
+
 def pack_notice(notice: Mapping[str, Any]) -> bytes:
     """Return what a bucket is to know beside its rows, as JSON has it, put before its payloads; b"" for nothing."""
     if not notice:
