@@ -54,6 +54,7 @@ MAPS = "RELATION r(a INT, b INT, t VARCHAR, d DOUBLE); MAP m[a INT](n BIGINT) OR
         ("q[] += m[x] * m[x + 1]", "It looks into m at x + 1, which the event alone does not tell."),
         ("q[] += m[a // b]", "It computes a // b, which has no value for some rows."),
         ("q[] += {CAST(t AS INTEGER) > 3}", "It computes CAST(t AS INTEGER), which has no value for some rows."),
+        ("q[] += {repeat(t, a) = t}", "It computes repeat(t, a), which has no value for extreme ones."),
         ("q[] += m[b] * m[c] * m[d] * m[e] * m[f] * m[g] * m[h]", "It reads m 7 times in one product, and more than 6"),
         (f"q[] += {' * '.join(['(m[a] + m[b])'] * 7)}", "It adds 128 products of maps, and more than 64"),
     ],

@@ -151,4 +151,4 @@ def test_what_no_node_can_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(reads, "MOST_BYTES", 8)
     (refused,) = reads.answers(part, ReadEntries(7, place, (), b""))
     assert isinstance(refused, RequestRefused)
-    assert "by_town has 1 entries on a node, more than" in refused.reason
+    assert "by_town has 1 entries of 0.0 MB on a node, more than" in refused.reason

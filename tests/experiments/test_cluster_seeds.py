@@ -20,7 +20,7 @@ BOTH = ("EXISTS", "errors", "evaluated again")
 KINDS = dict.fromkeys(GATED, ("gated",)) | dict.fromkeys(BOTH, ("spread", "gated"))
 
 
-@pytest.mark.parametrize(("faults", "count"), [((), 2), (tuple(FAULTS), 8)])
+@pytest.mark.parametrize(("faults", "count"), [((), 4), (tuple(FAULTS), 8)])
 def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], count: int) -> None:
     seeds = Seeds(count=count, needed=("epoch", "task CommitEpoch", "deltas sent"))
     summary = run_seeds(cluster_case, seeds, cluster_conditions(faults))

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.planning.cluster_plan import plan_cluster
+from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import VersionOrder
 from cumulus.epochs.output.sink import read_manifest
 from fuzz.case import Case, case_of
@@ -35,7 +35,9 @@ from support.same_as_embedded import SHAPES, Compared
 
 WAYS = list(product(SHAPES, Mode))
 VIEWS = 2
-"""How many of a script's views are taken, beside one that fails: many small scripts show more than a few large ones."""
+"""How many of a script's views are taken at most, beside one that fails."""
+SECONDS = 1.5
+"""How long they may compile: many small scripts show more than a few large ones."""
 LATE_EPOCHS = 2
 """So that orphans are refused before the last epoch."""
 
@@ -61,11 +63,11 @@ def made_from(seed: int, place: Path) -> Made | None:
     """Return what a seed gives, done by the embedded host; None if nothing of it compiles."""
     draw = random.Random(seed)
     script = script_of(seed, keyed=seed % 2 == 1)
-    case = case_of(replace(script, views=script.views[:VIEWS]))
+    case = case_of(replace(script, views=script.views[: draw.randint(1, VIEWS)]))
     given = made(draw, replace(case, views=(*_failing(draw, case), *case.views)))
     oracle = Oracle(replace(case, tables=tuple(given.tables)).schema)
     try:
-        program = compiled(given, oracle)
+        program = compiled(given, oracle, SECONDS)
     finally:
         oracle.database.close()
     if program is None:
@@ -74,7 +76,7 @@ def made_from(seed: int, place: Path) -> Made | None:
     settings = {"late_epochs": LATE_EPOCHS, "keep": 10_000}
     found = Compared(given.script, [str(place / "in")], place, program=program, **settings)
     counts += Counter(epochs=found.epochs, views=len(program.views))
-    counts["spread views"] = len(plan_cluster(found.program, 2).division.spread.views)
+    counts["spread views"] = len(divide(found.program).spread.views)
     totals = read_manifest(found.embedded, found.epochs)
     counts["quarantined"] = totals.totals["quarantined"]
     counts["errors of views"] = sum(totals.view_error_totals.values())

@@ -86,7 +86,7 @@ def _as_static(table: str) -> str:
     return f"{table[:-1]}, static = true)" if "WITH (" in table else f"{table} WITH (static = true)"
 
 
-def compiled(given: Epochs, oracle: Oracle) -> Program | None:
+def compiled(given: Epochs, oracle: Oracle, seconds: float = COMPILE_SECONDS) -> Program | None:
     """Return the program of the views that both take and that may run in epochs, which stay; None if there is none."""
     for name, select in list(given.views.items()):
         try:
@@ -96,7 +96,7 @@ def compiled(given: Epochs, oracle: Oracle) -> Program | None:
             del given.views[name]
     while given.views:
         try:
-            with limited(COMPILE_SECONDS):
+            with limited(seconds):
                 return require_definitions(compile_sql(given.script, rely=False))
         except (UnsupportedError, LayoutError, TooSlowError):
             given.views.popitem()

@@ -28,6 +28,7 @@ from cumulus.errors import (
     NotRunningError,
     ProcessError,
     RemoteProtocolError,
+    StoreError,
     UnknownNameError,
     UsageError,
     ValueTypeError,
@@ -162,6 +163,8 @@ def test_what_is_asked_wrongly_is_told(client: ClusterClient, home: Path, tmp_pa
         cumulus.connect(tmp_path)
     with pytest.raises(LockedError, match="runs already"):
         start(home)
+    with pytest.raises(StoreError, match="--home /proc/nowhere cannot be written: No such file"):
+        run("cluster", "start", home.parent / "live.sql", "--home", "/proc/nowhere")
     other = cumulus.connect(home)
     other.close()
     with pytest.raises(ClosedError, match="the client is closed"):

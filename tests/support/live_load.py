@@ -181,7 +181,8 @@ class LiveLoad:
             connection.executemany("INSERT INTO sales VALUES (?, ?, ?)", sorted(sales))
         for name, select in VIEWS.items():
             found = [tuple(row.values()) for row in query(self.home, f"FROM {name}", epoch).to_pylist()]
-            assert sorted(found) == sorted(connection.execute(select).fetchall()), (epoch, name)
+            expected = sorted(connection.execute(select).fetchall())
+            assert sorted(found) == expected, f"epoch {epoch}, {name}: {sorted(found)}, and it should be {expected}"
         return sales
 
 

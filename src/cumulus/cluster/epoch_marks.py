@@ -30,16 +30,21 @@ class EpochMarks:
         How many depths the map graph has.
     committed
         The last epoch that is over.
+
+    Attributes
+    ----------
+    over
+        The last epoch of which all is in.
     """
 
     def __init__(self, nodes: int, switches: int, depths: int, committed: int) -> None:
         self._nodes, self._switches, self._depths = nodes, switches, depths
-        self._over = committed
+        self.over = committed
         self._marks: dict[int, _Marks] = {}
 
     def end(self, epoch: int, switch: int) -> bool:
         """Note that a switch has ended an epoch; False if that was known, or the epoch is over."""
-        if epoch <= self._over:
+        if epoch <= self.over:
             return False
         ended = self._of(epoch).ended
         is_new = switch not in ended
@@ -48,7 +53,7 @@ class EpochMarks:
 
     def checkpoint(self, epoch: int, depth: int, node: int) -> bool:
         """Note that a node has sent all deltas of a depth; False if that was known, or cannot be."""
-        if epoch <= self._over or not 0 <= depth < self._depths:
+        if epoch <= self.over or not 0 <= depth < self._depths:
             return False
         flushed = self._of(epoch).flushed[depth]
         is_new = node not in flushed
@@ -80,9 +85,9 @@ class EpochMarks:
 
     def next_over(self) -> int | None:
         """Return the first epoch that is not over if it is now: all is in that was ever sent of it; else None."""
-        marks = self._marks.get(self._over + 1)
+        marks = self._marks.get(self.over + 1)
         if marks is None or len(marks.ended) < self._switches or not self._is_flushed(marks, self._depths):
             return None
-        self._over += 1
-        del self._marks[self._over]
-        return self._over
+        self.over += 1
+        del self._marks[self.over]
+        return self.over

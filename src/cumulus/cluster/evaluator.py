@@ -18,6 +18,7 @@ from cumulus.catalog.types import EXACT
 from cumulus.cluster.program import Group, NodeProgram
 from cumulus.engine.analysis import float_sums
 from cumulus.engine.batches import Bulk, Changes, Columns, Rows, columns_of
+from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.protocol import Engine
@@ -92,6 +93,11 @@ class NodeMaps:
             return None
         return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
+    def take_errors(self) -> ErrorLog:
+        """Return what could not be evaluated since the last call."""
+        found, self._session.errors = self._session.errors, ErrorLog()
+        return found
+
     # --- deltas -----------------------------------------------------------------------------------------------------
 
     def take_out(self) -> dict[str, MapFrame]:
@@ -101,8 +107,8 @@ class NodeMaps:
     def add(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map that nothing later has read."""
         with localcontext(EXACT):
-            self.engine.add(self.made.overlays[name].since, deltas)
             self.engine.add(name, deltas.without_key(self._version_place(name)))
+            self.engine.add(self.made.overlays[name].since, deltas)
 
     def versions(self, name: str, deltas: MapFrame) -> Versions:
         """Return the versions of deltas of a map."""

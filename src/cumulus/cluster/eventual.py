@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from cumulus.cluster.evaluator import NodeMaps, Signs
 from cumulus.cluster.program import NodeProgram
+from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
 
@@ -168,6 +169,10 @@ class EventualState:
             self.receive(mine)
         return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
 
+    def take_errors(self) -> ErrorLog:
+        """Return what could not be evaluated since the last call: it counts as 0."""
+        return self._maps.take_errors()
+
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def cut(self, end: int, before: int) -> None:
@@ -204,7 +209,9 @@ class EventualState:
     def check(self) -> None:
         """Check what must hold whenever everything is drained; AssertionError if it does not."""
         assert not self._maps.take_out(), f"node {self.node}: something computed was not sent"
-        for name in self.made.overlays:
+        for name, overlay in self.made.overlays.items():
+            if not self.engine.size(overlay.since):
+                continue
             deltas = self._maps.overlay(name)
             newest = self._newest.get(name, -1)
             assert not (self._maps.versions(name, deltas) > newest).any(), f"node {self.node}: {name} is newer"

@@ -51,7 +51,7 @@ class EpochTurn:
 
 @dataclass(frozen=True, slots=True)
 class EpochRefused:
-    """From a switch to the publisher: a file of the epoch cannot be read."""
+    """From a switch or a node to the publisher: the epoch cannot be read, or not be computed."""
 
     epoch: int
     message: str
@@ -385,7 +385,7 @@ class Payloads:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A source or a file cannot be read: why, and a way out."""
+    """An epoch cannot be done, for what is in its files: why, and a way out."""
 
     message: str
     hint: str
@@ -393,7 +393,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End the run with what is told of a source or a file."""
+    """End the run with what is told of an epoch."""
 
     problem: Unreadable
 

@@ -19,6 +19,7 @@ from cumulus.cluster.messages import (
     EpochEnd,
     EpochPart,
     EpochReady,
+    EpochRefused,
     Events,
     MapCheckpoint,
     ReadEntries,
@@ -36,6 +37,11 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
+
+_TOO_LARGE_HINT = (
+    "Correct its files and run again; or begin new folders with --mode gated, where what a view cannot "
+    "compute of a row is an error of the view."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,8 @@ class ClusterNode:
         self._final: set[int] = set()
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
+        self._refused = 0
+        """The first epoch that cannot be computed; 0 if all can."""
         self._is_writing = False
         self._deltas: list[Deltas] = []
         """What other nodes have sent in this step; together it costs less."""
@@ -196,6 +204,7 @@ class ClusterNode:
             self._spread.receive(self._deltas)
             self._deltas.clear()
             effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
+            self._refuse(self._spread, effects)
         while told := self._marks.tell():
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
@@ -203,21 +212,38 @@ class ClusterNode:
         while (over := self._marks.next_over()) is not None:
             self._over.append(over)
         if self._over and not self._is_writing:  # who writes the one before reads the gate's maps
-            self._finish(self._over.popleft(), effects)
+            self._finish(self._over[0], effects)
+
+    def _refuse(self, spread: SpreadPart, effects: list[Effect]) -> None:
+        """Tell what cannot be computed; the publisher ends the run when all epochs before are committed."""
+        if spread.failure is not None:
+            # An epoch that is not known is not over: what belongs to those has come, and was right.
+            epoch = spread.failure.epoch or self._marks.over + 1
+            if not 0 < self._refused <= epoch:
+                self._refused = epoch
+                which = f"epoch {epoch}" if spread.failure.is_sure else f"epoch {epoch} or the next one"
+                why = f"{self.name} cannot compute {which}: {spread.failure.why}"
+                effects.append(Send(PUBLISHER, EpochRefused(epoch, why, _TOO_LARGE_HINT)))
 
     def _finish(self, epoch: int, effects: list[Effect]) -> None:
-        """Do what is to be done when everything of an epoch is here."""
-        self._done = epoch
+        """Do what is to be done when everything of an epoch is here, unless it cannot be computed."""
         final = epoch in self._final
+        ended = EndedEpoch({}, {})
+        shares: Shares = {}
+        if self._spread is not None:
+            with self._spread.computing(epoch):
+                ended = self._spread.end(epoch)
+                if self._snapshots.due(epoch, final):
+                    shares = self._spread.shares(ended, whole=self._snapshots.whole(epoch))
+            self._refuse(self._spread, effects)
+        if 0 < self._refused <= epoch:
+            return
+        self._done = self._over.popleft()
         self._final.discard(epoch)
         payloads = self._payloads.pop(epoch)
         ordered = [b"".join(payloads[each]) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
         self._gated_rows += 0 if outcome is None else outcome.events
-        ended = EndedEpoch({}, {}) if self._spread is None else self._spread.end(epoch)
-        shares: Shares = {}
-        if self._spread is not None and self._snapshots.due(epoch, final):
-            shares = self._spread.shares(ended, whole=self._snapshots.whole(epoch))
         deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)
         logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)
         self._log.records[epoch] = self._log.append(logged, effects)
@@ -259,7 +285,7 @@ class ClusterNode:
         assert self._committed <= self._done, (self._committed, self._done)
         assert all(epoch > self._done for epoch in (*self._payloads, *self._over)), (self._over, self._done)
         assert self._gate is None or self._gate.epoch == self._done
-        if self._spread is not None:
+        if self._spread is not None and self._spread.failure is None:
             self._spread.state.check()
 
 

@@ -20,7 +20,7 @@ class LoggedTurn:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRefusal:
-    """Of the publisher: a file of an epoch could not be read; it and those after it are told anew, with other files."""
+    """Of the publisher: an epoch could not be done; it and those after it are told anew, with other files."""
 
     epoch: int
 

@@ -32,7 +32,7 @@ _SWITCH, _NODE, _CLIENT = "switch", "node", "client"
 _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
     PUBLISHER: {
         EpochReady: (_SWITCH, _NODE),
-        EpochRefused: (_SWITCH,),
+        EpochRefused: (_SWITCH, _NODE),
         EpochWanted: (_SWITCH,),
         StatusAsked: (_CLIENT,),
     },

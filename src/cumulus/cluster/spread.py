@@ -39,7 +39,7 @@ from cumulus.cluster.monomials import monomials
 from cumulus.m3.dataflow import reachable, reads
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
-from cumulus.scalars.partial_functions import can_fail, is_users
+from cumulus.scalars.partial_functions import can_fail, can_overflow, is_users
 from cumulus.scalars.typing import Typed, typed
 
 MOST_MONOMIALS, MOST_READS = 64, 6
@@ -272,6 +272,8 @@ class _TermRules:
                     pass
         if can_fail(scalar, self._types):
             return f"computes {print_scalar(scalar)}, which has no value for some rows"
+        if can_overflow(scalar, self._types):
+            return f"computes {print_scalar(scalar)}, which has no value for extreme ones"
         return ""
 
 

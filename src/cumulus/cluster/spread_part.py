@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -13,12 +14,13 @@ from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of
+from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of, unpack
+from cumulus.engine.analysis.float_sums import NOT_FINITE
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
-from cumulus.errors import RemoteProtocolError
-from cumulus.m3.dataflow import depths
+from cumulus.errors import EvaluationError, RemoteProtocolError
+from cumulus.m3.dataflow import depths, reachable, reads
 from cumulus.m3.program import ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
@@ -36,6 +38,23 @@ class EndedEpoch:
 
     deltas: Mapping[str, MapFrame]
     later: Mapping[str, MapFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadFailure:
+    """What could not be computed; nothing of the epoch, and of those behind it, is right then.
+
+    Parameters
+    ----------
+    epoch
+        0 for the first that is not over.
+    is_sure
+        Whether it is that one, or may be the next: the newest values have both.
+    """
+
+    epoch: int
+    why: str
+    is_sure: bool
 
 
 class SpreadPart:
@@ -56,6 +75,9 @@ class SpreadPart:
         The spread maps, by their numbers.
     seen
         Switch → the last version of it that may be in the newest values.
+    failure
+        Of the first epoch in which a number was too large; None if there is none. Which numbers are depends on the
+        order in which deltas come, so no other host would tell the same.
     """
 
     def __init__(
@@ -67,6 +89,7 @@ class SpreadPart:
     ) -> None:
         self.number, self._order = number, order
         self.seen: dict[int, int] = {}
+        self.failure: SpreadFailure | None = None
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
         self.names = [definition.name for definition in self._program.maps]
@@ -92,7 +115,8 @@ class SpreadPart:
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
         if len(offsets):
             self._see(np.array([block.version + int(offsets[-1])]))
-        self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
+        with self.computing():
+            self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
 
     def receive(self, deltas: Iterable[Deltas]) -> None:
         """Take in what other nodes have sent, in any order; what is of one map at once.
@@ -107,7 +131,31 @@ class SpreadPart:
             for name, frame in self._frames(each.frames, with_version=True):
                 self._see(frame.numbers(len(frame.layout.keys) - 1))
                 frames.setdefault(name, []).append(frame)
-        self.state.receive({name: concat(found) for name, found in frames.items()})
+        with self.computing():
+            self.state.receive({name: concat(found) for name, found in frames.items()})
+
+    @contextmanager
+    def computing(self, epoch: int = 0) -> Iterator[None]:
+        """Note what cannot be computed inside; `epoch` is the one that is looked at if it is over."""
+        try:
+            yield
+        except EvaluationError as problem:
+            self._fail(SpreadFailure(epoch, problem.message, is_sure=False))
+        for error in self.state.take_errors():  # the version is the last column of all events
+            at = 0 if error.row is None else unpack(error.row[-1])[0]
+            self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}", is_sure=at > 0))
+
+    def _fail(self, failure: SpreadFailure) -> None:
+        if self.failure is None or failure.epoch < self.failure.epoch:
+            self.failure = failure
+
+    def _concerned(self, name: str) -> str:
+        """Return the views that are made from a map of the node program, as a text."""
+        overlays = self.state.made.overlays
+        spread = next((each for each, overlay in overlays.items() if name in (overlay.out, overlay.since)), name)
+        graph = reads(self._program)
+        views = [view.name for view in self._program.views if spread in reachable(graph, view.reads)]
+        return ", ".join(views) or spread
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)
@@ -130,7 +178,10 @@ class SpreadPart:
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
-        for node, frames in self.state.drain().items():
+        sent: Mapping[int, Mapping[str, MapFrame]] = {}
+        with self.computing():
+            sent = self.state.drain()
+        for node, frames in sent.items():
             yield node, Deltas([(self._numbers[name], frame.to_bytes()) for name, frame in frames.items()])
 
     # --- epochs -----------------------------------------------------------------------------------------------------
@@ -153,10 +204,17 @@ class SpreadPart:
         mine = [view for view in views if self._has_part(view)]
         read = sorted({name for view in mine for name in view.reads})
         held = {
-            name: (self.state.newest_values(name), ended.later[name].without_key(len(self._program.map(name).keys)))
+            name: (self._finite_values(name), ended.later[name].without_key(len(self._program.map(name).keys)))
             for name in read
         }
         return {view.name: self._share(view, held) for view in mine}
+
+    def _finite_values(self, name: str) -> MapFrame:
+        """Return the newest values of a map; EvaluationError if a DOUBLE has grown beyond its range."""
+        newest = self.state.newest_values(name)
+        if not newest.is_finite():
+            raise EvaluationError(f"{self._concerned(name)}: {NOT_FINITE.message}", hint=NOT_FINITE.hint)
+        return newest
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST

@@ -40,10 +40,13 @@ def difference(one: Path, other: Path, *, same_sources: bool = True) -> str:
                 continue
             if mine[name] != theirs[name]:
                 return f"epoch {epoch}: {name} {mine[name]} and {theirs[name]}"
-        if mine["errors"].keys() != theirs["errors"].keys() or mine["views"].keys() != theirs["views"].keys():
+        if mine["errors"].keys() != theirs["errors"].keys():
             return f"epoch {epoch}: errors {mine['errors']} and {theirs['errors']}"
         manifests = {out: read_manifest(out, epoch) for out in (one, other)}
-        for view in (*mine["views"], QUARANTINE, VIEW_ERRORS):
+        shown, also = ([view for view in each.views if each.files(view)] for each in manifests.values())
+        if {*shown} != {*also}:
+            return f"epoch {epoch}: it shows {shown} and {also}"
+        for view in (*shown, QUARANTINE, VIEW_ERRORS):
             tables = [_rows(out, manifest, view) for out, manifest in manifests.items()]
             if not same_sources and view in (QUARANTINE, VIEW_ERRORS):
                 tables = [_without_places(table) for table in tables]

@@ -1,6 +1,7 @@
 """Which scalars have no value for ordinary arguments: divisions by what may be 0, casts to narrower types and the like.
 
-Overflows are not looked at: almost everything can overflow.
+And which have none for extreme ones: times leave the calendar, texts grow too long. Numbers are not looked at: nearly
+all arithmetic is beyond 128 bits, or DOUBLE, for some.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 
 from cumulus.algebra.terms import Apply, Cast, Const, Scalar
 from cumulus.catalog.types import Kind, SqlType
-from cumulus.scalars.function import common_type
+from cumulus.scalars.function import POINTS, TIMES, common_type
 from cumulus.scalars.registry import FUNCTIONS
 from cumulus.scalars.typing import Typed, scalar_type
 
@@ -22,6 +23,17 @@ _LITERAL = {
     **dict.fromkeys(("like", "ilike", "lpad", "rpad"), (2,)),
 }
 """Function → arguments that the compiler looks at where they are literals, and that may be wrong where they are not."""
+
+_BOUNDED = frozenset(
+    (
+        *("repeat", "only_row", "epoch_ms", "epoch_ns", "to_millennia", "to_centuries", "to_decades", "to_years"),
+        *("to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds"),
+        "to_milliseconds",
+    )
+)
+"""What has no value for extreme arguments."""
+_OF_DAYS = frozenset(("week", "dayofweek", "isodow", "dayofyear", "isoyear", "yearweek", "era"))
+"""What an INTERVAL does not have."""
 
 
 def is_users(scalar: Scalar) -> bool:
@@ -53,6 +65,41 @@ def can_fail(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
             return function in _FAILING or divides or not told or any(can_fail(arg, variables) for arg in args)
         case _:
             return False
+
+
+def can_overflow(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
+    """Whether a scalar that `can_fail` lets pass has no value for extreme arguments that are no numbers.
+
+    Of variables that are not known nothing is said.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var, number
+    >>> from cumulus.catalog.types import DATE, INTEGER
+    >>> later = Apply("add", (Var("x"), number(7)))
+    >>> [can_overflow(later, {"x": Typed(kind, True)}) for kind in (INTEGER, DATE)]
+    [False, True]
+    """
+    match scalar:
+        case Apply("try", _):
+            return False
+        case Cast(arg, _):
+            return can_overflow(arg, variables)
+        case Apply(function, args):
+            kinds = {kind for arg in args if (kind := _kind(arg, variables))}
+            moves = function in ("add", "sub", "mul") and not kinds.isdisjoint(TIMES) and not kinds <= POINTS
+            misses = function in _OF_DAYS and Kind.INTERVAL in kinds
+            return function in _BOUNDED or moves or misses or any(can_overflow(arg, variables) for arg in args)
+        case _:
+            return False
+
+
+def _kind(scalar: Scalar, variables: Mapping[str, Typed]) -> Kind | None:
+    """Return the kind of a scalar; None if it is not known."""
+    try:
+        return scalar_type(scalar, variables).kind
+    except (KeyError, TypeError):
+        return None
 
 
 def _is_not_0(divisor: Scalar) -> bool:

@@ -72,7 +72,7 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
     if size > MOST_BYTES:
         yield RequestRefused(
             asked.number,
-            f"{name} has {frame.rows:,} entries of {size >> 20} MB on a node, more than a tentative read may take",
+            f"{name} has {frame.rows:,} entries of {size / 1e6:.1f} MB on a node, more than a tentative read may take",
             'Read a slice or a key of the view, or read="committed".',
         )
         return
