@@ -306,7 +306,7 @@ def test_sql_fills_where_triggers_would_loop_over_much(engine) -> None:
         CREATE VIEW v AS SELECT k, SUM(p) AS s FROM b
           WHERE 0.3 * (SELECT SUM(p) FROM b) > (SELECT SUM(p) FROM b b2 WHERE b2.p > b.p) GROUP BY k;
     """
-    count = 20_000 if engine == "native" else 3_000
+    count = 8_000 if engine == "native" else 1_500
     keys, points = ([choose.randrange(end) for _ in range(count)] for end in (9, count // 3))
     table = pa.table({"k": pa.array(keys, pa.int64()), "p": pa.array(points, pa.int16())})
     filled = Warehouse(sql, engine=engine)

@@ -209,7 +209,9 @@ class EventualState:
     def check(self) -> None:
         """Check what must hold whenever everything is drained; AssertionError if it does not."""
         assert not self._maps.take_out(), f"node {self.node}: something computed was not sent"
-        for name in self.made.overlays:
+        for name, overlay in self.made.overlays.items():
+            if not self.engine.size(overlay.since):
+                continue
             deltas = self._maps.overlay(name)
             newest = self._newest.get(name, -1)
             assert not (self._maps.versions(name, deltas) > newest).any(), f"node {self.node}: {name} is newer"

@@ -39,7 +39,7 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
 
 _TOO_LARGE_HINT = (
-    "Correct the files of the epoch and run again; or begin new folders with --mode gated, where what a view cannot "
+    "Correct its files and run again; or begin new folders with --mode gated, where what a view cannot "
     "compute of a row is an error of the view."
 )
 
@@ -221,7 +221,8 @@ class ClusterNode:
             epoch = spread.failure.epoch or self._marks.over + 1
             if not 0 < self._refused <= epoch:
                 self._refused = epoch
-                why = f"{self.name} cannot compute epoch {epoch}: {spread.failure.why}"
+                which = f"epoch {epoch}" if spread.failure.is_sure else f"epoch {epoch} or the next one"
+                why = f"{self.name} cannot compute {which}: {spread.failure.why}"
                 effects.append(Send(PUBLISHER, EpochRefused(epoch, why, _TOO_LARGE_HINT)))
 
     def _finish(self, epoch: int, effects: list[Effect]) -> None:

@@ -15,6 +15,7 @@ from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of, unpack
+from cumulus.engine.analysis.float_sums import NOT_FINITE
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
@@ -46,11 +47,14 @@ class SpreadFailure:
     Parameters
     ----------
     epoch
-        0 if that is not known.
+        0 for the first that is not over.
+    is_sure
+        Whether it is that one, or may be the next: the newest values have both.
     """
 
     epoch: int
     why: str
+    is_sure: bool
 
 
 class SpreadPart:
@@ -132,14 +136,14 @@ class SpreadPart:
 
     @contextmanager
     def computing(self, epoch: int = 0) -> Iterator[None]:
-        """Note what cannot be computed inside; `epoch` is where it belongs if only one is looked at."""
+        """Note what cannot be computed inside; `epoch` is the one that is looked at if it is over."""
         try:
             yield
         except EvaluationError as problem:
-            self._fail(SpreadFailure(epoch, problem.message))
+            self._fail(SpreadFailure(epoch, problem.message, is_sure=False))
         for error in self.state.take_errors():  # the version is the last column of all events
             at = 0 if error.row is None else unpack(error.row[-1])[0]
-            self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}"))
+            self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}", is_sure=at > 0))
 
     def _fail(self, failure: SpreadFailure) -> None:
         if self.failure is None or failure.epoch < self.failure.epoch:
@@ -200,10 +204,17 @@ class SpreadPart:
         mine = [view for view in views if self._has_part(view)]
         read = sorted({name for view in mine for name in view.reads})
         held = {
-            name: (self.state.newest_values(name), ended.later[name].without_key(len(self._program.map(name).keys)))
+            name: (self._finite_values(name), ended.later[name].without_key(len(self._program.map(name).keys)))
             for name in read
         }
         return {view.name: self._share(view, held) for view in mine}
+
+    def _finite_values(self, name: str) -> MapFrame:
+        """Return the newest values of a map; EvaluationError if a DOUBLE has grown beyond its range."""
+        newest = self.state.newest_values(name)
+        if not newest.is_finite():
+            raise EvaluationError(f"{self._concerned(name)}: {NOT_FINITE.message}", hint=NOT_FINITE.hint)
+        return newest
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST

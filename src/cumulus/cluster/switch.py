@@ -324,9 +324,11 @@ class Switch:
                 self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
         self._log.require_epochs(self._log.records, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
-            done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
+            # Rows may be behind what was read for their epoch, and still there when that is forgotten.
+            rows, read = self._known.pop(epoch, ()), self._read.pop(epoch, None)
             if self._spread is not None and epoch > self._log.saved:
-                for each in done:
+                assert read is not None, epoch
+                for each in (*rows, read):
                     self._spread.intake.apply(epoch, [intake_part(each)])
         self._take_known(effects)
 

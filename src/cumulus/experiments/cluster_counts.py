@@ -33,7 +33,6 @@ NEEDED = (
     "client rows sent again",
     "correction of depth 1",
     "correction of depth 2",
-    "correction of depth 3",
     "correction sent on",
     "deltas sent",
     "epoch",

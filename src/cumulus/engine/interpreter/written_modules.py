@@ -15,7 +15,7 @@ from cumulus.m3.program import Program
 from cumulus.scalars.python_code import Pool
 from cumulus.scalars.user import Given
 
-_MOST = 256
+_MOST, _MOST_TEXTS = 256, 32
 _NUMBERS = itertools.count(1)
 _Indexes: TypeAlias = tuple[tuple[str, Positions], ...]
 
@@ -54,16 +54,29 @@ Programs are compared by what `repr` tells: 1, 1.0 and TRUE are equal, and are n
 """
 
 
+_texts: OrderedDict[int, tuple[Program, str]] = OrderedDict()
+"""The last programs, by their identity, which nobody else has as long as they are here."""
+
+
 def written_module(program: Program, functions: Mapping[str, Given], stores: Mapping[str, DictMap]) -> WrittenModule:
     """Return the module of a program: one that is there already, or a new one."""
     if functions:
         return _write(program, functions, stores)  # the same name may stand for another function
-    key = repr(program), _indexes(stores)
+    key = _text(program), _indexes(stores)
     found = _written.pop(key, None) or _write(program, functions, stores)
     _written[key] = found
     while len(_written) > _MOST:
         _written.popitem(last=False)
     return found
+
+
+def _text(program: Program) -> str:
+    """Return what `repr` tells of a program; of the last programs it is remembered, by the object."""
+    found = _texts.pop(id(program), None) or (program, repr(program))
+    _texts[id(program)] = found
+    while len(_texts) > _MOST_TEXTS:
+        _texts.popitem(last=False)
+    return found[1]
 
 
 def _indexes(stores: Mapping[str, DictMap]) -> _Indexes:

@@ -134,7 +134,7 @@ def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
 
 
 def _payload(header: Mapping[str, Any], body: memoryview) -> Payload:
-    rows = from_ipc(body)
+    rows = from_ipc(bytes(body))  # a copy lies where columns may lie, and keeps nothing else
     rejected: tuple[Rejected, ...] = ()
     if header["kind"] == "rejected":
         rejected = tuple(Rejected(**row) for row in rows.to_pylist())
