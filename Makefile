@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Some machines forbid Python to write bytecode; every process that a test starts would compile all sources, for 0.6 s.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all test-slow test-kill fuzz install-demo install-test clean
 
 $(VENV)/bin/python:

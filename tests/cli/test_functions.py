@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.command_line import Ended
+from support.command_line import cumulus as call
 from support.orders_stream import json_lines
 
 SQL = """
@@ -18,9 +18,8 @@ CREATE VIEW totals AS SELECT COUNT(*) AS n, SUM(twice(price)) AS s FROM items;
 MODULE = "import cumulus\n\n@cumulus.function\ndef twice(x: float) -> float:\n    return x * 2\n"
 
 
-def cumulus(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from cumulus.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
+def cumulus(folder: Path, *arguments: str) -> Ended:
+    return call(*arguments, folder=folder)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.errors import MismatchError
+from support.command_line import Ended, cumulus
 from support.orders_stream import json_lines
 
 SQL = """
@@ -24,11 +25,11 @@ CREATE VIEW totals AS SELECT COUNT(*) AS n, SUM(price) AS s FROM items;
 CUMULUS = [sys.executable, "-c", "from cumulus.cli.main import main; main()"]
 
 
-def cumulus(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def in_a_process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*CUMULUS, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
 
 
-def run_embedded(folders: Path) -> subprocess.CompletedProcess[str]:
+def run_embedded(folders: Path) -> Ended:
     given = ("--from", folders / "in", "--out", folders / "out")
     return cumulus("run", folders / "views.sql", *given, "--host", "embedded")
 
@@ -57,9 +58,10 @@ def test_run_and_query_embedded(folders: Path) -> None:
     assert "nothing new" in run_embedded(folders).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_run_on_spark_tells_json_and_nothing_else(folders: Path) -> None:
-    told = cumulus("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--json")
+    told = in_a_process("run", folders / "views.sql", "--from", folders / "in", "--out", folders / "out", "--json")
     assert told.returncode == 0, told.stderr
     epochs = [json.loads(line) for line in told.stdout.splitlines()]
     assert [(each["number"], each["totals"]["events"], each["files_left"]) for each in epochs] == [(1, 2, 1), (2, 4, 0)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from cumulus import Warehouse
+from support.command_line import cumulus
 from support.tiers import sampled
 
 SQL = """
@@ -16,11 +15,6 @@ CREATE TABLE r (a BIGINT, b BIGINT, x BIGINT);
 CREATE TABLE s (a BIGINT);
 CREATE VIEW v AS SELECT b, SUM(x // (x - 9)) AS s FROM r JOIN s ON r.a = s.a GROUP BY b;
 """
-
-
-def cumulus(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from cumulus.cli.main import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("engine", sampled(["native", "interpreter"], of=2))

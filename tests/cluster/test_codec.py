@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.messages import EpochCommit, EpochEnd, EpochReady, EpochTurn
+from cumulus.cluster.messages import EpochCommit, EpochEnd, EpochReady, EpochTurn, ReadEntries
 from cumulus.cluster.records import LoggedPayloads, LoggedTurn
 from cumulus.epochs.output.sink import Written
 from cumulus.errors import RemoteProtocolError
@@ -56,3 +56,14 @@ def test_damaged_bytes_are_another_message_or_one_readable_error(message: object
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="cannot be read"):
         decode(b"GET / HTTP/1.1\r\n")
+
+
+def test_fields_are_what_they_say() -> None:
+    whole = b"".join(encode(ReadEntries(1, 2, [0], b"key")))
+    for known, other in ((b"1,2", b'1,"2"'), (b"1,2", b"1,true"), (b"[0]", b"[[]]"), (b'{"b":0}', b"null")):
+        header = whole[4 : -len(b"key") - 4].replace(known, other)
+        with pytest.raises(RemoteProtocolError, match=" of ReadEntries is "):
+            decode(len(header).to_bytes(4, "little") + header + whole[-len(b"key") - 4 :])
+    deep = b"[" * 100_000
+    with pytest.raises(RemoteProtocolError, match="cannot be read: RecursionError"):
+        decode(len(deep).to_bytes(4, "little") + deep)

@@ -6,17 +6,17 @@ import datetime as dt
 import random
 from decimal import Decimal
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from cumulus.catalog.types import arrow_type
 from cumulus.cluster.placement.homes import choose_homes
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
+from cumulus.engine.frames.entries import frame_of
+from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.explain.sizes import Statistics
 from cumulus.m3 import parse
@@ -171,17 +171,16 @@ def test_columns_go_where_single_keys_go(seed):
     program = parse(f"{text} MAP q[](n INT); ON +r(a, b, c) {{ q[] += {reads[0]}; q[] += 2 * {reads[1]} }}")
     layout = ClusterLayout(program, random_homes(rng, program), rng.randint(1, 5))
     rows = [tuple(rng.choice(KEYS[kind]) for kind in kinds) for _ in range(50)]
-    types = [arrow_type(column.type) for column in program.relation("r").columns]
-    columns = [pa.array(list(values), kind) for values, kind in zip(zip(*rows, strict=True), types, strict=True)]
-    targets = layout.targets("m", columns, len(rows))
+    entries = frame_of(layout_of(program.map("m")), [(row, (1,)) for row in rows])
+    targets = layout.targets("m", entries)
     expected = [
         [at for at, row in enumerate(rows) if node in layout.nodes_of("m", row)] for node in range(layout.nodes)
     ]
     assert [found.tolist() for found in targets] == expected
-    owners = layout.owners("m", columns, len(rows))
+    owners = layout.owners("m", entries)
     assert owners.tolist() == [layout.owner_of("m", row) for row in rows]
     assert all(owner in layout.nodes_of("m", row) for owner, row in zip(owners.tolist(), rows, strict=True))
-    total = layout.targets("q", [], 3)
+    total = layout.targets("q", frame_of(layout_of(program.map("q")), [((), (1,))] * 3))
     assert [found.tolist() for found in total] == [[0, 1, 2], *[[]] * (layout.nodes - 1)]
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
-from cumulus.catalog.arrow import to_ipc
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.messages import (
@@ -17,7 +18,9 @@ from cumulus.cluster.messages import (
     EpochCommit,
     EpochEnd,
     EpochTurn,
+    EpochWanted,
     Events,
+    ListFiles,
     Payloads,
     ReadFiles,
     RequestRefused,
@@ -28,6 +31,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.publisher import Publisher
 from cumulus.compiler import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
@@ -35,7 +39,7 @@ from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.local_cluster.processes import equip
-from cumulus.machine import Append, Completed, Effect, Forget, Machine, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Append, Completed, Effect, Forget, Machine, Name, Perform, Received, Recovered, Send, Tick
 from cumulus.simulation import ScriptedClient
 from support.cluster_world import run_cluster
 from support.orders_stream import json_lines
@@ -143,10 +147,12 @@ def test_views_of_every_epoch_are_those_of_the_rows_that_were_accepted_for_it(
 # --- one switch -----------------------------------------------------------------------------------------------------
 
 
-def switch_of(tmp_path: Path, script: str = SCRIPT) -> Machine:
+def switch_of(tmp_path: Path, script: str = SCRIPT, **settings: Any) -> Machine:
     """Return the only switch of a new cluster."""
     program = compile_sql(script, rely=False, enforced=False)
-    with Home(program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter") as home:
+    with Home(
+        program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter", **settings
+    ) as home:
         equipment = equip("switch0", {"home": home.card.home})
         assert equipment.log is not None
         equipment.log.close()
@@ -222,31 +228,53 @@ def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(
 def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_changes(tmp_path: Path) -> None:
     switch = switch_of(tmp_path)
     good = rows(1, 10).message.rows
-    for number, message in enumerate(
-        [ClientRows(1, "sale", good), ClientRows(2, "people", good), ClientRows(3, "sales", good[:-20])]
-    ):
-        effects = switch.step([Received("client", message)])
+    table = from_ipc(good)
+    others = {
+        "p": pa.array([None], pa.int32()),
+        "amount": pa.array([1.5]),
+        "_op": pa.array([UPSERT], pa.int8()),  # sales has no key
+        "_position": pa.array([None], pa.int64()),
+    }
+    changed = [table.set_column(table.schema.get_field_index(name), name, each) for name, each in others.items()]
+    wrong = [("sale", good), ("people", good), ("sales", good[:-20]), *(("sales", to_ipc(each)) for each in changed)]
+    for number, (name, data) in enumerate(wrong, 1):
+        effects = switch.step([Received("client", ClientRows(number, name, data))])
         (refused,) = sent(effects, RequestRefused)
-        assert refused.number == number + 1
+        assert refused.number == number
         assert len(effects) == 1
     assert sent(switch.step([rows(1, 10)]), RowsAccepted)
 
 
-def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"))
+def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path) -> None:
+    switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"), open_bytes=1)
     effects = switch.step([rows(1, 10)])
     assert not sent(effects, RowsAccepted)
     assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"]
+    people = to_ipc(rows_to_send(PROGRAM.relation("people"), INSERT, [(1, "x")]))
     assert [each.epoch for each in sent(ended(switch, 1), RowsAccepted)] == [2]
+    (refused,) = sent(switch.step([Received("client", ClientRows(2, "people", people))]), RequestRefused)
+    assert refused.reason == "people is STATIC: it takes no rows from clients"
 
-    monkeypatch.setattr("cumulus.cluster.switch.OPEN_BYTES", 1)
     effects = switch.step([rows(2, 20)])
     assert not sent(effects, RowsAccepted)
     assert "wait for their commit" in sent(effects, RowsHeld)[0].reason
+    assert sent(effects, EpochWanted) == [EpochWanted(2, is_urgent=True)]
     assert not sent(ended(switch, 2), RowsAccepted)
     switch.step([Received("publisher", EpochCommit(1))])
     assert [each.epoch for each in sent(switch.step([Received("publisher", EpochCommit(2))]), RowsAccepted)] == [3]
     switch.check()
+
+
+def test_an_epoch_that_clients_wait_for_does_not_wait_for_its_time() -> None:
+    publisher = Publisher(1, 1, "watcher", 0, {}, every_ms=60_000)
+    listed = Completed(ListFiles(1, {}), None)
+    publisher.step([Received("switch0", EpochWanted(1))])
+    assert sent(publisher.step([listed]), EpochTurn) == [EpochTurn(1, {}, False, 1)]
+    for now, is_urgent in ((1000, False), (2000, True)):
+        effects = publisher.step([Tick(now), Received("switch0", EpochWanted(2, is_urgent))])
+        assert [each for each in effects if isinstance(each, Perform)] == [Perform(ListFiles(2, {}))] * is_urgent
+    assert sent(publisher.step([listed]), EpochTurn) == [EpochTurn(2, {}, False, 2)]
+    assert publisher.step([Tick(3000), Received("switch0", EpochWanted(2, is_urgent=True))]) == []  # it has begun
 
 
 def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,18 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cumulus.catalog.schema import Column
-from cumulus.catalog.types import BIGINT, arrow_type
+from cumulus.catalog.types import arrow_type
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.placement.homes import choose_homes
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.program import node_program
 from cumulus.engine.analysis import float_sums
+from cumulus.engine.frames.entries import frame_of
+from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.m3.program import Program
 from support.random_homes import random_homes, random_statistics
 from support.spread_cases import SMALL, Block, approximately, random_blocks, spread_program, states
-from support.tiers import examples
+from support.tiers import examples, one_mode_each
 
 
 class Node:
@@ -94,9 +95,8 @@ class ManyNodes:
         for name, overlay in self.made.overlays.items():
             definition = self.program.map(name)
             stored = list(engine.stored(overlay.out))
-            keys = table_of((*definition.keys, Column("", BIGINT)), [key for key, _ in stored]).columns[:-1]
-            targets = self.layout.targets(name, [column.combine_chunks() for column in keys], len(stored))
-            for target, places in enumerate(targets):
+            deltas = frame_of(layout_of(engine.program.map(overlay.out)), stored)
+            for target, places in enumerate(self.layout.targets(name, deltas)):
                 for key, values in (stored[place] for place in places.tolist()):
                     self.counts["sent"] += target != number
                     self.under_way.append(("delta", target, name, key[:-1], numbers_of(definition, values), key[-1]))
@@ -134,8 +134,7 @@ def numbers_of(definition, values) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("how", ["chosen", "any"])
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("name", "how"), one_mode_each(SMALL, ("chosen", "any")))
 def test_many_nodes_end_as_one_engine(name, how):
     counts = Counter[str]()
     for seed in range(examples(15)):

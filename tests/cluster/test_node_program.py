@@ -15,7 +15,7 @@ from cumulus.engine.analysis import float_sums
 from cumulus.m3.program import On, Program
 from support.engines import engine_of
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
-from support.tiers import sampled
+from support.tiers import examples, sampled
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -111,7 +111,7 @@ def run(name: str, seed: int, count: int) -> OneNode:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_no_order_of_arrival_matters(name, each_engine):
-    nodes = [run(name, seed, 14) for seed in range(12)]
+    nodes = [run(name, seed, 14) for seed in range(examples(30))]
     assert sum(node.late_deltas for node in nodes) > 0
     assert name == "three_times" or sum(node.late_blocks for node in nodes) > 0
 

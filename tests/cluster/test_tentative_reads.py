@@ -62,7 +62,7 @@ class Nodes:
                 self.parts[node].fire(block)
         while sent := [each for part in self.parts for each in part.drain()]:
             for node, deltas in sent:
-                self.parts[node].receive(decode(b"".join(encode(deltas))))
+                self.parts[node].receive([decode(b"".join(encode(deltas)))])
 
     def ask(self, machine: str, message_of: Callable[[int], ReadEntries]) -> list[EntriesRead]:
         self.questions += 1

@@ -6,15 +6,21 @@ from functools import partial
 
 import pytest
 
+from cumulus.cluster.mode import Mode
 from cumulus.experiments import Seeds, run_seeds
+from cumulus.experiments.cluster_breaks import BREAKS
 from cumulus.experiments.cluster_counts import NEEDED
-from cumulus.experiments.cluster_seeds import BREAKS, cluster_case, cluster_conditions
-from cumulus.simulation import FAULTS
+from cumulus.experiments.cluster_programs import PROGRAMS, REFUSED
+from cumulus.experiments.cluster_seeds import cluster_case, cluster_conditions, planned, refusal
+from cumulus.simulation import FAULTS, simulated
 
 CONDITIONS = cluster_conditions(list(FAULTS))
+GATED = ("DISTINCT and outer join", "nested", "ranges", "ends inside", "STDDEV", "divisions and casts", "functions")
+BOTH = ("EXISTS", "errors", "evaluated again")
+KINDS = dict.fromkeys(GATED, ("gated",)) | dict.fromkeys(BOTH, ("spread", "gated"))
 
 
-@pytest.mark.parametrize(("faults", "count"), [((), 12), (tuple(FAULTS), 24)])
+@pytest.mark.parametrize(("faults", "count"), [((), 2), (tuple(FAULTS), 8)])
 def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], count: int) -> None:
     seeds = Seeds(count=count, needed=("epoch", "task CommitEpoch", "deltas sent"))
     summary = run_seeds(cluster_case, seeds, cluster_conditions(faults))
@@ -27,10 +33,26 @@ def test_hundreds_of_seeds_are_clean_and_everything_happens() -> None:
     assert summary.is_clean, summary.lines(str)
 
 
-@pytest.mark.parametrize("seed", [101, 155])
+@pytest.mark.parametrize("seed", [93, 98])
 def test_an_epoch_that_was_logged_in_two_lives_counts_once(seed: int) -> None:
     """A crash after the record of an epoch and before its manifest: it is logged again, and both records are there."""
     assert run_seeds(cluster_case, Seeds(seed, 1), CONDITIONS).is_clean
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_program_that_no_cluster_takes_is_refused(name: str) -> None:
+    run = simulated(lambda choices: refusal(name), 0, CONDITIONS)
+    assert run.failure is None, run.failure
+    assert run.counts["program refused"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_is_planned_as_one_of_its_kind(name: str) -> None:
+    """Nothing that a program is there for is lost: spread, gated, or both."""
+    division = planned(name, 3, 2, Mode.EVENTUAL).division
+    kinds = {"spread": bool(division.spread.views), "gated": bool(division.gated.views)}
+    assert tuple(kind for kind, is_there in kinds.items() if is_there) == KINDS.get(name, ("spread",))
 
 
 @pytest.mark.slow

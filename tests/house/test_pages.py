@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.sources import ROOT, expect_none, name_of, source
+
+pytestmark = pytest.mark.xdist_group("house")  # one worker parses the sources
+
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*.md")])
 SOURCES = sorted(
     path
@@ -20,12 +23,12 @@ SOURCES = sorted(
 LINE = 120
 
 PAPERS = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-KEYS = re.findall(r"^## (.+)$", PAPERS, flags=re.MULTILINE)
+LISTED = {
+    part.split("\n", 1)[0]: re.findall(r"^\| (.+?) \|", part, flags=re.MULTILINE)
+    for part in f"\n{PAPERS}".split("\n## ")[1:]
+}
+"""Paper → the places of it that the page lists."""
 PLACE = r'(§[\d.]*\d|example \d[\d.]*\d|example \d|"[^"]+")'
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
@@ -38,67 +41,72 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def docstrings(path: Path) -> str:
-    """Return the docstrings of a module, and the texts that stand behind names as theirs, and comments."""
-    text = path.read_text(encoding="utf-8")
-    found = [
-        node.value.value
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    ]
-    return "\n".join([*found, *re.findall(r"#\s(.*)", text)])
-
-
+@cache
 def told(path: Path) -> str:
     """Return what a page or a module says in words, on one line."""
-    text = docstrings(path) if path.suffix == ".py" else path.read_text(encoding="utf-8")
-    return " ".join(text.split())
+    return source(path).told if path.suffix == ".py" else " ".join(path.read_text(encoding="utf-8").split())
 
 
+@cache
 def headings(page: Path) -> set[str]:
     return {re.sub(r"[`*]", "", line.lstrip("#").strip()) for _, line in prose(page) if line.startswith("#")}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_lines_of_pages_can_be_read(page: Path) -> None:
-    long = [number for number, line in prose(page) if len(line) > LINE]
-    assert long == [], f"lines of more than {LINE} characters"
+def test_lines_of_pages_can_be_read() -> None:
+    long = (f"{name_of(page)}:{number}" for page in PAGES for number, line in prose(page) if len(line) > LINE)
+    expect_none(long, f"lines of more than {LINE} characters")
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=name_of)
-def test_a_page_that_is_cited_exists_and_has_the_section(path: Path) -> None:
-    """`docs/NAME.md`, or `NAME.md` on a page, and what stands in quotes behind it."""
+def wrong_citations(path: Path) -> Iterator[str]:
+    """Yield what is wrong with `docs/NAME.md`, or `NAME.md` on a page, and with what stands in quotes behind it."""
     for name, section in re.findall(r'([\w/.-]+\.md)`?\)?(?:,? (?:section )?"([^"]+)")?', told(path)):
         places = [ROOT / name, ROOT / "docs" / name, path.parent / name, path.parent / Path(name).name]
         pages = [place for place in places if place.is_file()]
-        if path.suffix == ".py" and not name.startswith(("docs/", "tests/", "README", "CHANGELOG", "../")):
-            assert "/" not in name, f"{name}: say where the page is, as in docs/{name}"
-        assert pages, f"there is no {name}"
-        assert not section or section in headings(pages[0]), f'{name} has no section "{section}"'
+        has_root = name.startswith(("docs/", "tests/", "README", "CHANGELOG", "../"))
+        if path.suffix == ".py" and not has_root and "/" in name:
+            yield f"{name}: say where the page is, as in docs/{name}"
+        if not pages:
+            yield f"there is no {name}"
+        elif section and section not in headings(pages[0]):
+            yield f'{name} has no section "{section}"'
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_link_into_a_page_leads_to_a_heading(page: Path) -> None:
+def test_a_page_that_is_cited_exists_and_has_the_section() -> None:
+    found = (f"{name_of(path)}: {wrong}" for path in [*SOURCES, *PAGES] for wrong in wrong_citations(path))
+    expect_none(found, "cite pages and sections that there are")
+
+
+def wrong_links(page: Path) -> Iterator[str]:
     for name, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
         target = page.parent / name if name else page
         anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(target)}
-        assert anchor in anchors, f"{name}#{anchor}"
+        if anchor not in anchors:
+            yield f"{name}#{anchor}"
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=name_of)
-def test_a_paper_that_is_cited_is_listed_with_the_place(path: Path) -> None:
-    if path.name == "papers.md":
-        return
+def test_a_link_into_a_page_leads_to_a_heading() -> None:
+    found = (f"{name_of(page)}: {wrong}" for page in PAGES for wrong in wrong_links(page))
+    expect_none(found, "link to headings that there are")
+
+
+def wrong_papers(path: Path) -> Iterator[str]:
+    """Yield the papers that are cited without a name, and the places that docs/papers.md does not have."""
     text = told(path)
-    assert not re.search(r'(?<![\d,.])00[0-4](?:,? (?:§|example|"))', text), "a paper has a name: docs/papers.md"
-    for key in KEYS:
-        part = PAPERS.split(f"\n## {key}\n", 1)[1].split("\n## ", 1)[0]
-        listed = re.findall(r"^\| (.+?) \|", part, flags=re.MULTILINE)
+    if re.search(r'(?<![\d,.])00[0-4](?:,? (?:§|example|"))', text):
+        yield "a paper has a name: docs/papers.md"
+    for key, listed in LISTED.items():
         for place in re.findall(rf'{re.escape(key)}"?,? (?:\([^)]*\),? |PODS 2010, )?{PLACE}', text):
-            assert place in listed, f"docs/papers.md does not list {key}, {place}"
-    cited = re.findall(r"(.{0,80})§", text)
-    loose = [before for before in cited if not any(key in before for key in KEYS)]
-    assert loose == [], "a section of what? docs/papers.md has the names of papers"
+            if place not in listed:
+                yield f"docs/papers.md does not list {key}, {place}"
+    for before in re.findall(r"(.{0,80})§", text):
+        if not any(key in before for key in LISTED):
+            yield f"{before}§: a section of what? docs/papers.md has the names of papers"
+
+
+def test_a_paper_that_is_cited_is_listed_with_the_place() -> None:
+    cited = [path for path in [*SOURCES, *PAGES] if path.name != "papers.md"]
+    found = (f"{name_of(path)}: {wrong}" for path in cited for wrong in wrong_papers(path))
+    expect_none(found, "cite papers as docs/papers.md does")
 
 
 def test_the_list_of_papers_names_tests_and_modules() -> None:

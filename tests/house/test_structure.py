@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "cumulus"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+from support.sources import MODULES, Class, expect_none, name_of, source
+
+pytestmark = pytest.mark.xdist_group("house")  # one worker parses the sources
+
 FOLDERS = sorted({path.parent for path in MODULES})
 FOLDER_FILES = 20
 CLASS_LINES = 300
@@ -37,33 +37,23 @@ VAGUE = {
 """File names that say of what kind something is, or that something was done, but not what it is."""
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
-def classes() -> dict[str, list[tuple[Path, ast.ClassDef]]]:
-    found: dict[str, list[tuple[Path, ast.ClassDef]]] = defaultdict(list)
+def classes() -> dict[str, list[tuple[Path, Class]]]:
+    found: dict[str, list[tuple[Path, Class]]] = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append((path, node))
+        for each in source(path).classes:
+            found[each.name].append((path, each))
     return found
 
 
-def lines_with_bases(name: str, known: dict[str, list[tuple[Path, ast.ClassDef]]]) -> int:
+def lines_with_bases(name: str, known: dict[str, list[tuple[Path, Class]]]) -> int:
     """Lines of a class and of what it inherits in this project: a class cut into four files is still one class."""
-    path, node = max(known[name], key=lambda each: (each[1].end_lineno or 0) - each[1].lineno)
-    del path
-    bases = [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
-    return (
-        (node.end_lineno or 0) - node.lineno + 1 + sum(lines_with_bases(each, known) for each in bases if each in known)
-    )
+    longest = max((each for _, each in known[name]), key=lambda each: each.lines)
+    return longest.lines + sum(lines_with_bases(each, known) for each in longest.bases if each in known)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
-def test_a_folder_is_seen_at_a_glance(folder: Path) -> None:
-    files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
-    assert len(files) <= FOLDER_FILES, "divide it into rooms"
+def test_a_folder_is_seen_at_a_glance() -> None:
+    files = {name_of(folder): len([*folder.glob("*.py")]) - (folder / "__init__.py").exists() for folder in FOLDERS}
+    assert {name: count for name, count in files.items() if count > FOLDER_FILES} == {}, "divide it into rooms"
 
 
 def test_classes_can_be_understood() -> None:
@@ -81,23 +71,20 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert twins == {}, "one word, one thing"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_files_are_named_by_what_they_hold(path: Path) -> None:
-    assert path.stem not in VAGUE, "a file is a noun that could head a page"
+def test_files_are_named_by_what_they_hold() -> None:
+    found = [name_of(path) for path in MODULES if path.stem in VAGUE]
+    expect_none(found, "a file is a noun that could head a page")
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=name_of)
-def test_every_room_says_more_than_its_name(path: Path) -> None:
-    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    assert len(said.split()) > 3, "say what the room owns, and what it never knows"
+def test_every_room_says_more_than_its_name() -> None:
+    inits = [path for path in MODULES if path.name == "__init__.py"]
+    found = [name_of(path) for path in inits if len(source(path).docstring.split()) <= 3]
+    expect_none(found, "say what the room owns, and what it never knows")
 
 
 def test_told_is_no_name_of_a_function() -> None:
-    """It has meant ten things; say what is formatted, wrapped or called."""
+    """It has meant ten things."""
     found = [
-        f"{name_of(path)}:{node.name}"
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in ("told", "_told")
+        f"{name_of(path)}:{name}" for path in MODULES for name, _ in source(path).functions if name in ("told", "_told")
     ]
-    assert found == []
+    expect_none(found, "say what is formatted, wrapped or called")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "cumulus"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-SOURCES = [*MODULES, *sorted((ROOT / "tests").rglob("*.py"))]
+from support.sources import MODULES, ROOT, SOURCES, expect_none, name_of, source
+
+pytestmark = pytest.mark.xdist_group("house")  # one worker parses the sources
+
 FILE_LINES = 500
 FUNCTION_LINES = 70
 
@@ -20,14 +19,6 @@ LONG_FILES: dict[str, str] = {}
 """File → why it may be longer."""
 LONG_FUNCTIONS: dict[str, str] = {}
 """`file:function` → why it may be longer."""
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def tracked() -> list[Path]:
@@ -40,59 +31,37 @@ def tracked() -> list[Path]:
 
 
 def test_files_can_be_read_in_one_sitting() -> None:
-    long = {name_of(p) for p in SOURCES if len(p.read_text(encoding="utf-8").splitlines()) > FILE_LINES}
+    long = {name_of(path) for path in SOURCES if source(path).lines > FILE_LINES}
     assert long - LONG_FILES.keys() == set(), f"over {FILE_LINES} lines: split them"
     assert LONG_FILES.keys() - long == set(), "no exception is needed any more"
 
 
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function from its name to its end, without its docstring."""
-    lines = (function.end_lineno or 0) - function.lineno + 1
-    first = function.body[0]
-    if ast.get_docstring(function, clean=False) is not None:
-        lines -= (first.end_lineno or 0) - first.lineno + 1
-    return lines
-
-
 def test_functions_are_short() -> None:
     long = {
-        f"{name_of(path)}:{node.name}"
+        f"{name_of(path)}:{name}"
         for path in SOURCES
-        for node in ast.walk(parsed(path))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and body_lines(node) > FUNCTION_LINES
+        for name, lines in source(path).functions
+        if lines > FUNCTION_LINES
     }
     assert long - LONG_FUNCTIONS.keys() == set(), f"over {FUNCTION_LINES} lines without docstring: split them"
     assert LONG_FUNCTIONS.keys() - long == set(), "no exception is needed any more"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(parsed(path)), "begin with a docstring"
+def test_every_module_says_what_it_is() -> None:
+    expect_none((name_of(path) for path in SOURCES if not source(path).docstring), "begin with a docstring")
 
 
-INITS = [path for path in MODULES if path.name == "__init__.py"]
-
-
-@pytest.mark.parametrize("path", INITS, ids=name_of)
-def test_a_package_is_a_docstring_and_reexports(path: Path) -> None:
+def test_a_package_is_a_docstring_and_reexports() -> None:
     """Imports, `__all__`, constants, and the two functions that make imports late; nothing that does something."""
-    _, *rest = parsed(path).body
-    for node in rest:
-        match node:
-            case ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign():
-                continue
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-                continue
-            case ast.FunctionDef(name="__getattr__" | "__dir__"):
-                continue
-            case _:
-                pytest.fail(f"line {node.lineno}: put it into a module of its own")
+    inits = [path for path in MODULES if path.name == "__init__.py"]
+    found = (f"{name_of(path)}:{line}" for path in inits for line in source(path).statements)
+    expect_none(found, "put it into a module of its own")
 
 
 def test_no_room_for_leftovers() -> None:
     vague = re.compile(r"^_?(utils?|helpers?|common|core|misc|tools)$")
     found = [name_of(p) for p in SOURCES if any(vague.match(part) for part in (*p.parent.parts[-3:], p.stem))]
-    assert found == []
+    expect_none(found, "say what it holds")
 
 
 def test_nothing_names_a_machine() -> None:
@@ -106,7 +75,7 @@ def test_nothing_names_a_machine() -> None:
         except UnicodeDecodeError:
             continue
         found += [f"{name_of(path)}:{n}" for n, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
-    assert found == []
+    expect_none(found, "a folder of somebody's machine")
 
 
 def test_assertions_stay_on() -> None:

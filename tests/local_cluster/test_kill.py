@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from cumulus.epochs.output.sink import committed_epochs
-from support.cluster_driver import machines, run_through, start
+from support.cluster_driver import WHOLE, machines, run_through, start
 from support.equal_outputs import difference
 from support.sales_stream import SalesStream
 
@@ -125,6 +125,31 @@ def test_random_kills_of_one_two_and_all(tmp_path: Path) -> None:
     assert process.returncode == 0, told
     assert difference(tmp_path / "embedded", out) == ""
     print(f"killed: {dict(sorted(killed.items()))}")
+
+
+BROKEN = {
+    "corrections dropped": ("", "differs"),
+    "ready before durable": ("after-manifest:4", "epoch 4 is committed, and not in the log"),
+    "blocks doubled after reset": ("node0.after-outputs:3", "differs"),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_noticed(tmp_path: Path, rule: str) -> None:
+    """With the same files, and the same machine killed, everything is as it should be if no rule is broken."""
+    crash, found = BROKEN[rule]
+    for factory in (WHOLE, f"support.broken_machines:{rule.replace(' ', '_')}"):
+        place, is_broken = tmp_path / factory.partition(":")[2], factory != WHOLE
+        stream, told = SalesStream(place / "in", 5), ""
+        for epochs in (4, 1):
+            stream.write(epochs)
+            process = start(stream, place / "out", crash, factory=factory)
+            told += process.communicate(timeout=300)[0]
+        assert bool(crash) == (place / "hits.log").exists()
+        stream.run_embedded(place / "embedded")
+        told += "differs" * bool(difference(place / "embedded", place / "out"))
+        assert (found in told) == is_broken, told
+        assert is_broken or process.returncode == 0, told
 
 
 def test_an_interrupt_ends_the_run_in_peace(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,9 @@ from typer.testing import CliRunner
 
 import cumulus
 from cumulus.cli.main import app
+from cumulus.cli.recheck import recheck_folder
+from cumulus.cluster import codec
+from cumulus.cluster.messages import EpochCommit, EpochReady
 from cumulus.epochs.output.query import query
 from cumulus.errors import (
     ClosedError,
@@ -28,9 +32,13 @@ from cumulus.errors import (
     UsageError,
     ValueTypeError,
 )
+from cumulus.local_cluster.card import read_card
 from cumulus.local_cluster.live.address import read_address
 from cumulus.local_cluster.live.answers import WriteToken
 from cumulus.local_cluster.live.client import ClusterClient
+from cumulus.transport.framing import FrameKind, header
+from cumulus.transport.greeting import Credentials
+from cumulus.transport.guest import GuestLink
 from support.orders_stream import json_lines
 
 pytestmark = pytest.mark.xdist_group("live")  # one worker has what is made once
@@ -175,6 +183,42 @@ def test_who_does_not_know_the_secret_is_refused(home: Path) -> None:
     assert secret.stat().st_mode & 0o077 == 0
 
 
+def test_who_knows_the_secret_and_sends_nonsense_loses_its_own_link(client: ClusterClient, home: Path) -> None:
+    address, card = read_address(home), read_card(home / "checkpoint")
+    assert card is not None
+    nonsense = [codec.encode(EpochCommit(7)), codec.encode(EpochReady(7, ())), [b"nonsense"], [b"[" * 100_000]]
+    for machine, place in address.machines.items():
+        for number, pieces in enumerate(nonsense):
+            me = Credentials(f"stranger{number}", card.program.encode(), address.read_secret())
+            link = GuestLink(me, machine, place, address.incarnation)
+            link.send(pieces, time.monotonic() + 10)
+            with pytest.raises(ConnectionResetError):
+                link.receive(time.monotonic() + 10)
+            link.close()
+        with socket.create_connection(place) as half:
+            half.sendall(header(FrameKind.HELLO, 100, address.incarnation) + b"half of it")
+    assert set(client.status()) == set(address.machines)
+    assert read_address(home).incarnation == address.incarnation
+
+
+def test_a_client_belongs_to_one_process(client: ClusterClient) -> None:
+    number = os.fork()
+    if not number:
+        try:
+            client.insert("sales", [(1, 1)])
+        except UsageError as problem:
+            os._exit(7 if "forked from" in str(problem) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 7
+
+
+def test_no_rows_are_no_rows_and_what_came_from_clients_is_not_rechecked(client: ClusterClient, home: Path) -> None:
+    assert client.insert("sales", []).rows == 0
+    assert client.view("total", after=client.insert("sales", [])).rows()
+    with pytest.raises(UsageError, match="takes rows from clients, which no source has"):
+        recheck_folder(home, None, [], [], 0)
+
+
 def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home: Path) -> None:
     assert client.view("total", max_staleness="30s").epoch
     late = cumulus.connect(home, timeout_s=0.3)
@@ -188,8 +232,29 @@ def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home:
 def test_status_says_how_all_machines_are(home: Path) -> None:
     text = run("cluster", "status", home)
     assert "4 views spread, 1 gated (different)" in text
-    for word in ("publisher", "switch1", "node1", "overlay rows", "log bytes", "behind ms", "interpreter"):
+    words = (
+        "publisher",
+        "switch1",
+        "node1",
+        "interpreter",
+        "rows",
+        "overlay rows",
+        "history rows",
+        "bytes",
+        "lag epochs",
+    )
+    for word in (
+        *words,
+        "corrections",
+        "late share",
+        "gated share",
+        "log bytes",
+        "sync ms",
+        "credit bytes",
+        "behind ms",
+    ):
         assert word in text
+    assert all(str(pid) in text for pid in read_address(home).pids.values())
 
 
 @pytest.mark.kill
@@ -205,10 +270,10 @@ def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(clie
 
     feeder = Thread(target=feed)
     feeder.start()
-    for name in ("node0", "switch0", "switch1"):
+    for name, number in (("node0", signal.SIGKILL), ("switch0", signal.SIGTERM), ("switch1", signal.SIGKILL)):
         time.sleep(0.2)
         address = read_address(home)
-        os.kill(address.pids[name], signal.SIGKILL)
+        os.kill(address.pids[name], number)
         until = time.monotonic() + 60
         while read_address(home).incarnation == address.incarnation:
             assert time.monotonic() < until

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -250,13 +251,26 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_values_types_and_names_are_duckdbs(duck: Any, expression: str) -> None:
-    query = f"SELECT id, {expression} FROM r"
-    warehouse = cumulus.Warehouse(f"{TABLE};\nCREATE VIEW v AS {query}")
+def selecting(expression: str) -> str:
+    return f"SELECT id, {expression} FROM r"
+
+
+@cache
+def warehouse_from(first: int) -> cumulus.Warehouse:
+    """A warehouse with the views of ten expressions: it takes a quarter of the time that ten warehouses take."""
+    views = [f"CREATE VIEW v{at % 10} AS {selecting(EXPRESSIONS[at])}" for at in range(len(EXPRESSIONS))]
+    warehouse = cumulus.Warehouse(";\n".join([TABLE, *views[first : first + 10]]))
     warehouse.insert("r", ROWS)
-    theirs = duck.sql(query).to_arrow_table()
-    mine = warehouse.view("v").arrow()
+    assert cumulus.m3.parse(warehouse.m3) == warehouse.program
+    return warehouse
+
+
+@pytest.mark.xdist_group("surface")  # one worker has the warehouses
+@pytest.mark.parametrize("at", range(len(EXPRESSIONS)), ids=EXPRESSIONS.__getitem__)
+def test_values_types_and_names_are_duckdbs(duck: Any, at: int) -> None:
+    expression = EXPRESSIONS[at]
+    theirs = duck.sql(selecting(expression)).to_arrow_table()
+    mine = warehouse_from(at - at % 10).view(f"v{at % 10}").arrow()
     assert mine.schema.types == theirs.schema.types
     if not any(each in expression for each in OTHERWISE_NAMED):
         assert mine.schema.names == theirs.schema.names
@@ -265,7 +279,6 @@ def test_values_types_and_names_are_duckdbs(duck: Any, expression: str) -> None:
         return Counter(tuple(map(rounded, row)) for row in zip(*table.to_pydict().values(), strict=True))
 
     assert counted(mine) == counted(theirs)
-    assert cumulus.m3.parse(warehouse.m3) == warehouse.program
 
 
 # A constant is no key of a map.

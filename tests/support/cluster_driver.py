@@ -1,6 +1,7 @@
-"""A run of the cluster host in a process of its own, for tests that kill it: `python cluster_driver.py IN OUT`.
+"""A run of the cluster host, for tests that kill it, in a process: `python cluster_driver.py IN OUT [FACTORY]`.
 
-It is what `cumulus run --host cluster --nodes 2 --switches 2` does, with snapshots that come soon.
+It is what `cumulus run --host cluster --nodes 2 --switches 2` does, with snapshots that come soon. With
+a factory, which may make other machines than it has (`support.broken_machines`), there are none, and it interprets.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -23,16 +25,17 @@ from support.sales_stream import SalesStream, cluster_program
 
 TESTS = Path(__file__).parents[1]
 SNAPSHOT_BYTES = 3000
+WHOLE = "cumulus.local_cluster.light_start:start_machine"
 
 
 def start(
-    stream: SalesStream, out: Path, crash: str = "", before: Callable[[], None] | None = None
+    stream: SalesStream, out: Path, crash: str = "", before: Callable[[], None] | None = None, factory: str = ""
 ) -> subprocess.Popen[str]:
     """Start a run; it tells the numbers of epochs, notes and its error in lines."""
     environment = {**os.environ, "CUMULUS_CRASH": crash, "CUMULUS_CRASH_DIR": str(out.parent)}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        [sys.executable, __file__, str(stream.folder), str(out)],
+        [sys.executable, __file__, str(stream.folder), str(out), *filter(None, [factory])],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -62,12 +65,13 @@ def machines(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     return found
 
 
-def main(folder: str, out: str) -> None:
+def main(folder: str, out: str, factory: str = "") -> None:
     """Maintain the program of `sales_stream` until all files are read; tell each epoch."""
     program, sources = cluster_program(), SalesStream(Path(folder), 0).sources
-    settings = {"nodes": 2, "switches": 2, "keep": 10_000, "snapshot_bytes": SNAPSHOT_BYTES}
+    settings: dict[str, Any] = {"nodes": 2, "switches": 2, "keep": 10_000}
+    settings |= {"engine": "interpreter", "order": "switch"} if factory else {"snapshot_bytes": SNAPSHOT_BYTES}
     with Home(program, sources, Path(out), None, mode=Mode.EVENTUAL, **settings) as home, Interrupt() as stop:
-        running = ClusterRun(home, None, note=partial(print, "note:", flush=True))
+        running = ClusterRun(home, None, note=partial(print, "note:", flush=True), factory=factory or WHOLE)
         for epoch in running.epochs(lambda: stop.wished):
             print("epoch", epoch.number, flush=True)
 

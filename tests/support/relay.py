@@ -3,7 +3,8 @@
 Its messages are lists, of which bytes may be the last part. ``["flood", to, first, count, size]`` asks it to send so
 many numbered items, ``["item", n, padding]`` is one, and ``["carry", to, n, padding]`` is to become one. ``["pump",
 via, to, n, size]`` asks for `n` of these, a few after each task, as from a source. ``["token", route]`` is to be sent
-on along the route; ``["task", x]`` asks for a task; ``["again", peers, count, size]`` begins anew, with items for all.
+on along the route; ``["task", x]`` asks for a task; ``["nonsense"]`` it takes from
+nobody; ``["again", peers, count, size]`` begins anew, with items for all.
 """
 
 from __future__ import annotations
@@ -162,4 +163,5 @@ def make(name: Name, argument: dict[str, Any] | None) -> Equipment:
         log=RecordLog(Path(folder) / name) if folder else None,
         sources=frozenset(argument.get("sources", ())),
         tick_ms=argument.get("tick_ms", 0),
+        may_send=lambda _, message: message[0] != "nonsense",
     )

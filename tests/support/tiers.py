@@ -34,8 +34,10 @@ def sampled(cases: Iterable[Any], of: int, first: int = 0) -> list[Any]:
     return [_param(case, place % of == first % of) for place, case in enumerate(cases)]
 
 
-def one_mode_each(cases: Iterable[Any], modes: tuple[str, ...]) -> list[Any]:
+def one_mode_each(cases: Iterable[Any], modes: tuple[str, ...], of: int = 1) -> list[Any]:
     """Return all pairs of cases and modes: in the fast tier each case is run in one mode, and all modes come in turn.
+
+    Of `of` cases in a row the fast tier has the first.
 
     Examples
     --------
@@ -43,7 +45,7 @@ def one_mode_each(cases: Iterable[Any], modes: tuple[str, ...]) -> list[Any]:
     [('a', 'x', 0), ('a', 'y', 1), ('b', 'x', 1), ('b', 'y', 0)]
     """
     return [
-        _param((case, mode), place % len(modes) == turn)
+        _param((case, mode), place % of == 0 and place // of % len(modes) == turn)
         for place, case in enumerate(cases)
         for turn, mode in enumerate(modes)
     ]

@@ -9,11 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.errors import RemoteProtocolError
-from cumulus.transport.framing import HEADER_BYTES, PAYLOAD_BYTES, STRANGER_BYTES, Frame, FrameReader, header
+from cumulus.transport.framing import (
+    HEADER_BYTES,
+    PAYLOAD_BYTES,
+    STRANGER_BYTES,
+    Frame,
+    FrameKind,
+    FrameReader,
+    framed,
+    header,
+)
 from support.tiers import examples
 
 payloads = st.one_of(st.binary(max_size=20), st.integers(0, 600_000).map(bytes))
-frames = st.lists(st.tuples(st.integers(0, 255), st.integers(0, 2**64 - 1), payloads), max_size=6)
+kinds = st.integers(0, 255).filter(lambda kind: kind != FrameKind.PART)
+frames = st.lists(st.tuples(kinds, st.integers(0, 2**64 - 1), payloads), max_size=6)
 
 
 def fill(reader: FrameReader, data: bytes | memoryview) -> list[Frame]:
@@ -66,3 +76,16 @@ def test_a_claimed_length_takes_no_memory() -> None:
     came = 3_000_000
     assert fill(reader, header(1, PAYLOAD_BYTES, 0) + bytes(came)) == []
     assert len(reader.room()) < 2 * came, "it may double what has come"
+
+
+@pytest.mark.parametrize("length", [0, 7, 8, 9, 31, 32, 33])
+def test_a_long_message_comes_in_parts_and_a_stranger_sends_none(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.transport.framing.PAYLOAD_BYTES", 8)
+    whole = bytes(range(length))
+    sent = b"".join([*framed(FrameKind.MESSAGE, [whole[:5], whole[5:]], 3), *framed(FrameKind.ASK, [], 3)])
+    reader = FrameReader()
+    reader.trust()
+    assert fill(reader, sent) == [(FrameKind.MESSAGE, 3, whole), (FrameKind.ASK, 3, b"")]
+    stranger = FrameReader()
+    stranger.trust(in_parts=False)
+    assert [kind for kind, _, _ in fill(stranger, sent)].count(FrameKind.PART) == max(length - 1, 0) // 8

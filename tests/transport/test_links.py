@@ -48,6 +48,11 @@ GARBAGE = {
     "deep brackets": (frame(FrameKind.HELLO, b"[" * 4000), "a greeting without name"),
     "another program": (frame(FrameKind.HELLO, HELLO.replace(b'"70"', b'"71"')), "zoe runs another program than b"),
     "a name that is its own": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"b")), "b takes no connection from 'b'"),
+    "a name of nobody": (
+        frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"\\ud800")),
+        "takes no connection from '\\ud800'",
+    ),
+    "the supervisor": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"supervisor")), "no connection from 'supervisor'"),
     "a wrong direction": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"c")), "b takes no connection from 'c'"),
     "no secret": (frame(FrameKind.HELLO, HELLO) + frame(FrameKind.PROOF, bytes(32)), "zoe does not know the secret"),
 }
@@ -83,6 +88,33 @@ def test_silence_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(go())
 
 
+def test_many_strangers_and_guests_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.transport.connections.GREETING_SECONDS", 0.2)
+    monkeypatch.setattr("cumulus.transport.links._MOST_STRANGERS", 3)
+    monkeypatch.setattr("cumulus.transport.links._MOST_GUESTS", 1)
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None)) for name in "abc"}
+        port = (await meet(nodes))["b"][1]
+        strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        async with asyncio.timeout(10):
+            assert await asyncio.gather(*(reader.read() for reader, _ in strangers[3:])) == [b""] * 5
+            await asyncio.gather(*(reader.read() for reader, _ in strangers[:3]))
+        for _, writer in strangers:
+            writer.close()
+        _, guest = await connect_as("guest", port)
+        with pytest.raises(RefusalError, match="b refuses: b has 1 guests") as raised:
+            await connect_as("another", port)
+        assert raised.value.outlook is Outlook.AGAIN
+        nodes["a"].ask(["token", "b c"])
+        await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
+        guest.close()
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
 async def connect_as(
     name: str, port: int, secret: bytes | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -103,6 +135,8 @@ LATER = {
     "garbage": (lambda: b"x" * 16, "does not begin as a frame does"),
     "an old incarnation": (lambda: frame(FrameKind.MESSAGE, b"", 0), "a frame of kind 0 and incarnation 0"),
     "a second greeting": (lambda: frame(FrameKind.HELLO, HELLO), "a frame of kind 1 and incarnation 1 has come"),
+    "a message in parts": (lambda: frame(FrameKind.PART, b""), "a frame of kind 4 and incarnation 1 has come"),
+    "a message of others": (lambda: message("nonsense", ""), "b: list from guest is not for this machine"),
     "no message": (lambda: frame(FrameKind.MESSAGE, b"..?"), "no message: b'..?'"),
 }
 

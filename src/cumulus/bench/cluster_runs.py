@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -15,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.bench.machine_facts import cpu_seconds, resident_bytes
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, StatusAsked, StatusTold
 from cumulus.cluster.mode import Mode
@@ -86,10 +85,10 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         processes = [Process(name, "cumulus.local_cluster.processes:equip", argument) for name in names]
         with Supervisor(processes) as supervisor:
             pids = list(supervisor.pids().values())
-            marks = [(time.perf_counter(), _cpu_seconds(pids), events) for events in _committed(supervisor, out)]
+            marks = [(time.perf_counter(), cpu_seconds(pids), events) for events in _committed(supervisor, out)]
             status = _status(supervisor, names)
             health = [each for each in supervisor.health(_STATUS_S).values() if each is not None]
-            resident = sum(map(_resident_bytes, pids))
+            resident = sum(map(resident_bytes, pids))
     events = marks[-1][2]
     late, rows = (sum(each.get(name, 0) for each in status.values()) for name in ("deltas_late", "rows_late"))
     in_order = sum(each.get("deltas_in_order", 0) for each in status.values())
@@ -154,19 +153,3 @@ def _status(supervisor: Supervisor, names: Sequence[str]) -> dict[str, Mapping[s
             case _:
                 pass
     return found
-
-
-def _cpu_seconds(pids: Sequence[int]) -> float:
-    """Return the CPU time of processes so far, their threads included."""
-    ticks = 0
-    for pid in pids:
-        with suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_bytes(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0

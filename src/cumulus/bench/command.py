@@ -14,6 +14,9 @@ from cumulus.bench.cluster_bench import cluster_bench
 from cumulus.bench.compiler_bench import compile_bench
 from cumulus.bench.edges_bench import edges_bench
 from cumulus.bench.engine_bench import engine_bench
+from cumulus.bench.live.bank_bench import bank_bench
+from cumulus.bench.live.live_bench import live_bench
+from cumulus.bench.live.visibility_bench import visibility_bench
 from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
 from cumulus.errors import CumulusError, UsageError
@@ -25,6 +28,9 @@ bench.command("compile")(compile_bench)
 bench.command("engine")(engine_bench)
 bench.command("edges")(edges_bench)
 bench.command("cluster")(cluster_bench)
+bench.command("bank")(bank_bench)
+bench.command("visibility")(visibility_bench)
+bench.command("live")(live_bench)
 
 
 @bench.command("spark")

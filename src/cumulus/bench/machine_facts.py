@@ -6,6 +6,9 @@ import importlib.metadata
 import os
 import platform
 import resource
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from cumulus.version import VERSION
@@ -30,6 +33,23 @@ def peak_memory() -> int:
     except (KeyError, ValueError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if platform.system() == "Darwin" else most * 1024
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of processes so far, their threads included; 0 for those that have ended."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of the machine a process has now; 0 if it has ended."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def processor() -> str:

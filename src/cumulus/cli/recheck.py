@@ -91,6 +91,11 @@ def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
             f"{out} does not say which script and sources it was made from",
             hint="Give them: cumulus recheck OUT views.sql --from data/",
         )
+    if origin is not None and origin.has_clients:
+        raise UsageError(
+            f"{out} is the home of a cluster that takes rows from clients, which no source has",
+            hint="What cumulus run leaves can be rechecked, with --host cluster, too.",
+        )
     if file is None:
         assert origin is not None, "one of both is there"
         return origin

@@ -37,8 +37,8 @@ def simulate_cluster(
     seeds: int = typer.Option(100, min=1, help="How many runs."),
     first: int = typer.Option(0, min=0, help="The seed of the first one."),
     jobs: int = typer.Option(1, min=1, help="In how many processes."),
-    nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 1 to 4, by the seed."),
-    switches: int = typer.Option(0, min=0, help="How many switches; 0 for some of 1 to 3, by the seed."),
+    nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 1 to 8, by the seed."),
+    switches: int = typer.Option(0, min=0, help="How many switches; 0 for some of 1 to 4, by the seed."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
@@ -52,8 +52,9 @@ def simulate_cluster(
     Example: cumulus simulate cluster --seeds 100
     """
     from cumulus.experiments import Seeds, failure_lines, run_seeds
+    from cumulus.experiments.cluster_breaks import BREAKS
     from cumulus.experiments.cluster_counts import NEEDED
-    from cumulus.experiments.cluster_seeds import BREAKS, cluster_case, cluster_conditions
+    from cumulus.experiments.cluster_seeds import cluster_case, cluster_conditions
     from cumulus.simulation import FAULTS, simulated
 
     if trace and seed < 0:

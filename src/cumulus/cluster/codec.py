@@ -1,7 +1,8 @@
 """Messages and records as bytes, and back.
 
 A message is a header of JSON, behind its length, and the bytes that it carries, each behind its length. Nothing in it
-is run or looked up by name but the classes listed here, so a message of a stranger can be wrong but do no harm.
+is run or looked up by name but the classes listed here, and their fields are of the types that they say, so a message
+of a stranger can be wrong but do no harm.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, records
 from cumulus.epochs.output.sink import Written
@@ -75,7 +77,7 @@ def decode(data: bytes | memoryview) -> Any:
     try:
         parts = _split(memoryview(data))
         return _read(json.loads(bytes(parts[0])), parts[1:])
-    except (struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError) as problem:
+    except (struct.error, ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as problem:
         raise RemoteProtocolError(
             f"a message of {len(data)} bytes cannot be read: {type(problem).__name__}: {problem}",
             hint="Is the peer of the same release?",
@@ -119,11 +121,47 @@ def _read(plain: Any, pieces: Sequence[memoryview]) -> Any:
         case {"d": found}:
             return {key: _read(each, pieces) for key, each in found.items()}
         case {"c": [name, *values]}:
-            make: Callable[..., Any] = _CLASSES[name]
-            return make(*(_read(each, pieces) for each in values))
+            return _made(_CLASSES[name], [_read(each, pieces) for each in values])
         case list():
             return [_read(each, pieces) for each in plain]
         case dict():
             raise ValueError("an object of no known form")
         case _:
             return plain
+
+
+def _made(make: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """Return an object with these values of its first fields.
+
+    Raises
+    ------
+    ValueError
+        If one is not of the type of its field.
+    """
+    for (name, wanted), value in zip(_fields(make), values, strict=False):
+        if not _is_a(value, wanted):
+            raise ValueError(f"{name} of {make.__name__} is {value!r:.100}")
+    return make(*values)
+
+
+@cache
+def _fields(made: type) -> list[tuple[str, Any]]:
+    """Return the names and types of the fields of a class."""
+    hints = get_type_hints(made)
+    return [(each.name, hints[each.name]) for each in fields(made)]
+
+
+def _is_a(value: Any, wanted: Any) -> bool:
+    """Whether a value is of a type, as fields of messages have them."""
+    if wanted is Any or wanted is object:
+        return True
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is None:
+        return type(value) is wanted
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(_is_a(each, arguments[1]) for each in value.values())
+    if not isinstance(value, list):
+        return False
+    if origin is tuple and arguments[1:] != (...,):
+        return len(value) == len(arguments) and all(map(_is_a, value, arguments))
+    return all(_is_a(each, arguments[0]) for each in value)

@@ -5,15 +5,14 @@ Everything else that a node does is to decide what to ask, and to pass frames on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import localcontext
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.algebra.terms import add, multiply
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.cluster.program import Group, NodeProgram
@@ -22,7 +21,7 @@ from cumulus.engine.batches import Bulk, Changes, Columns, Rows, columns_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
-from cumulus.engine.protocol import Engine, Key, Values
+from cumulus.engine.protocol import Engine
 from cumulus.engine.rows_in import arrow_rows
 from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError
@@ -77,7 +76,10 @@ class NodeMaps:
         if columns is not None:
             bulk = Columns([late], [columns], np.ones(deltas.rows, dtype=np.uint8))
         else:  # values that Arrow has no numbers for
-            rows = [(*key[:-1], *self._numbers(name, stored), key[-1]) for key, stored in entries_of(deltas)]
+            rows = [
+                (*key[:-1], *float_sums.read_stored(self._definitions[name].values, stored), key[-1])
+                for key, stored in entries_of(deltas)
+            ]
             bulk = Rows(1, late, rows, tuple)
         self._session.commit_bulk(bulk)
 
@@ -92,7 +94,7 @@ class NodeMaps:
         return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
     def take_errors(self) -> ErrorLog:
-        """Return what could not be evaluated since the last call."""
+        """Return what could not be evaluated since the last call: it counts as 0."""
         found, self._session.errors = self._session.errors, ErrorLog()
         return found
 
@@ -119,7 +121,7 @@ class NodeMaps:
     def _version_place(self, name: str) -> int:
         return len(self._definitions[name].keys)
 
-    # --- going back, and forgetting ---------------------------------------------------------------------------------
+    # --- forgetting ------------------------------------------------------------------------------------------------
 
     def cut_histories(self, most: int) -> None:
         """Forget the rows up to a version."""
@@ -130,18 +132,6 @@ class NodeMaps:
         """Forget which versions the deltas up to a version had; the newest values stay."""
         for name, overlay in self.made.overlays.items():
             self.engine.cut(overlay.since, self._version_place(name), most)
-
-    def revert(self, end: int) -> None:
-        """Take all deltas beyond a version back, and forget all rows and what has been computed."""
-        with localcontext(EXACT):
-            for name, overlay in self.made.overlays.items():
-                found = self.engine.take(overlay.since)
-                is_beyond = self.versions(name, found) > end
-                self.engine.add(overlay.since, found.filter(~is_beyond))
-                self.engine.add(name, found.filter(is_beyond).without_key(self._version_place(name)), -1)
-                self.engine.take(overlay.out)
-        for name in self.made.histories:
-            self.engine.take(name)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
@@ -161,35 +151,3 @@ class NodeMaps:
         """Add deltas to the newest values alone, or take them away."""
         with localcontext(EXACT):
             self.engine.add(name, deltas.without_key(self._version_place(name)), sign)
-
-    # --- entries ----------------------------------------------------------------------------------------------------
-
-    def entries_at(self, name: str, end: int) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the entries of a map that exist without its deltas beyond a version.
-
-        What the engine is asked for in the meantime does not change them.
-        """
-        deltas = self.overlay(name)
-        later = deltas.filter(self.versions(name, deltas) > end)
-        if not later.rows:
-            return self.engine.items(name)
-        return iter(self._without(name, later).items())
-
-    def _without(self, name: str, later: MapFrame) -> dict[Key, Values]:
-        """Return the entries that exist without some deltas."""
-        definition = self._definitions[name]
-        found = {key: self._numbers(name, stored) for key, stored in self.engine.stored(name)}
-        nothing = (0,) * len(definition.values)
-        for key, stored in entries_of(later.without_key(self._version_place(name))):
-            pairs = zip(found.get(key, nothing), self._numbers(name, stored), strict=True)
-            found[key] = tuple(add(now, multiply(-1, then)) for now, then in pairs)
-        count = definition.column_index(definition.count) if definition.count else None
-        return {key: each for key, each in found.items() if (any(each) if count is None else each[count])}
-
-    def _numbers(self, name: str, stored: tuple[Any, ...]) -> Values:
-        """Return stored values as numbers."""
-        columns = self._definitions[name].values
-        return tuple(
-            float_sums.read_cell(each) if column.type is not None and column.type.is_float else each
-            for each, column in zip(stored, columns, strict=True)
-        )

@@ -13,7 +13,7 @@ Cumulus consistency paper, section 4.1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from cumulus.cluster.evaluator import NodeMaps, Signs
 from cumulus.cluster.program import NodeProgram
-from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.frame import MapFrame, concat
-from cumulus.engine.protocol import Engine, Key, Values
+from cumulus.engine.protocol import Engine
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Deltas: TypeAlias = Mapping[str, MapFrame]
@@ -35,8 +34,8 @@ Deltas: TypeAlias = Mapping[str, MapFrame]
 class Router(Protocol):
     """Where entries of maps lie."""
 
-    def targets(self, name: str, keys: Sequence[pa.Array], rows: int) -> Sequence[Indices]:
-        """Return for every node the rows, by index, of deltas of a map that it must get; `keys` are their columns."""
+    def targets(self, name: str, deltas: MapFrame) -> Sequence[Indices]:
+        """Return for every node the rows, by index, of deltas of a map that it must get."""
 
 
 @dataclass(slots=True)
@@ -48,12 +47,17 @@ class Shares:
     deltas_in_order: int = 0
     deltas_late: int = 0
 
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.rows_in_order + self.rows_late + self.deltas_in_order + self.deltas_late
+
 
 class EventualState:
     """The spread maps of one node.
 
     Nothing is sent but what `drain` returns, and nothing is waited for: messages may come in any order that keeps that
-    of `cut` and `revert`.
+    of `cut`.
 
     Parameters
     ----------
@@ -80,7 +84,7 @@ class EventualState:
             definition = self._maps.definition(name)
             if definition.initial:
                 frame = engine.take(name)
-                engine.add(name, frame.take(self._targets(name, frame)[self.node]))
+                engine.add(name, frame.take(self._router.targets(name, frame)[self.node]))
 
     @property
     def engine(self) -> Engine:
@@ -153,7 +157,7 @@ class EventualState:
         while computed := self._maps.take_out():
             mine: dict[str, MapFrame] = {}
             for name, frame in computed.items():
-                for node, places in enumerate(self._targets(name, frame)):
+                for node, places in enumerate(self._router.targets(name, frame)):
                     if not len(places):
                         continue
                     part = frame if len(places) == frame.rows else frame.take(places)
@@ -164,22 +168,7 @@ class EventualState:
             self.receive(mine)
         return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
 
-    def _targets(self, name: str, frame: MapFrame) -> Sequence[Indices]:
-        keys = [frame.key(place) for place in range(len(self._maps.definition(name).keys))]
-        return self._router.targets(name, keys, frame.rows)
-
-    def take_errors(self) -> ErrorLog:
-        """Return what could not be evaluated since the last call: it counts as 0."""
-        return self._maps.take_errors()
-
     # --- epochs -----------------------------------------------------------------------------------------------------
-
-    def committed(self, name: str, end: int) -> Iterator[tuple[Key, Values]]:
-        """Iterate over the entries of a map as they are after a version.
-
-        They are right once all deltas up to there have come. Nothing may be cut beyond it.
-        """
-        return self._maps.entries_at(name, end)
 
     def cut(self, end: int, before: int) -> None:
         """Forget what an epoch needs no more once it is committed.
@@ -194,19 +183,11 @@ class EventualState:
         self._maps.cut_histories(end)
         self._maps.cut_overlays(before)
 
-    def revert(self, end: int) -> None:
-        """Go back to a committed epoch, given its last version: everything beyond it comes again."""
-        self._maps.revert(end)
-        self._newest = {name: min(version, end) for name, version in self._newest.items()}
-        self._seen.clear()
-
     # --- keeping ----------------------------------------------------------------------------------------------------
 
-    def deltas(self, name: str, first: int, last: int) -> MapFrame:
-        """Return the deltas of a map that are not cut, from one version to another."""
-        found = self._maps.overlay(name)
-        versions = self._maps.versions(name, found)
-        return found.filter((versions >= first) & (versions <= last))
+    def deltas(self, name: str) -> MapFrame:
+        """Return the deltas of a map that are not cut."""
+        return self._maps.overlay(name)
 
     def newest_values(self, name: str) -> MapFrame:
         """Return the newest values of a map."""

@@ -14,10 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cumulus.cluster.messages import Payloads
+from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.engine import snapshot
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.replay import count_rows
 from cumulus.m3.dataflow import parents_first
@@ -31,6 +35,18 @@ class NetChange:
     relation: str
     rows: pa.Table
     counts: npt.NDArray[np.int64]
+
+
+def pack_rows(readings: Sequence[Reading], gate: BucketPlan | None, *, is_spread: bool) -> Payloads:
+    """Pack rows for the buckets of the gate, if there is one, and for the intake of a switch, if it has one."""
+    gates = [] if gate is None else pack(readings, gate)
+    is_other = is_spread and len(gates) != 1
+    return Payloads(gates, pack(readings, BucketPlan())[0] if is_other else b"")
+
+
+def intake_part(read: Payloads | LoggedPayloads | LoggedRows) -> bytes:
+    """Return what of packed rows the intake takes."""
+    return read.intake or b"".join(read.gates)
 
 
 def intake_program(program: Program, tables: frozenset[str]) -> tuple[Program, dict[str, str]]:

@@ -191,9 +191,16 @@ class SourcesDone:
 
 @dataclass(frozen=True, slots=True)
 class EpochWanted:
-    """From a switch to the publisher: clients have sent rows for an epoch that nobody has told yet, perhaps."""
+    """From a switch to the publisher: clients have sent rows for an epoch that nobody has told yet, perhaps.
+
+    Parameters
+    ----------
+    is_urgent
+        Whether clients wait for its commit.
+    """
 
     epoch: int
+    is_urgent: bool = False
 
 
 # --- what clients say, and hear -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.epoch_marks import EpochMarks
@@ -31,8 +32,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
-from cumulus.cluster.spread_part import Shares, SpreadPart
-from cumulus.engine.frames.frame import MapFrame
+from cumulus.cluster.spread_part import EndedEpoch, Shares, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
@@ -69,6 +69,8 @@ class ClusterNode:
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
+    process
+        What its process knows of itself, which is told with the status.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class ClusterNode:
         spread: SpreadPart | None,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
+        process: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.name = node_name(number)
         self._number = number
@@ -100,6 +103,11 @@ class ClusterNode:
         self._refused = 0
         """The first epoch that cannot be computed; 0 if all can."""
         self._is_writing = False
+        self._deltas: list[Deltas] = []
+        """What other nodes have sent in this step; together it costs less."""
+        self._process = process
+        self._gated_rows = 0
+        """What the gate has taken in this life."""
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             self._load(self._log.load(state))
@@ -147,7 +155,7 @@ class ClusterNode:
                 for block in blocks:
                     spread.fire(block)
             case Deltas() if spread is not None and sender in self._peers:
-                spread.receive(message)
+                self._deltas.append(message)
             case MapCheckpoint(epoch, depth) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender]):
                     raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
@@ -158,7 +166,7 @@ class ClusterNode:
                 self._final |= {epoch} if final else set()
             case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
                 self._take_part(sender, epoch, payload)
-            case EpochCommit(epoch):
+            case EpochCommit(epoch) if sender == PUBLISHER:
                 self._commit(epoch, effects)
             case ReadEntries():
                 effects += (Send(sender, each) for each in answers(spread, message))
@@ -169,14 +177,21 @@ class ClusterNode:
                 raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
 
     def _facts(self) -> dict[str, object]:
-        """Return how this node is."""
+        """Return how this node is; shares are of what has come in this life."""
+        shares = self.shares or LateShares()
+        came = shares.rows_in_order + shares.rows_late
         facts: dict[str, object] = {
             "committed": self._committed,
             "epoch": self._done,
             "log_bytes": self._log.bytes,
             "gate_bytes": 0 if self._gate is None else self._gate.bucket.engine.memory(),
+            "late_share": _share(shares.rows_late + shares.deltas_late, shares.total),
+            "gated_share": _share(self._gated_rows, self._gated_rows + came),
+            **self._process,
         }
-        return facts if self._spread is None else facts | self._spread.facts()
+        if self._spread is not None:
+            return facts | self._spread.facts()
+        return facts if self._gate is None else facts | {"engine": self._gate.bucket.engine.name}
 
     def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
         self._payloads.setdefault(epoch, {}).setdefault(sender, []).append(payload)
@@ -186,6 +201,8 @@ class ClusterNode:
     def _advance(self, effects: list[Effect]) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
         if self._spread is not None:
+            self._spread.receive(self._deltas)
+            self._deltas.clear()
             effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
             self._refuse(self._spread, effects)
         while told := self._marks.tell():
@@ -211,13 +228,13 @@ class ClusterNode:
     def _finish(self, epoch: int, effects: list[Effect]) -> None:
         """Do what is to be done when everything of an epoch is here, unless it cannot be computed."""
         final = epoch in self._final
-        changed: Mapping[str, MapFrame] = {}
+        ended = EndedEpoch({}, {})
         shares: Shares = {}
         if self._spread is not None:
             with self._spread.computing(epoch):
-                changed = self._spread.deltas_of(epoch)
+                ended = self._spread.end(epoch)
                 if self._snapshots.due(epoch, final):
-                    shares = self._spread.shares(epoch, changed, whole=self._snapshots.whole(epoch))
+                    shares = self._spread.shares(ended, whole=self._snapshots.whole(epoch))
             self._refuse(self._spread, effects)
         if 0 < self._refused <= epoch:
             return
@@ -226,16 +243,17 @@ class ClusterNode:
         payloads = self._payloads.pop(epoch)
         ordered = [b"".join(payloads[each]) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
-        deltas = [] if self._spread is None else self._spread.numbered(changed)
+        self._gated_rows += 0 if outcome is None else outcome.events
+        deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)
         logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)
         self._log.records[epoch] = self._log.append(logged, effects)
         self._is_writing = True
         effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
-        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
+        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch, ended), effects)
 
-    def _state(self, epoch: int) -> NodeState:
+    def _state(self, epoch: int, ended: EndedEpoch) -> NodeState:
         gate = b"" if self._gate is None else self._gate.save()
-        newest, later = ([], []) if self._spread is None else self._spread.save(epoch)
+        newest, later = ([], []) if self._spread is None else self._spread.save(ended)
         return NodeState(epoch, gate, newest, later)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
@@ -269,3 +287,7 @@ class ClusterNode:
         assert self._gate is None or self._gate.epoch == self._done
         if self._spread is not None and self._spread.failure is None:
             self._spread.state.check()
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 4) if whole else 0.0

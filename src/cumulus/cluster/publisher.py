@@ -103,13 +103,15 @@ class Publisher:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
-                case Received(sender, EpochReady(epoch, written)):
+                case Received(sender, EpochReady(epoch, written)) if sender in (*self._nodes, *self._switches):
                     self._take_ready(sender, epoch, written)
-                case Received(_, EpochRefused() as refused):
+                case Received(sender, EpochRefused() as refused) if sender in (*self._switches, *self._nodes):
                     self._take_refusal(refused)
-                case Received(_, EpochWanted(epoch)):
+                case Received(sender, EpochWanted(epoch, is_urgent)) if sender in self._switches:
                     self._pending = max(self._pending, epoch)
                     self._since.setdefault(epoch, self._now)
+                    if is_urgent and epoch > self._newest:
+                        self._again_at = self._now
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):

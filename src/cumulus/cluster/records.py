@@ -47,19 +47,18 @@ class LoggedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRows:
-    """Of a switch: rows that it has taken from a client; `gates` and `intake` as in `LoggedPayloads`.
+    """Of a switch: rows that it has taken from clients at once; `gates` and `intake` as in `LoggedPayloads`.
 
     Parameters
     ----------
     epoch
         To which they belong; in the log they are before its `LoggedPayloads`.
-    client, number
-        Who has sent them, under which number.
+    senders
+        The clients that have sent them, each with its number for them, in the order in which they came.
     """
 
     epoch: int
-    client: str
-    number: int
+    senders: Sequence[tuple[str, int]]
     gates: Sequence[bytes]
     intake: bytes
 

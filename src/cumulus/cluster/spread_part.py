@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
@@ -14,9 +14,9 @@ from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import LAST_VERSION, VersionOrder, first_version, last_version, switch_of, unpack
+from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of, unpack
 from cumulus.engine.analysis.float_sums import NOT_FINITE
-from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, RemoteProtocolError
@@ -47,6 +47,14 @@ class SpreadFailure:
     epoch: int
     why: str
     is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEpoch:
+    """The deltas of an epoch of which all has come, and those that have come of later ones: map → frame."""
+
+    deltas: Mapping[str, MapFrame]
+    later: Mapping[str, MapFrame]
 
 
 class SpreadPart:
@@ -110,19 +118,21 @@ class SpreadPart:
         with self.computing():
             self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
 
-    def receive(self, deltas: Deltas) -> None:
-        """Take in what another node has sent.
+    def receive(self, deltas: Iterable[Deltas]) -> None:
+        """Take in what other nodes have sent, in any order; what is of one map at once.
 
         Raises
         ------
         RemoteProtocolError
             If it is not of maps of the program.
         """
-        frames = dict(self._frames(deltas.frames, with_version=True))
-        for frame in frames.values():
-            self._see(frame.numbers(len(frame.layout.keys) - 1))
+        frames: dict[str, list[MapFrame]] = {}
+        for each in deltas:
+            for name, frame in self._frames(each.frames, with_version=True):
+                self._see(frame.numbers(len(frame.layout.keys) - 1))
+                frames.setdefault(name, []).append(frame)
         with self.computing():
-            self.state.receive(frames)
+            self.state.receive({name: concat(found) for name, found in frames.items()})
 
     @contextmanager
     def computing(self, epoch: int = 0) -> Iterator[None]:
@@ -131,7 +141,7 @@ class SpreadPart:
             yield
         except EvaluationError as problem:
             self._fail(SpreadFailure(epoch, problem.message, is_sure=False))
-        for error in self.state.take_errors():  # the version is the last column of all events
+        for error in self.state.maps.take_errors():  # the version is the last column of all events
             at = 0 if error.row is None else unpack(error.row[-1])[0]
             self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}", is_sure=at > 0))
 
@@ -164,8 +174,7 @@ class SpreadPart:
     def owned(self, name: str) -> MapFrame:
         """Return the newest entries of a map that this node owns."""
         frame = self.state.newest_values(name)
-        keys = [frame.key(place) for place in range(len(frame.layout.keys))]
-        return frame.filter(self._layout.owners(name, keys, frame.rows) == self.number)
+        return frame.filter(self._layout.owners(name, frame) == self.number)
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
@@ -177,26 +186,41 @@ class SpreadPart:
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
-    def deltas_of(self, epoch: int) -> dict[str, MapFrame]:
-        """Return the deltas of an epoch; those of epoch 0 belong to the first one."""
+    def end(self, epoch: int) -> EndedEpoch:
+        """Return the deltas of an epoch of which all has come, those of epoch 0 with the first one, and later ones."""
         first, last = first_version(epoch if epoch > 1 else 0), last_version(epoch)
-        return {name: found for name in self.names if (found := self.state.deltas(name, first, last)).rows}
+        deltas, later = {}, {}
+        for name in self.names:
+            found = self.state.deltas(name)
+            versions = found.numbers(len(self._program.map(name).keys))
+            is_later = versions > last
+            deltas[name], later[name] = found.filter((versions >= first) & ~is_later), found.filter(is_later)
+        return EndedEpoch(deltas, later)
 
-    def shares(self, epoch: int, changed: Mapping[str, MapFrame], *, whole: bool) -> Shares:
+    def shares(self, ended: EndedEpoch, *, whole: bool) -> Shares:
         """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
-        views = [view for view in self._program.views if whole or not changed.keys().isdisjoint(view.reads)]
+        changed = {name for name, deltas in ended.deltas.items() if deltas.rows}
+        views = [view for view in self._program.views if whole or not changed.isdisjoint(view.reads)]
         mine = [view for view in views if self._has_part(view)]
-        end = last_version(epoch)
-        held = {name: self._as_of(name, end) for name in sorted({name for view in mine for name in view.reads})}
+        read = sorted({name for view in mine for name in view.reads})
+        held = {
+            name: (self._newest(name), ended.later[name].without_key(len(self._program.map(name).keys)))
+            for name in read
+        }
         return {view.name: self._share(view, held) for view in mine}
 
-    def _as_of(self, name: str, end: int) -> ShareOfMap:
-        """Return the newest values of a map, and the deltas beyond a version that are to be taken away."""
-        later = self.state.deltas(name, end + 1, LAST_VERSION)
+    def _newest(self, name: str) -> MapFrame:
+        """Return the newest values of a map.
+
+        Raises
+        ------
+        EvaluationError
+            If a sum of DOUBLE is none: nothing can be taken away from it.
+        """
         newest = self.state.newest_values(name)
         if not newest.is_finite():
             raise EvaluationError(f"{self._concerned(name)}: {NOT_FINITE.message}", hint=NOT_FINITE.hint)
-        return newest, later.without_key(len(self._program.map(name).keys))
+        return newest
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST
@@ -245,12 +269,10 @@ class SpreadPart:
         for name, frame in self._frames(frames, with_version=True):
             self.state.restore(name, frame)
 
-    def save(self, epoch: int) -> tuple[NumberedFrames, NumberedFrames]:
+    def save(self, ended: EndedEpoch) -> tuple[NumberedFrames, NumberedFrames]:
         """Return the newest values, and the deltas in them that are beyond an epoch."""
         newest = {name: self.state.newest_values(name) for name in self.names}
-        beyond = last_version(epoch) + 1
-        later = {name: self.state.deltas(name, beyond, LAST_VERSION) for name in self.names}
-        return self.numbered(newest), self.numbered(later)
+        return self.numbered(newest), self.numbered(ended.later)
 
     def load(self, newest: NumberedFrames, later: NumberedFrames) -> None:
         """Replace the state by what `save` returned, without what is beyond its epoch."""

@@ -7,13 +7,15 @@ is read when an epoch is told, and taken in at its end.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.credit import MOST_BYTES, Credit
 from cumulus.cluster.clients.guests import Guests
-from cumulus.cluster.intake import Intake
+from cumulus.cluster.intake import Intake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
     ClientRows,
@@ -41,13 +43,12 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
 
 PART_BYTES = 8 << 20
 """What is sent at once of the payload of an epoch."""
-OPEN_BYTES = 64 << 20
-"""With so much from clients in epochs that are not committed, more waits for a commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class Switch:
         A snapshot up to a committed epoch, if there is one.
     least_log_bytes
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
+    process
+        What its process knows of itself, which is told with the status.
+    open_bytes
+        With so much from clients in epochs that are not committed, more waits for a commit.
     """
 
     def __init__(
@@ -96,10 +101,12 @@ class Switch:
         static: bool = False,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
+        process: Mapping[str, object] = MappingProxyType({}),
+        open_bytes: int = MOST_BYTES,
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
-        self._guests, self._is_static = guests, static
+        self._guests, self._is_static, self._process = guests, static, process
         self._committed = self._told = self._ended = committed
         self._read: dict[int, LoggedPayloads] = {}
         """Epoch → what was read for it in a life before."""
@@ -115,8 +122,7 @@ class Switch:
         self._taken: list[LoggedRows] = []
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
-        self._open_bytes: dict[int, int] = {}
-        """Epoch that is not committed → how much clients have sent for it."""
+        self._credit = Credit(open_bytes)
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
@@ -131,9 +137,9 @@ class Switch:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
-                case Received(_, EpochTurn() as turn):
+                case Received(sender, EpochTurn() as turn) if sender == PUBLISHER:
                     self._take_turn(turn, effects)
-                case Received(_, EpochCommit(epoch)):
+                case Received(sender, EpochCommit(epoch)) if sender == PUBLISHER:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     self._waiting.append((sender, rows))
@@ -157,12 +163,14 @@ class Switch:
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._forget(effects)
+                case Tick(now):
+                    self._credit.tell(now)
                 case _:
                     pass
         while self._waiting and not self._is_full:
-            self._take_rows(*self._waiting.popleft(), effects)
-        if self._waiting and self._ended == 0:
-            effects.append(Send(PUBLISHER, EpochWanted(1)))  # or nobody might tell it
+            self._take_waiting(effects)
+        if self._waiting and self._ended == self._told:
+            effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1, is_urgent=True)))  # or nobody might tell it yet
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -170,42 +178,53 @@ class Switch:
     @property
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
-        return sum(self._open_bytes.values()) >= OPEN_BYTES or (self._is_static and self._ended == 0)
+        return self._credit.is_spent or (self._is_static and self._ended == 0)
 
     @property
     def _why_full(self) -> str:
         if self._is_static and self._ended == 0:
             return "its static tables are not loaded yet"
-        return f"{sum(self._open_bytes.values()) >> 20} MB of rows wait for their commit, and more must wait for them"
+        return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
 
-    def _take_rows(self, client: Name, rows: ClientRows, effects: list[Effect]) -> None:
-        """Take rows in unless they are; the client is told when they are on the disk."""
-        epoch = self._guests.epoch_of(client, rows.number)
-        if epoch is None:
-            epoch = self._ended + 1
-            try:
-                logged = self._guests.logged(client, rows, epoch, self._log.next)
-            except RemoteProtocolError as problem:
-                effects.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
-                return
+    def _take_waiting(self, effects: list[Effect]) -> None:
+        """Take in at once all that may be, unless it is in; clients are told when it is on the disk."""
+        epoch, place = self._ended + 1, self._log.next
+        readings: list[Reading] = []
+        senders: list[tuple[Name, int]] = []
+        answers: list[Effect] = []
+        size = 0
+        while self._waiting and not self._is_full and size < self._credit.left:
+            client, rows = self._waiting.popleft()
+            found = self._guests.epoch_of(client, rows.number)
+            if found is None:
+                try:
+                    readings.append(self._guests.reading(client, rows, place, len(readings)))
+                except RemoteProtocolError as problem:
+                    answers.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
+                    continue
+                found = epoch
+                senders.append((client, rows.number))
+                self._guests.note(client, rows.number, epoch)
+                size += len(rows.rows)
+            answers.append(Send(client, RowsAccepted(rows.number, found)))
+        if readings:
+            logged = self._guests.logged(readings, senders, epoch)
             self._first_rows.setdefault(epoch, self._log.append(logged, effects))
-            self._guests.note(client, rows.number, epoch)
             self._take_in(logged, effects)
-        effects.append(Send(client, RowsAccepted(rows.number, epoch)))
+        effects += answers
 
     def _take_in(self, logged: LoggedRows, effects: list[Effect]) -> None:
         """Send what rows of the epoch that has not ended change."""
         if not self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(logged.epoch)))
         self._taken.append(logged)
-        size = len(logged.intake) + sum(map(len, logged.gates))
-        self._open_bytes[logged.epoch] = self._open_bytes.get(logged.epoch, 0) + size
+        self._credit.take(logged.epoch, len(logged.intake) + sum(map(len, logged.gates)))
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, logged, effects))
 
     def _apply(self, spread: SpreadIntake, logged: LoggedRows | LoggedPayloads, effects: list[Effect]) -> Outcome:
         """Send the blocks of what has come; return what has become of it."""
-        outcome, nets = spread.intake.apply(logged.epoch, [_for_intake(logged)])
+        outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
         for node, blocks in spread.blocks.make(logged.epoch, nets):
             effects.append(Send(node_name(node), Events(blocks)))
         return outcome
@@ -216,13 +235,15 @@ class Switch:
             self._take_in(logged, effects)
 
     def _facts(self) -> dict[str, object]:
-        """Return how this switch is."""
+        """Return how this switch is; "credit_bytes" is what it takes of clients before they must wait for a commit."""
         return {
             "committed": self._committed,
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
-            "open_bytes": sum(self._open_bytes.values()),
+            "open_bytes": self._credit.open_bytes,
+            "credit_bytes": self._credit.left,
+            **self._process,
         }
 
     # --- epochs -----------------------------------------------------------------------------------------------------
@@ -244,6 +265,7 @@ class Switch:
         epoch = read.epoch
         assert epoch == self._ended + 1, f"epoch {epoch} ends after {self._ended}"
         self._ended = epoch
+        self._credit.end(epoch)
         final = self._turns.pop(epoch).final
         outcome = None
         if self._spread is not None:
@@ -273,7 +295,7 @@ class Switch:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
-        self._open_bytes.pop(epoch, None)
+        self._credit.commit(epoch)
         self._forget(effects)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
@@ -283,7 +305,8 @@ class Switch:
         for number, logged in self._log.recover(first, records):
             assert isinstance(logged, LoggedPayloads | LoggedRows), logged
             if isinstance(logged, LoggedRows):
-                self._guests.note(logged.client, logged.number, logged.epoch)
+                for client, last in logged.senders:
+                    self._guests.note(client, last, logged.epoch)
                 self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:
@@ -294,7 +317,7 @@ class Switch:
             done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
             if self._spread is not None and epoch > self._log.saved:
                 for each in done:
-                    self._spread.intake.apply(epoch, [_for_intake(each)])
+                    self._spread.intake.apply(epoch, [intake_part(each)])
         self._take_known(effects)
 
     def _forget(self, effects: list[Effect]) -> None:
@@ -310,7 +333,3 @@ class Switch:
         """Check what holds between two steps."""
         assert self._committed <= self._ended <= self._told, (self._committed, self._ended, self._told)
         assert all(self._ended < epoch <= self._told for epoch in self._turns), (self._turns, self._ended, self._told)
-
-
-def _for_intake(read: LoggedPayloads | LoggedRows) -> bytes:
-    return read.intake or b"".join(read.gates)

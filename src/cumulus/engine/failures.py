@@ -7,7 +7,8 @@ one error, with the reason of the first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from cumulus.catalog.events import Row
@@ -150,14 +151,19 @@ class Failures:
     def __init__(self, program: Program) -> None:
         self.pending: dict[tuple[int, Row | None], str] = {}
         """Of the firing that runs now: site and row → the first reason."""
-        self._views = views_of_columns(program)
-        self._concerned: list[tuple[str, ...]] = []
+        self._program = program
+        self._sites: Sequence[frozenset[Place]] = ()
         self._open = ErrorLog()
         self._committed = ErrorLog()
 
-    def locate(self, sites: Iterable[frozenset[Place]]) -> None:
+    @cached_property
+    def _views(self) -> dict[Place, tuple[str, ...]]:
+        """The views that depend on a value column; most engines never fail, and need not know."""
+        return views_of_columns(self._program)
+
+    def locate(self, sites: Sequence[frozenset[Place]]) -> None:
         """Say what the sites of the generated code stand for."""
-        self._concerned = [self._views_of(places) for places in sites]
+        self._sites = sites
 
     def _views_of(self, places: frozenset[Place]) -> tuple[str, ...]:
         views = sorted({view for place in places for view in self._views.get(place, ())})
@@ -191,7 +197,7 @@ class Failures:
         """Return what is pending, which is no more: view → row → the first reason."""
         messages: dict[str, dict[Row | None, str]] = {}
         for (site, row), message in self.pending.items():
-            for view in self._concerned[site]:
+            for view in self._views_of(self._sites[site]):
                 messages.setdefault(view, {}).setdefault(row, message)
         self.pending.clear()
         return messages

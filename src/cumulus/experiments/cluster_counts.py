@@ -2,38 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from cumulus.cluster.messages import CommitEpoch, Deltas, EpochEnd, Events, WriteOutputs
+from cumulus.cluster import codec
+from cumulus.cluster.evaluator import NodeMaps
+from cumulus.cluster.messages import (
+    CommitEpoch,
+    Deltas,
+    EpochEnd,
+    EpochTurn,
+    Events,
+    RowsAccepted,
+    RowsHeld,
+    WriteOutputs,
+)
 from cumulus.cluster.node import ClusterNode, NodeOutput
-from cumulus.machine import Effect, Input, Machine, Name, Perform, Received, Send
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.records import LoggedRows
+from cumulus.engine.frames.frame import MapFrame
+from cumulus.machine import Append, Effect, Input, Machine, Name, Perform, Received, Send
 from cumulus.simulation import Reports
 
 NEEDED = (
     "block in order",
     "block sent again",
+    "client rows accepted",
+    "client rows held",
+    "client rows sent again",
+    "correction of depth 1",
+    "correction of depth 2",
+    "correction of depth 3",
     "correction sent on",
     "deltas sent",
     "epoch",
     "epoch commit after a crash",
+    "epoch commit with another one open",
     "gated payload that waited",
     "late block",
     "late delta",
+    "message held by back-pressure",
     "message lost",
+    "message of an old incarnation",
+    "program refused",
+    "row quarantined",
     "snapshot with later versions present",
+    "task SaveState",
+    "view error",
 )
 """What must happen in a large run with all faults; else it has shown little."""
 
 
-class BlocksSent:
-    """The blocks that nodes have got, over all lives of a cluster: by node, table's group and first version."""
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """Rows of a client in the log of a switch: their epoch, the number of the record, and their place in it."""
+
+    epoch: int
+    record: int
+    place: int
+
+
+class ClusterHistory:
+    """What the machines of a cluster have done, over all its lives.
+
+    Attributes
+    ----------
+    turns
+        Epoch → the files that it takes in.
+    taken
+        Switch, client and number → where its rows are. Records that a crash has taken away are written again.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[Name, int, int], int] = {}
+        self.turns: dict[int, Mapping[str, Sequence[str]]] = {}
+        self.taken: dict[tuple[Name, Name, int], TakenRows] = {}
+        self._blocks: dict[tuple[Name, int, int], int] = {}
+        self._corrections: tuple[int, dict[tuple[str, int], int]] = (0, {})
 
     def is_again(self, node: Name, group: int, version: int, life: int) -> bool:
-        """Whether a block was sent in another life of the cluster before."""
-        return self._seen.setdefault((node, group, version), life) != life
+        """Whether a block was sent in another life of the cluster before; it is noted."""
+        return self._blocks.setdefault((node, group, version), life) != life
+
+    def corrections(self, life: int) -> dict[tuple[str, int], int]:
+        """Return map and version → how deep the deltas there are corrections of corrections, in this life."""
+        if self._corrections[0] != life:
+            self._corrections = life, {}
+        return self._corrections[1]
+
+
+class Cascades:
+    """How deep corrections go: of a late delta, of what corrects another one, and so on; counted by depth.
+
+    What is computed under a version that no block has had since the last time corrects. Where several deltas came
+    late at once, it counts for one more than the least of them, so never for too much.
+    """
+
+    def __init__(self, maps: NodeMaps, depths: dict[tuple[str, int], int], reports: Reports) -> None:
+        self._depths, self._reports = depths, reports
+        self._fired: set[int] = set()
+        self._late: list[int] = []
+        self._maps = maps
+        fire, correct, take_out = maps.fire, maps.correct, maps.take_out
+
+        def fired(group: Any, rows: Any, signs: Any, versions: Any, *, is_late: bool) -> None:
+            self._fired.update(versions.tolist())
+            fire(group, rows, signs, versions, is_late=is_late)
+
+        def corrected(name: str, deltas: MapFrame) -> None:
+            self._late.append(max(depths.get((name, each), 0) for each in maps.versions(name, deltas).tolist()))
+            correct(name, deltas)
+
+        def taken() -> dict[str, MapFrame]:
+            return self._counted(take_out())
+
+        for name, does in (("fire", fired), ("correct", corrected), ("take_out", taken)):
+            setattr(maps, name, does)
+
+    def _counted(self, computed: dict[str, MapFrame]) -> dict[str, MapFrame]:
+        late, fired = self._late, self._fired
+        self._late, self._fired = [], set()
+        if not late:
+            return computed
+        depth = 1 + min(late)
+        for name, frame in computed.items():
+            for version in {*self._maps.versions(name, frame).tolist()} - fired:
+                self._depths[name, version] = depth
+                self._reports(f"correction of depth {depth}")
+        return computed
 
 
 class CountedMachine:
@@ -43,14 +139,21 @@ class CountedMachine:
     ----------
     machine
         As it is.
+    history
+        Of its cluster.
     incarnation
         Of the cluster, from 1.
     """
 
-    def __init__(self, machine: Machine, reports: Reports, blocks: BlocksSent, incarnation: int) -> None:
+    def __init__(
+        self, name: Name, machine: Machine, reports: Reports, history: ClusterHistory, incarnation: int
+    ) -> None:
         self.machine = machine
-        self._reports, self._blocks, self._incarnation = reports, blocks, incarnation
+        self._name, self._reports, self._history, self._incarnation = name, reports, history, incarnation
         self._node = machine if isinstance(machine, ClusterNode) else None
+        self._open: set[int] = set()
+        if self._node is not None and self._node.spread is not None:
+            Cascades(self._node.spread.state.maps, history.corrections(incarnation), reports)
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Let the machine step, and count."""
@@ -81,13 +184,27 @@ class CountedMachine:
             case Send(_, Deltas()):
                 self._reports("deltas sent")
             case Send(node, Events(blocks)):
-                again = [self._blocks.is_again(node, each.group, each.version, self._incarnation) for each in blocks]
+                again = [self._history.is_again(node, each.group, each.version, self._incarnation) for each in blocks]
                 self._reports("block sent again", times=sum(again))
+            case Send(_, EpochTurn(epoch, files)):
+                self._history.turns[epoch] = files
+                self._open.add(epoch)
+            case Send(_, RowsAccepted()):
+                self._reports("client rows accepted")
+            case Send(_, RowsHeld()):
+                self._reports("client rows held")
+            case Append(number, record) if self._name.startswith("switch"):
+                logged = codec.decode(record)
+                if isinstance(logged, LoggedRows):
+                    for place, (client, sent) in enumerate(logged.senders):
+                        self._history.taken[self._name, client, sent] = TakenRows(logged.epoch, number, place)
             case Perform(WriteOutputs(changed=NodeOutput(shares=shares))):
                 later = any(rows.rows for maps in shares.values() for _, rows in maps.values())
                 self._reports("snapshot with later versions present", times=int(later))
-            case Perform(CommitEpoch()) if self._incarnation > 1:
-                self._reports("epoch commit after a crash")
+            case Perform(CommitEpoch(epoch=epoch)) if self._name == PUBLISHER:
+                self._open.discard(epoch)
+                self._reports("epoch commit with another one open", times=int(bool(self._open)))
+                self._reports("epoch commit after a crash", times=int(self._incarnation > 1))
             case _:
                 pass
 

@@ -1,18 +1,17 @@
-"""Programs of every kind that a cluster treats in its own way, and random files of their tables."""
+"""What programs a simulated cluster is given: one of each kind that a cluster treats in its own way."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
-from cumulus.catalog.schema import Relation
+import cumulus.m3
 from cumulus.compiler import compile_sql
 from cumulus.m3.program import Program
-from cumulus.simulation import ChoiceStream
+from cumulus.scalars.function_modules import functions_in
 
-PROGRAMS = {
+FUNCTIONS = ("cumulus.experiments.cluster_functions",)
+
+SQL = {
     "joins": """
         CREATE TABLE customers (cid INTEGER, nation VARCHAR);
         CREATE TABLE orders (cid INTEGER, oid INTEGER, rate INTEGER);
@@ -62,58 +61,95 @@ PROGRAMS = {
         CREATE TABLE r (a INTEGER, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
         CREATE VIEW v AS SELECT r.a, SUM(10 // y) AS q FROM r, s WHERE r.a = s.a GROUP BY r.a;
         CREATE VIEW w AS SELECT r.a, SUM(x) AS q FROM r GROUP BY r.a;""",
+    "chain of four": """
+        CREATE TABLE r (a INTEGER, b INTEGER); CREATE TABLE s (b INTEGER, c INTEGER);
+        CREATE TABLE t (c INTEGER, d INTEGER); CREATE TABLE u (d INTEGER, x INTEGER);
+        CREATE VIEW v AS SELECT r.a, SUM(u.x) AS q FROM r, s, t, u
+        WHERE r.b = s.b AND s.c = t.c AND t.d = u.d GROUP BY r.a;""",
+    "conditions": """
+        CREATE TABLE r (a INTEGER, t VARCHAR, day DATE, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT r.a, SUM(CASE WHEN t LIKE 't1%' THEN x ELSE y END) AS q, COUNT(*) AS n FROM r, s
+        WHERE r.a = s.a AND day >= DATE '2024-01-02' AND (x < y OR t IN ('t2', 't3')) GROUP BY r.a;""",
+    "no keys": """
+        CREATE TABLE r (a INTEGER, x INTEGER); CREATE TABLE s (b INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT SUM(x * y) AS q, COUNT(*) AS n FROM r, s WHERE r.a < s.b;
+        CREATE VIEW w AS SELECT COUNT(*) AS n, AVG(x) AS m FROM r;""",
+    "HAVING and order": """
+        CREATE TABLE r (a INTEGER, b INTEGER); CREATE TABLE s (b INTEGER, x INTEGER);
+        CREATE VIEW v AS SELECT a, SUM(x) AS q FROM r, s WHERE r.b = s.b GROUP BY a HAVING COUNT(*) > 1;
+        CREATE VIEW w AS SELECT a, s.b, SUM(x) AS q FROM r, s WHERE r.b = s.b GROUP BY a, s.b
+        ORDER BY q DESC, a, b LIMIT 3;""",
+    "ranges": """
+        CREATE TABLE bids (price INTEGER, volume INTEGER);
+        CREATE VIEW vwap AS SELECT SUM(price * volume) AS q FROM bids WHERE 0.25 * (SELECT SUM(b.volume) FROM bids b)
+        > (SELECT SUM(c.volume) FROM bids c WHERE c.price > bids.price);""",
+    "evaluated again": """
+        CREATE TABLE r (a INTEGER, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v WITH (order = 0) AS SELECT r.a, SUM(x * y) AS q FROM r, s WHERE r.a = s.a GROUP BY r.a;
+        CREATE VIEW w AS SELECT a, SUM(x) AS q FROM r GROUP BY a;""",
+    "ends inside": """
+        CREATE TABLE r (a INTEGER, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT r.a, COUNT(*) AS n FROM r WHERE x > (SELECT MIN(y) FROM s WHERE s.a = r.a)
+        GROUP BY r.a;""",
+    "static table": """
+        CREATE TABLE d (a INTEGER, t VARCHAR) WITH (static = true); CREATE TABLE r (a INTEGER, x INTEGER);
+        CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT t, SUM(x * y) AS q, COUNT(*) AS n FROM d, r, s WHERE d.a = r.a AND r.a = s.a
+        GROUP BY t;""",
+    "wide numbers": """
+        CREATE TABLE r (a INTEGER, x DECIMAL(30,4)); CREATE TABLE s (a INTEGER, y BIGINT);
+        CREATE VIEW v AS SELECT r.a, SUM(x * y) AS q, MAX(x) AS hi FROM r, s WHERE r.a = s.a GROUP BY r.a;""",
+    "STDDEV": """
+        CREATE TABLE r (a INTEGER, d DOUBLE); CREATE TABLE s (a INTEGER, t VARCHAR);
+        CREATE VIEW v AS SELECT t, STDDEV(d) AS sd FROM r, s WHERE r.a = s.a GROUP BY t;
+        CREATE VIEW w AS SELECT t, SUM(s.a) AS q FROM r, s WHERE r.a = s.a GROUP BY t;""",
+    "divisions and casts": """
+        CREATE TABLE r (a INTEGER, t VARCHAR, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT r.a, SUM(x / 4 + y) AS q FROM r, s WHERE r.a = s.a GROUP BY r.a;
+        CREATE VIEW w AS SELECT a, SUM(CAST(SUBSTRING(t, 2, 1) AS INTEGER)) AS q FROM r GROUP BY a;""",
+    "functions": """
+        CREATE TABLE r (a INTEGER, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT r.a, SUM(inverse(x) * y) AS q FROM r, s WHERE r.a = s.a GROUP BY r.a;
+        CREATE VIEW w AS SELECT r.a, SUM(x * y) AS q FROM r, s WHERE r.a = s.a GROUP BY r.a;""",
 }
 """Name → SQL; each has something of its own: what is spread and what is gated, versions, keys, errors."""
 
-DELETED = 0.25
-"""The share of rows that go again."""
+M3 = {
+    "hand-written": """
+        RELATION r(a INTEGER NOT NULL, x INTEGER NOT NULL); RELATION s(a INTEGER NOT NULL, y INTEGER NOT NULL);
+        MAP q[a INTEGER](n BIGINT, s HUGEINT) COUNT n = SUM[a](r(a, x) * s(a, y)), SUM[a](r(a, x) * s(a, y) * x * y);
+        MAP rs[a INTEGER](n BIGINT, s HUGEINT) COUNT n = SUM[a](r(a, x)), SUM[a](r(a, x) * x);
+        MAP ss[a INTEGER](n BIGINT, s HUGEINT) COUNT n = SUM[a](s(a, y)), SUM[a](s(a, y) * y);
+        VIEW v(a INTEGER, q HUGEINT) FROM q SELECT a, s;
+        ON +r(a, x) { q[a].n += ss[a].n; q[a].s += ss[a].s * x; rs[a].n += 1; rs[a].s += x; }
+        ON -r(a, x) { q[a].n += -ss[a].n; q[a].s += -ss[a].s * x; rs[a].n += -1; rs[a].s += -x; }
+        ON +s(a, y) { q[a].n += rs[a].n; q[a].s += rs[a].s * y; ss[a].n += 1; ss[a].s += y; }
+        ON -s(a, y) { q[a].n += -rs[a].n; q[a].s += -rs[a].s * y; ss[a].n += -1; ss[a].s += -y; }""",
+}
+"""Name → M3 that nobody has compiled."""
+
+REFUSED = {
+    "without definitions": """
+        RELATION r(a INTEGER, x INTEGER); MAP q[a INTEGER](s HUGEINT); MAP p[a INTEGER](s HUGEINT);
+        VIEW v(a INTEGER, q HUGEINT) FROM q SELECT a, s; ON +r(a, x) { q[a] += p[a] * x; p[a] += x; }""",
+    "in a circle": """
+        RELATION r(a INTEGER, x INTEGER); MAP q[a INTEGER](s HUGEINT); MAP p[a INTEGER](s HUGEINT);
+        VIEW v(a INTEGER, q HUGEINT) FROM q SELECT a, s; ON +r(a, x) { q[a] += p[a] * x; p[a] += q[a]; }""",
+}
+"""Name → M3 that no host of epochs takes."""
+
+PROGRAMS = (*SQL, *M3)
 
 
 @cache
 def program_named(name: str) -> Program:
     """Return a program as a cluster runs it."""
-    return compile_sql(PROGRAMS[name], rely=False, enforced=False)
+    if name in SQL:
+        functions = functions_in(functions_of(name))
+        return compile_sql(SQL[name], rely=False, enforced=False, functions=functions or None)
+    return cumulus.m3.read(M3[name] if name in M3 else REFUSED[name])
 
 
-def write_random_files(program: Program, stream: ChoiceStream, folder: Path, most_epochs: int, most_rows: int) -> None:
-    """Write files of rows that come and go, one per table and epoch, for as many epochs as chance says."""
-    epochs = 1 + stream.below(most_epochs)
-    for relation in program.relations:
-        (folder / relation.name).mkdir(parents=True)
-    here: dict[str, list[dict[str, object]]] = {relation.name: [] for relation in program.relations}
-    for epoch in range(1, epochs + 1):
-        for relation in program.relations:
-            lines = _random_rows(relation, stream, here[relation.name], stream.below(most_rows + 1))
-            if lines or epoch == 1:
-                text = "".join(json.dumps(line) + "\n" for line in lines)
-                (folder / relation.name / f"{epoch:04}.jsonl").write_text(text)
-
-
-def _random_rows(
-    relation: Relation, stream: ChoiceStream, here: list[dict[str, object]], count: int
-) -> Sequence[dict[str, object]]:
-    lines = []
-    for _ in range(count):
-        if here and stream.chance(DELETED):
-            lines.append({"op": "delete", **here.pop(stream.below(len(here)))})
-            continue
-        row = {
-            column.name: _random_value(str(column.type), stream, may_be_null=column.name not in relation.key)
-            for column in relation.columns
-        }
-        here.append(row)
-        lines.append({"op": "insert", **row})
-    return lines
-
-
-def _random_value(kind: str, stream: ChoiceStream, *, may_be_null: bool) -> object:
-    number = stream.below(6)
-    if may_be_null and stream.chance(1 / 16):
-        return None
-    if kind.startswith("VARCHAR"):
-        return f"t{number}"
-    if kind.startswith("DATE"):
-        return f"2024-01-0{number + 1}"
-    if kind.startswith(("DOUBLE", "DECIMAL")):
-        return number / 4
-    return number
+def functions_of(name: str) -> tuple[str, ...]:
+    """Return the modules with the functions that a program calls."""
+    return FUNCTIONS if name == "functions" else ()

@@ -8,32 +8,62 @@ anew, as `cumulus.local_cluster.run` does it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from cumulus.catalog.schema import Relation
 from cumulus.cluster import codec
-from cumulus.cluster.messages import Deltas, EpochTold, Events, SourcesDone
+from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
-from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.layouts import match_sources_to_tables
 from cumulus.epochs.sources import sources_from
-from cumulus.experiments.cluster_counts import BlocksSent, CountedMachine
-from cumulus.experiments.cluster_programs import PROGRAMS, program_named, write_random_files
+from cumulus.errors import LayoutError
+from cumulus.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
+from cumulus.experiments.cluster_clients import SendingClient, write_epochs
+from cumulus.experiments.cluster_counts import ClusterHistory, CountedMachine
+from cumulus.experiments.cluster_programs import PROGRAMS, REFUSED, functions_of, program_named
+from cumulus.experiments.cluster_rows import write_random_files
+from cumulus.experiments.cluster_states import check_nodes
 from cumulus.experiments.equal_outputs import difference
+from cumulus.local_cluster.card import ClusterCard
 from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import equip_by_plan, machine_names
-from cumulus.machine import Append, Completed, Effect, Forget, Input, Lost, Machine, Name, Perform, Received, Send
-from cumulus.simulation import BrokenRule, Choices, Conditions, Renew, Reports, Scenario, Wire, World, faults_named
+from cumulus.local_cluster.processes import equip_by_plan, fed_by, machine_names
+from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
+from cumulus.scalars.function_modules import functions_in
+from cumulus.simulation import (
+    BackPressure,
+    Choices,
+    Conditions,
+    Renew,
+    Reports,
+    Scenario,
+    Wire,
+    World,
+    as_it_should_be,
+    faults_named,
+)
 from cumulus.transport.equipment import SUPERVISOR, Equipment
 
+NODES = (1, 2, 3, 4, 2, 3, 2, 3, 2, 3, 5, 6, 7, 8)
+SWITCHES = (1, 2, 3, 4, 2, 2, 3)
+CLIENTS = (0, 0, 0, 1, 2)
+"""How many there may be, as often as they are here."""
 ORDERS = ("clock", "switch")
+EVERY_MS = 100
+"""How often it is looked for rows of clients, and for files."""
 CRASHES = 1 / 60
 """How often a machine crashes, per step: a case has a few hundred."""
+REFUSALS = 1 / 50
+"""The share of programs that no cluster takes."""
+IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
+"""Where folders are: what a crash does to a disk is simulated, and a real one would only be slow."""
 WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
 
 
@@ -47,10 +77,13 @@ class Starter:
         Whom it starts.
     incarnations
         How many there were; it outlives the machine.
+    is_wanted
+        Whether somebody still waits for an answer when all is read.
     """
 
     members: Sequence[Name]
     incarnations: list[int]
+    is_wanted: Callable[[], bool]
     is_due: bool = True
     is_renewing: bool = False
     is_done: bool = False
@@ -70,7 +103,7 @@ class Starter:
                     self.is_done = True
                 case _:
                     pass
-        if not self.is_due or self.is_renewing or self.is_done:
+        if not self.is_due or self.is_renewing or (self.is_done and not self.is_wanted()):
             return []
         self.is_due, self.is_renewing = False, True
         self.incarnations.append(len(self.incarnations) + 1)
@@ -86,23 +119,25 @@ class VirtualCluster:
 
     Parameters
     ----------
-    home
-        Its folders.
+    card, plan
+        What its home has.
+    every_ms, last
+        As the publisher takes them.
     reports
         Where it is counted what happens.
     """
 
-    def __init__(self, home: Home, reports: Reports) -> None:
-        self.names = machine_names(home.card)
-        self._home = home
-        self._argument = {"home": home.card.home, "every_ms": None, "last": 0}
+    def __init__(self, card: ClusterCard, plan: ClusterPlan, every_ms: int | None, last: int, reports: Reports) -> None:
+        self.names = machine_names(card)
+        self._card, self._plan = card, plan
+        self._argument = {"home": card.home, "every_ms": every_ms, "last": last}
         self._equipped: dict[Name, Equipment] = {}
         self._reports = reports
 
-    def made(self, name: Name, life: int) -> Machine:
-        """Return the machine of a life, as its process would make it."""
+    def made(self, name: Name) -> Machine:
+        """Return the machine of a new life, as its process would make it."""
         self._equipped.pop(name, None)  # it holds locks
-        equipment = equip_by_plan(name, self._argument, self._home.card, self._home.plan)
+        equipment = equip_by_plan(name, self._argument, self._card, self._plan)
         if equipment.log is not None:
             equipment.log.close()  # records are on the world's disk
         self._equipped[name] = equipment
@@ -115,177 +150,164 @@ class VirtualCluster:
 
 
 class Case:
-    """A cluster and its judge, over the same random files.
+    """A cluster and its judge, over the same random files, and with rows of clients or without.
 
     Parameters
     ----------
     choices
-        Decide the program, its files, and the shape of the cluster.
+        Decide the program, its files, the shape of the cluster, and what clients send.
     breaking
         Makes a machine of which a rule is broken of one as it should be.
     nodes, switches
         How many; 0 lets choices say.
     """
 
-    def __init__(
-        self, choices: Choices, breaking: Callable[[Name, Machine], Machine], nodes: int = 0, switches: int = 0
-    ) -> None:
+    def __init__(self, choices: Choices, breaking: Breaking, nodes: int = 0, switches: int = 0) -> None:
         stream = choices.stream("cluster")
-        self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-")
+        self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
         root = Path(self._folder.name)
-        self._program = program_named(stream.one(list(PROGRAMS)))
-        self._out, self._judged = root / "out", root / "judged"
-        write_random_files(self._program, choices.stream("files"), root / "in", most_epochs=4, most_rows=5)
-        self._sources = sources_from([str(root / "in")], self._program)
-        self._home = Home(
-            self._program,
+        self._name = stream.one(PROGRAMS)
+        mode = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
+        self._plan = planned(self._name, nodes or stream.one(NODES), switches or stream.one(SWITCHES), mode)
+        self._clients = stream.one(CLIENTS)
+        self._last = 2 + stream.below(3) if self._clients else 0
+        self._root, self._out = root, root / "out"
+        write_random_files(self._plan.program, choices.stream("files"), root / "in", most_epochs=4, most_rows=5)
+        program = self._plan.program
+        _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
+        self._unread = stream.one([0, 0, 4_000, 400])
+        card = ClusterCard(
+            str(self._out),
+            str(root / "home"),
+            "simulated",
+            self._name,
+            self._plan.nodes,
+            self._plan.tables.switches,
+            mode.value,
+            (),
             self._sources,
-            self._out,
-            None,
-            mode=stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED]),
-            nodes=nodes or 1 + stream.below(4),
-            switches=switches or 1 + stream.below(3),
             order=stream.one(ORDERS),
             block_rows=stream.one([10_000, 1, 2]),
             snapshot_bytes=stream.one([1 << 25, 0, 2_000]),
+            open_bytes=stream.one([1 << 26, 3_000]),
             engine="interpreter",
+            functions=functions_of(self._name),
         )
+        self._card = card
         self._starter: Starter | None = None
         self._incarnations: list[int] = []
         self._breaking = breaking
-        self._reports, self._blocks = Reports(), BlocksSent()
-        self._cluster = VirtualCluster(self._home, self._reports)
+        self._reports, self._history = Reports(), ClusterHistory()
+        self._cluster = VirtualCluster(card, self._plan, EVERY_MS if self._clients else None, self._last, self._reports)
+        self._senders = {
+            f"client{at}": SendingClient(self._relations(), choices.stream(f"client {at}"), self._last, self._reports)
+            for at in range(self._clients)
+        }
+
+    def _relations(self) -> dict[Name, list[Relation]]:
+        """Return the tables to which clients may send, by switch."""
+        found: dict[Name, list[Relation]] = {}
+        for relation in self._plan.program.relations:
+            if not relation.static:
+                switch = switch_name(self._plan.tables.switch_of[relation.name])
+                found.setdefault(switch, []).append(relation)
+        return found
 
     def scenario(self) -> Scenario:
         """Return what is run."""
         names = self._cluster.names
         return Scenario(
-            dict.fromkeys([SUPERVISOR, *names], self._made),
+            dict.fromkeys([SUPERVISOR, *names, *self._senders], self._made),
             WIRE,
             perform=self._cluster.perform,
             logs=frozenset(names),
             supervisor=SUPERVISOR,
+            guests=frozenset(self._senders),
             may_crash=frozenset([SUPERVISOR, *names]),
-            at_rest={"same as embedded": self._judge},
+            at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
             reports=self._reports,
+            pressure=BackPressure(self._unread, {name: fed_by(self._card, name) for name in names}),
         )
 
     def _made(self, name: Name, life: int) -> Machine:
+        if name in self._senders:
+            return self._senders[name]
         if name == SUPERVISOR:
-            self._starter = Starter(self._cluster.names, self._incarnations)
+            waits = partial(any_waits, list(self._senders.values()))
+            self._starter = Starter(self._cluster.names, self._incarnations, waits)
             return self._starter
-        machine = CountedMachine(self._cluster.made(name, life), self._reports, self._blocks, len(self._incarnations))
-        return self._breaking(name, machine)
+        made = self._cluster.made(name)
+        machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations))
+        return self._breaking(name, machine, self._plan.layout)
 
     def _judge(self, world: World) -> None:
         """All is read, and each epoch is as the embedded host leaves it."""
         assert self._starter is not None
         assert self._starter.is_done, "the cluster rests before all is read"
+        sources, is_live = self._sources, bool(self._clients)
+        program = self._plan.program
+        if is_live:
+            assert not any_waits(list(self._senders.values())), "a client waits for an answer"
+            write_epochs(program, self._root / "taken", sources, self._history, self._senders, self._last)
+            sources = sources_from([str(self._root / "taken")], program)
         engines = partial(make_engine, "interpreter")
-        with EmbeddedRun(self._program, self._sources, self._judged, make_engine=engines) as judge:
-            for _ in judge.steps():
+        functions = functions_in(functions_of(self._name))
+        judged = self._root / "judged"
+        with EmbeddedRun(program, sources, judged, make_engine=engines, functions=functions) as judge:
+            for epoch in judge.steps():
                 self._reports("epoch")
-        found = difference(self._judged, self._out)
+                self._reports("row quarantined", times=epoch.counts.get("quarantined", 0))
+                self._reports("view error", times=sum(epoch.view_errors.values()))
+        found = difference(judged, self._out, same_sources=not is_live)
         assert not found, found
 
-
-def _as_it_is(name: Name, machine: Machine) -> Machine:
-    return machine
-
-
-class DropsDeltas(BrokenRule):
-    """A node that sends no deltas."""
-
-    def effects(self, effects: list[Effect]) -> list[Effect]:
-        """Leave deltas out."""
-        return [each for each in effects if not (isinstance(each, Send) and isinstance(each.message, Deltas))]
+    def _check_nodes(self, world: World) -> None:
+        """What nodes have is what they should have when nothing is on its way."""
+        machines = [world.lives[name].machine for name in self._cluster.names if name in world.lives]
+        if len(machines) < len(self._cluster.names):
+            return  # one has ended when all was read, and nobody has started it again
+        found = [as_it_should_be(each) for each in machines]
+        nodes = [each.machine for each in found if isinstance(each, CountedMachine)]
+        check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
 
 
-class TellsDepthsEarly(BrokenRule):
-    """A node that says that it has sent everything of an epoch, and then sends it."""
-
-    def effects(self, effects: list[Effect]) -> list[Effect]:
-        """Send checkpoints before deltas, and deltas at the next step."""
-        deltas = [each for each in effects if isinstance(each, Send) and isinstance(each.message, Deltas)]
-        late, self._late = self._late, deltas
-        return [*late, *(each for each in effects if each not in deltas)]
-
-    _late: Sequence[Effect] = ()
+def any_waits(clients: Sequence[SendingClient]) -> bool:
+    """Whether a client waits for an answer."""
+    return any(each.waits for each in clients)
 
 
-class WritesBeforeItIsDurable(BrokenRule):
-    """A machine that does what stands behind a record at once, and keeps the record in memory until the next one."""
-
-    def effects(self, effects: list[Effect]) -> list[Effect]:
-        """Hold records back until others come, or until some are to be forgotten."""
-        records = [each for each in effects if isinstance(each, Append)]
-        rest: list[Effect] = [each for each in effects if not isinstance(each, Append)]
-        if not records and not any(isinstance(each, Forget) for each in rest):
-            return rest
-        held, self._held = self._held, records
-        return [*held, *rest]
-
-    _held: Sequence[Effect] = ()
-
-
-class DoublesBlocks(BrokenRule):
-    """A switch that sends its blocks twice."""
-
-    def effects(self, effects: list[Effect]) -> list[Effect]:
-        """Send blocks before everything, and again where they stand."""
-        return [
-            each for each in effects for _ in range(1 + (isinstance(each, Send) and isinstance(each.message, Events)))
-        ]
-
-
-class BrokenSpreadPart(BrokenRule):
-    """A node of which something inside is changed when it is made.
-
-    Parameters
-    ----------
-    change
-        Changes its part for spread views.
-    """
-
-    def __init__(self, machine: Machine, change: Callable[[SpreadPart], None]) -> None:
-        super().__init__(machine)
-        assert isinstance(machine, CountedMachine), machine
-        node = machine.machine
-        if isinstance(node, ClusterNode) and node.spread is not None:
-            change(node.spread)
-
-
-def _take_late_as_fast(part: SpreadPart) -> None:
-    """Evaluate late blocks as if nothing later had come."""
-    fire = part.state.maps.fire
-    setattr(part.state.maps, "fire", lambda *block, is_late: fire(*block, is_late=False))  # noqa: B010
-
-
-def _drop_corrections(part: SpreadPart) -> None:
-    """Add late deltas, and correct nothing."""
-    setattr(part.state.maps, "correct", part.state.maps.add)  # noqa: B010
-
-
-def _of(kind: str, breaking: Callable[[Machine], Machine]) -> Callable[[Name, Machine], Machine]:
-    """Break the rule in the machines of a kind."""
-    return lambda name, machine: breaking(machine) if name.startswith(kind) else machine
-
-
-BREAKS: Mapping[str, Callable[[Name, Machine], Machine]] = {
-    "deltas dropped": _of("node", DropsDeltas),
-    "checkpoint before deltas": _of("node", TellsDepthsEarly),
-    "node ready before durable": _of("node", WritesBeforeItIsDurable),
-    "switch sends before durable": _of("switch", WritesBeforeItIsDurable),
-    "blocks doubled": _of("switch", DoublesBlocks),
-    "late blocks as fast": _of("node", partial(BrokenSpreadPart, change=_take_late_as_fast)),
-    "corrections dropped": _of("node", partial(BrokenSpreadPart, change=_drop_corrections)),
-}
-"""Name → a rule broken."""
+@cache
+def planned(name: str, nodes: int, switches: int, mode: Mode) -> ClusterPlan:
+    """Return the plan of a program; many seeds have the same."""
+    return plan_cluster(program_named(name), nodes, switches, mode)
 
 
 def cluster_case(choices: Choices, broken: str = "", nodes: int = 0, switches: int = 0) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
-    return Case(choices, BREAKS[broken] if broken else _as_it_is, nodes, switches).scenario()
+    stream = choices.stream("program")
+    if stream.chance(REFUSALS):
+        return refusal(stream.one(list(REFUSED)))
+    return Case(choices, BREAKS[broken] if broken else as_it_is, nodes, switches).scenario()
+
+
+def refusal(name: str) -> Scenario:
+    """Return a scenario in which nothing happens but that a program is refused."""
+    reports = Reports()
+
+    def check(world: World) -> None:
+        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+            out = Path(folder) / "out"
+            try:
+                Home(program_named(name), (), out, None, mode=Mode.EVENTUAL, nodes=2, switches=1)
+            except LayoutError as refused:
+                told = refused
+            else:
+                raise AssertionError(f"the program {name!r} is not refused")
+            assert told.hint, told
+            assert not out.exists(), f"{out} was made for a program that is refused"
+        reports("program refused")
+
+    return Scenario({}, WIRE, at_rest={"refused": check}, reports=reports)
 
 
 def cluster_conditions(faults: Sequence[str]) -> Conditions:

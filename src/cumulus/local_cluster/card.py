@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
 from cumulus.durable.files import write_durably
 from cumulus.epochs.sources import FolderSource
@@ -45,6 +46,8 @@ class ClusterCard:
         Of one table, at most; 0 for all there are.
     snapshot_bytes
         A machine's log that is larger, and larger than its last snapshot, is replaced by a new one.
+    open_bytes
+        With so much from clients in epochs that are not committed, a switch lets more wait for a commit.
     engine
         As in `cumulus.engine.engines.make_engine`.
     functions
@@ -67,6 +70,7 @@ class ClusterCard:
     keep: int = 100
     snapshot_every: int = 1
     snapshot_bytes: int = LEAST_LOG_BYTES
+    open_bytes: int = MOST_BYTES
     engine: str = "auto"
     functions: tuple[str, ...] = ()
 

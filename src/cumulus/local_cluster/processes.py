@@ -16,12 +16,13 @@ from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.publisher import PUBLISHER, Publisher
+from cumulus.cluster.senders import Senders
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.sink import Manifest, Sink, committed_epochs, read_manifest
+from cumulus.epochs.output.sink import Manifest, Sink, newest_manifest
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import StoreError
 from cumulus.local_cluster.card import ClusterCard, read_card
@@ -70,9 +71,8 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
     """Return the machine that a process is to drive, by what its home says; see `equip`."""
     folder = card.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
-    epochs = committed_epochs(card.out)
-    newest = read_manifest(card.out, epochs[-1]) if epochs else None
-    part = _Parts(card, plan, StateFiles(name, folder), newest)
+    log = RecordLog(folder / "log")
+    part = _Parts(card, plan, StateFiles(name, folder), newest_manifest(card.out), log.facts)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
@@ -84,17 +84,26 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, pl
         codec,
         perform,
         program=card.program.encode(),
-        log=RecordLog(folder / "log"),
-        sources=_fed_by(card, name),
-        tick_ms=TICK_MS if name == PUBLISHER else 0,
+        log=log,
+        sources=fed_by(card, name),
+        tick_ms=0 if name.startswith("node") else TICK_MS,
+        may_send=Senders(name, card.nodes, card.switches).may_send,
     )
 
 
 class _Parts:
     """Makes machines, with what does their tasks."""
 
-    def __init__(self, card: ClusterCard, plan: ClusterPlan, states: StateFiles, newest: Manifest | None) -> None:
+    def __init__(
+        self,
+        card: ClusterCard,
+        plan: ClusterPlan,
+        states: StateFiles,
+        newest: Manifest | None,
+        process: Mapping[str, object],
+    ) -> None:
         self._card, self._plan, self._states, self._newest = card, plan, states, newest
+        self._process = process
         self._committed = newest.epoch if newest else 0
         self._functions = given_functions(functions_in(card.functions))
         self._make_engine = partial(make_engine, card.engine)
@@ -134,6 +143,8 @@ class _Parts:
             static=not static.isdisjoint(tables),
             state=state,
             least_log_bytes=card.snapshot_bytes,
+            process=self._process,
+            open_bytes=card.open_bytes,
         )
         return machine, SwitchTasks(card, plan, number, self._states).run
 
@@ -163,11 +174,12 @@ class _Parts:
             spread,
             state,
             card.snapshot_bytes,
+            self._process,
         )
         return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
 
 
-def _fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
+def fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
     """Return who feeds a machine: the publisher the switches, these the nodes."""
     if name.startswith("switch"):
         return frozenset((PUBLISHER,))

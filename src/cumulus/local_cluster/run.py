@@ -41,6 +41,8 @@ class ClusterRun:
         What all machines and their clients must know, if it is not enough to be on this computer.
     on_up
         Called each time when all processes run.
+    factory
+        What makes a machine, as `cumulus.transport.supervisor.Process` has it.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class ClusterRun:
         note: Callable[[str], None] = lambda _: None,
         secret: bytes | None = None,
         on_up: Callable[[Supervisor], None] | None = None,
+        factory: str = "cumulus.local_cluster.light_start:start_machine",
     ) -> None:
+        self._factory = factory
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
             "home": home.card.home,
@@ -74,8 +78,7 @@ class ClusterRun:
         StoreError
             If the home cannot be written.
         """
-        factory = "cumulus.local_cluster.light_start:start_machine"
-        processes = [Process(name, factory, self._argument) for name in machine_names(self._home.card)]
+        processes = [Process(name, self._factory, self._argument) for name in machine_names(self._home.card)]
         is_over = False
         while not is_over:
             incarnation = self._next_incarnation()
@@ -104,7 +107,7 @@ class ClusterRun:
                         case SourcesDone():
                             yield from self._committed(0)  # one whose process died before it could tell
                             return True
-                case ProcessEnded() as ended:
+                case ProcessEnded() as ended if not is_stopped():  # who stops all may have stopped it, too
                     self._mourn(ended)
                     return False
                 case LinkLost() as found:
@@ -131,9 +134,9 @@ class ClusterRun:
 
     def _mourn(self, ended: ProcessEnded) -> None:
         """Say why not to go on after the end of a process; return if it is to be started again."""
-        if ended.code >= 0:  # it has said why it cannot go on, and would say it again
+        if ended.code > 0:  # it has said why it cannot go on, and would say it again
             raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
-        self._begin_anew(f"{ended.name} was {ended.reason}")
+        self._begin_anew(f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}")
 
     def _begin_anew(self, why: str) -> None:
         """Note that all processes start anew, unless that was in vain too often."""

@@ -6,6 +6,7 @@ import decimal
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from cumulus.durable.files import write_bytes, write_parquet
 from cumulus.engine.engines import make_engine
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError
 from cumulus.views import Finisher, MapViewReader
 
@@ -38,9 +40,12 @@ class SpreadOutputs:
     """
 
     def __init__(self, plan: ClusterPlan, out: Path, engine: str) -> None:
-        self._plan, self._out, self._program = plan, out, plan.division.spread
-        self._engine = make_engine(engine, replace(self._program, triggers=()))
+        self._plan, self._out, self._program, self._engine_name = plan, out, plan.division.spread, engine
         self._numbers = {definition.name: at for at, definition in enumerate(self._program.maps)}
+
+    @cached_property
+    def _engine(self) -> Engine:  # where nothing is spread, or others finish all, nobody needs it
+        return make_engine(self._engine_name, replace(self._program, triggers=()))
 
     def write(self, shares: Shares, node: int, epoch: int) -> tuple[dict[str, str], dict[str, str]]:
         """Write what a node has of views; return view → file, and view → why its rows could not be computed.

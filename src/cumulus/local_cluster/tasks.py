@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.gate import Gate
+from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import (
     CommitEpoch,
     GiveUp,
@@ -28,12 +29,10 @@ from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably
 from cumulus.durable.folders import sync_folder
 from cumulus.epochs.bucket.outcome import Outcome
-from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.publish import counts_of, merge_functions, output_error, write_outputs, write_quarantine
 from cumulus.epochs.output.sink import Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, files_left, next_files
 from cumulus.errors import InputError, StoreError
 from cumulus.local_cluster.card import ClusterCard
@@ -134,10 +133,8 @@ class SwitchTasks:
 
     def _read(self, files: dict[str, list[str]]) -> Payloads:
         readings = list(read_files(self._plan.program, self._card.sources, files))
-        gate, is_spread = self._plan.gate, bool(self._plan.division.spread.maps)
-        gates = [] if gate is None else pack(readings, gate.buckets)
-        is_other = is_spread and len(gates) != 1
-        return Payloads(gates, pack(readings, BucketPlan())[0] if is_other else b"")
+        gate = None if self._plan.gate is None else self._plan.gate.buckets
+        return pack_rows(readings, gate, is_spread=bool(self._plan.division.spread.maps))
 
     def _write(self, epoch: int, outcome: Outcome) -> Written:
         out = Path(self._card.out)

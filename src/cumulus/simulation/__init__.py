@@ -11,6 +11,7 @@ from cumulus.simulation.failure import Failure
 from cumulus.simulation.runs import SimulatedRun, repeated, simulated
 from cumulus.simulation.scenario import (
     FAULTS,
+    BackPressure,
     Conditions,
     Factory,
     Renew,
@@ -27,6 +28,7 @@ from cumulus.simulation.world import World
 __all__ = [
     "FAULTS",
     "SIMPLEST",
+    "BackPressure",
     "BrokenRule",
     "ChoiceStream",
     "Choices",

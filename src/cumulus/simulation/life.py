@@ -53,6 +53,8 @@ class Life:
         # The first one is being done.
         self.tasks: deque[Any] = deque()
         self.links: dict[Name, VirtualLink] = {}
+        # Whether something waits that it does not read until others have read what it has sent.
+        self.is_holding = False
 
 
 class VirtualLink:
@@ -84,6 +86,8 @@ class VirtualLink:
         self.flight: deque[bytes | Meeting] = deque()
         # When the last of them will be there.
         self.free = 0
+        # The bytes of them.
+        self.unread = 0
         # How many of them are held up.
         self.stalled = 0
         # What is for the peer's next life.

@@ -7,6 +7,9 @@ does. Partitions hold messages up and lose none.
 Between *members*, the machines that a supervisor has started, a link that is lost stays lost, as in
 `cumulus.transport`: what is sent is dropped until the member meets the others anew. Then it loses all links that it
 still has, also those to guests, and messages of members that have met before it wait for it.
+
+A machine of which another member has too much unread *holds*, as in `cumulus.transport`: what guests send it, and those
+members that feed it, arrives when that is read.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from cumulus.machine import Input, Lost, Name, Received, Send
 from cumulus.simulation.agenda import Agenda
 from cumulus.simulation.choices import ChoiceStream
 from cumulus.simulation.life import Life, Meeting, VirtualLink
-from cumulus.simulation.scenario import Travel, Wire
+from cumulus.simulation.scenario import BackPressure, Travel, Wire
 
 Tell = Callable[[Life, Input], None]
 Meet = Callable[[Life, int], None]
@@ -66,6 +69,8 @@ class Network:
         Put an input into the inbox of a life; say to a member that it meets the others, in which incarnation.
     counts
         Where messages and what is lost of them are counted.
+    pressure
+        When machines hold.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class Network:
         tell: Tell,
         meet: Meet,
         counts: Counter[str],
+        pressure: BackPressure,
     ) -> None:
         self._agenda = agenda
         self._lives = lives
@@ -92,6 +98,7 @@ class Network:
         self._tell = tell
         self._meet = meet
         self._counts = counts
+        self._pressure = pressure
         self._cuts: list[Cut] = []
         self.messages = 0
         self.bytes = 0
@@ -140,6 +147,7 @@ class Network:
         size = len(data) if isinstance(data, bytes) else 0
         link.free = max(link.free, agenda.now + self._travel(self._streams[name], name, link.to, size, agenda.now))
         link.flight.append(data)
+        link.unread += size
         agenda.after(link.free - agenda.now, self._arrive, link)
 
     def _arrive(self, link: VirtualLink) -> None:
@@ -149,18 +157,52 @@ class Network:
         is_gone = link.is_lost or not sender.is_alive or sender.links.get(link.to) is not link
         if is_gone or receiver is None or not receiver.is_alive or receiver.incarnation > (link.incarnation or NO_END):
             self._counts["message lost"] += 1
+            is_old = receiver is not None and receiver.incarnation > (link.incarnation or NO_END)
+            self._counts["message of an old incarnation"] += is_old
         elif link.cuts or receiver.incarnation < (link.incarnation or 0):
+            link.stalled += 1
+        elif self._is_held(link, receiver):
+            self._counts["message held by back-pressure"] += 1
+            receiver.is_holding = True
             link.stalled += 1
         else:
             if link.incarnation is None and not link.is_known:
                 self._introduce(link, receiver)
             data = link.flight.popleft()
+            if isinstance(data, bytes):
+                link.unread -= len(data)
+                self._read_on(sender)
             if isinstance(data, Meeting):
                 self._meet(receiver, data.incarnation)
                 if data.message is not None and receiver.is_alive:
                     self._tell(receiver, Received(sender.name, self._decode(data.message)))
             else:
                 self._tell(receiver, Received(sender.name, self._decode(data)))
+
+    def _is_held(self, link: VirtualLink, receiver: Life) -> bool:
+        """Whether a machine does not read now what comes over a link."""
+        feeders = self._pressure.fed_by.get(receiver.name, frozenset())
+        is_feeding = link.sender.name in feeders or self._is_guest(link.sender.name)
+        return is_feeding and self._is_congested(receiver)
+
+    def _is_guest(self, name: Name) -> bool:
+        return name not in self._members and name != self._supervisor
+
+    def _is_congested(self, life: Life) -> bool:
+        """Whether another member leaves more unread than it should."""
+        most = self._pressure.most_unread
+        return bool(most) and any(
+            link.unread >= most and not link.is_lost for to, link in life.links.items() if to in self._members
+        )
+
+    def _read_on(self, life: Life) -> None:
+        """Let a machine that has held read again, once others have read what it has sent."""
+        if life.is_holding and not self._is_congested(life):
+            life.is_holding = False
+            for each in self._lives.values():
+                link = each.links.get(life.name)
+                if link is not None and link.stalled and not link.cuts:
+                    self._go_on(link)
 
     def _introduce(self, link: VirtualLink, receiver: Life) -> None:
         """Let the receiver know of the link; if it still has another one, that is lost."""
@@ -196,6 +238,7 @@ class Network:
             return
         link.is_lost = True
         self._tell(link.sender, Lost(link.to))
+        self._read_on(link.sender)
 
     def started(self, life: Life) -> None:
         """Send a new life what waits for it."""
@@ -225,6 +268,7 @@ class Network:
             link = each.links.get(life.name)
             if link is not None and link.incarnation == incarnation:
                 self._go_on(link)
+        self._read_on(life)
 
     # --- partitions -------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,22 @@ class Wire:
     text: Callable[[Any], str] = repr
 
 
+@dataclass(frozen=True, slots=True)
+class BackPressure:
+    """When a machine does not read what feeds it.
+
+    Parameters
+    ----------
+    most_unread
+        How many bytes of it another member may leave unread; 0 for any number.
+    fed_by
+        Machine → the members that feed it; guests feed every machine.
+    """
+
+    most_unread: int = 0
+    fed_by: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+
+
 class Reports:
     """What machines say has happened: it is counted, and checks that wait for it are run after the step.
 
@@ -114,6 +130,8 @@ class Scenario:
         What is done, one after the other, when the world has come to rest; then it is run until it rests again.
     reports
         What is counted, beside what the world counts itself.
+    pressure
+        When machines do not read what feeds them.
     """
 
     machines: Mapping[Name, Factory]
@@ -128,6 +146,7 @@ class Scenario:
     at_report: Mapping[str, Callable[[World, Name, object], None]] = field(default_factory=dict)
     phases: Sequence[Callable[[World], None]] = ()
     reports: Reports = field(default_factory=Reports)
+    pressure: BackPressure = field(default_factory=BackPressure)
 
     @property
     def members(self) -> frozenset[Name]:

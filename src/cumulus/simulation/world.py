@@ -78,6 +78,7 @@ class World:
             self._tell,
             self._meet,
             self.counts,
+            scenario.pressure,
         )
         self._effects = EffectQueue(
             self.agenda,

@@ -24,7 +24,7 @@ from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
+from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_path, next_files
 from cumulus.spark.errors import carry_errors_through_spark
@@ -89,11 +89,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _deletions_only(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the offset of an epoch without files, if all buckets agree to deletions that wait; else `start`."""
-        epochs = committed_epochs(self._settings.out) if self._settings.is_voting else []
-        if not epochs or not Poll.of_plain(read_manifest(self._settings.out, epochs[-1]).poll).granted:
+        newest = newest_manifest(self._settings.out) if self._settings.is_voting else None
+        if newest is None or not Poll.of_plain(newest.poll).granted:
             return start
         final = "yes" if self._target is not None else "no"
-        return {"done": start["done"], "files": "{}", "final": final, "after": str(epochs[-1])}
+        return {"done": start["done"], "files": "{}", "final": final, "after": str(newest.epoch)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:

@@ -32,6 +32,9 @@ class ConnectionOwner(Protocol):
     def admit(self, name: Name) -> None:
         """Raise RefusalError if a machine of this name may not connect now."""
 
+    def is_guest(self, name: Name) -> bool:
+        """Whether nobody was told of a machine of this name."""
+
     def opened(self, connection: Connection) -> None:
         """Take a connection whose other side is not known yet."""
 
@@ -182,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.admit(self.peer)  # another connection may have been quicker
         self._say(answer)
         self._stop_timer()
-        self._reader.trust()
+        self._reader.trust(in_parts=not self._owner.is_guest(self.peer))
         self.is_up = True
         self._owner.up(self)
         self.settled.set_result(None)

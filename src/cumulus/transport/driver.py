@@ -154,7 +154,10 @@ class Driver:
 
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
-        self.deliver(Received(peer, self._equipment.codec.decode(payload)))
+        message = self._equipment.codec.decode(payload)
+        if not self._equipment.may_send(peer, message):
+            raise RemoteProtocolError(f"{self._name}: {type(message).__name__} from {peer} is not for this machine")
+        self.deliver(Received(peer, message))
 
     def lost(self, peer: Name, is_guest: bool, reason: str) -> None:
         """Tell the machine that a link is gone, and the supervisor, unless it was a guest's: they come and go."""

@@ -30,6 +30,11 @@ class Codec(Protocol):
         """
 
 
+def anybody(sender: Name, message: Any) -> bool:
+    """Take everything from everybody."""
+    return True
+
+
 def no_tasks(task: Any) -> Any:
     """Refuse a task: for machines that ask for none."""
     raise AssertionError(f"no task was expected: {task}")
@@ -52,6 +57,8 @@ class Equipment:
         does not read what the machine sends. Feeding must go round in no circle: who waits for whom would, too.
     tick_ms
         How often the machine is told the time; 0 for never.
+    may_send
+        Whether the machine takes a message from a peer, or a guest; if not, the link over which it came is closed.
     """
 
     machine: Machine
@@ -61,3 +68,4 @@ class Equipment:
     log: RecordLog | None = None
     sources: frozenset[Name] = field(default=frozenset())
     tick_ms: int = 0
+    may_send: Callable[[Name, Any], bool] = anybody

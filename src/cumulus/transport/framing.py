@@ -2,7 +2,8 @@
 
 A frame is sixteen bytes (magic, version, kind, length of the payload, incarnation) and its payload. All integers are
 little-endian. The same frames go between machines, and between a process and its supervisor; whoever moves large
-payloads from slots of its own sends `header` and the slot with one `sendmsg`.
+payloads from slots of its own sends `header` and the slot with one `sendmsg`. A message that is longer than a frame may
+be goes in several: how long it gets is known when its rows are on the disk already, and nobody could take them back.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
-from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.errors import RemoteProtocolError
 
 _HEADER = struct.Struct("<2sBBIQ")
 _MAGIC = b"cu"
@@ -44,6 +45,8 @@ class FrameKind(IntEnum):
     """That somebody knows the secret."""
     REFUSAL = 3
     """Why the connection is about to be closed."""
+    PART = 4
+    """What a machine has sent, and the next frame goes on with it."""
     START = 8
     """What machine a process is to run."""
     READY = 9
@@ -68,20 +71,20 @@ def header(kind: int, length: int, incarnation: int) -> bytes:
 
 
 def framed(kind: int, pieces: Sequence[Piece], incarnation: int = 0) -> list[Piece]:
-    """Return a frame, with a payload in pieces that are not copied.
-
-    Raises
-    ------
-    UsageError
-        If the payload is too long.
-    """
+    """Return a frame, with a payload in pieces that are not copied; several if it is too long for one."""
     length = sum(map(len, pieces))
+    found: list[Piece] = []
     if length > PAYLOAD_BYTES:
-        raise UsageError(
-            f"a message of {length:,} bytes is to be sent; {PAYLOAD_BYTES:,} are allowed",
-            hint="Make what is sent at once smaller.",
-        )
-    return [header(kind, length, incarnation), *pieces]
+        whole = memoryview(b"".join(pieces))
+        begin = 0
+        while length - begin > PAYLOAD_BYTES:
+            found += (
+                header(FrameKind.PART, PAYLOAD_BYTES, incarnation),
+                whole[begin : begin + PAYLOAD_BYTES],
+            )
+            begin += PAYLOAD_BYTES
+        length, pieces = length - begin, [whole[begin:]]
+    return [*found, header(kind, length, incarnation), *pieces]
 
 
 class FrameReader:
@@ -96,10 +99,15 @@ class FrameReader:
         self._start = 0
         self._end = 0
         self._wanted = HEADER_BYTES  # bytes of the frame that begins at `_start`, as far as is known
+        self._takes_parts = False
+        self._parts: list[bytes] = []
 
-    def trust(self) -> None:
-        """Let payloads be as long as a peer's may be, from the next frame on."""
-        self._most, self._usual = PAYLOAD_BYTES, _BUFFER_BYTES
+    def trust(self, *, in_parts: bool = True) -> None:
+        """Let payloads be as long as a peer's may be, from the next frame on, and messages in parts come if they may.
+
+        Who may send parts may make this side keep as much as it likes.
+        """
+        self._most, self._usual, self._takes_parts = PAYLOAD_BYTES, _BUFFER_BYTES, in_parts
 
     def room(self) -> memoryview:
         """Return where the next bytes go; never empty."""
@@ -151,4 +159,10 @@ class FrameReader:
                 return
             payload = bytes(self._view[self._start + HEADER_BYTES : stop])
             self._start, self._wanted = stop, HEADER_BYTES
+            if kind == FrameKind.PART and self._takes_parts:
+                self._parts.append(payload)
+                continue
+            if self._parts:
+                payload = b"".join([*self._parts, payload])
+                self._parts.clear()
             yield kind, incarnation, payload

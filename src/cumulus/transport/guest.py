@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from cumulus.errors import RemoteProtocolError
+from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import GREETING_SECONDS, Address
-from cumulus.transport.framing import FrameKind, FrameReader, Piece, framed
+from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials, Greeting
 
 
@@ -52,7 +52,26 @@ class GuestLink:
             raise
 
     def send(self, pieces: Sequence[Piece], until: float) -> None:
-        """Send a message; OSError if the link is lost, or nobody reads it until then, by `time.monotonic`."""
+        """Send a message.
+
+        Parameters
+        ----------
+        until
+            When to give up, by `time.monotonic`.
+
+        Raises
+        ------
+        OSError
+            If the link is lost, or nobody reads it in time.
+        UsageError
+            If it is longer than what a guest may send.
+        """
+        length = sum(map(len, pieces))
+        if length > PAYLOAD_BYTES:
+            raise UsageError(
+                f"a message of {length:,} bytes is to be sent; {PAYLOAD_BYTES:,} are allowed",
+                hint="Make what is sent at once smaller.",
+            )
         self._socket.settimeout(max(until - time.monotonic(), 0.001))
         self._socket.sendall(b"".join(framed(FrameKind.MESSAGE, pieces, self._incarnation)))
 

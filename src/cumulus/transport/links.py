@@ -22,6 +22,7 @@ from cumulus.durable.faults import crash_point
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
+from cumulus.transport.equipment import SUPERVISOR
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError
 
@@ -30,6 +31,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two attempts to connect."""
 _GUEST_BYTES = 2 * PAYLOAD_BYTES
 """With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
+_MOST_STRANGERS, _MOST_GUESTS = 100, 500
+"""Connections of those who have not said who they are, and of guests: a process may have only so many files open."""
+_NAME_CHARACTERS = 200
+"""What guests are called is written into logs and quarantines."""
 _MESSAGE = int(FrameKind.MESSAGE)
 
 
@@ -149,11 +154,6 @@ class Links:
         """Send a message that was made in this incarnation; it is on its way after `flush`.
 
         It is dropped if the incarnation, the link or the guest is gone: the machine has been told, or will be.
-
-        Raises
-        ------
-        UsageError
-            If the message is too long.
         """
         if incarnation != self.incarnation:
             return
@@ -227,19 +227,30 @@ class Links:
 
     # --- what connections tell ---
 
+    def is_guest(self, name: Name) -> bool:
+        """Whether nobody was told of a machine of this name."""
+        return name not in self._links or self._links[name].is_guest
+
     def admit(self, name: Name) -> None:
         """Raise RefusalError if a machine of this name may not connect now."""
         link = self._links.get(name)
-        if not name or name == self.me.name or (link is not None and not link.is_guest and name > self.me.name):
+        is_name = name.isprintable() and 0 < len(name) <= _NAME_CHARACTERS
+        is_mine = name in (self.me.name, SUPERVISOR)
+        if not is_name or is_mine or (link is not None and not link.is_guest and name > self.me.name):
             raise RefusalError(f"{self.me.name} takes no connection from {name!r}", Outlook.NEVER)
         if link is not None and (link.is_lost or link.connection is not None):
             if link.connection is not None and not link.is_guest:
                 link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
             raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
+        if link is None and sum(each.is_guest for each in self._links.values()) >= _MOST_GUESTS:
+            raise RefusalError(f"{self.me.name} has {_MOST_GUESTS} guests", Outlook.AGAIN)
 
     def opened(self, connection: Connection) -> None:
-        """Take a connection whose other side is not known yet."""
+        """Take a connection whose other side is not known yet, unless there are many such."""
+        strangers = sum(not (each.is_up or each.connects) for each in self._connections)
         self._connections.add(connection)
+        if strangers >= _MOST_STRANGERS and not connection.connects:
+            connection.abort("too many others have not said who they are")
 
     def up(self, connection: Connection) -> None:
         """Take a connection whose other side has shown who it is."""

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zlib
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from io import FileIO
@@ -30,6 +32,8 @@ SyncPolicy: TypeAlias = Literal["always", "never"]
 
 _MAGIC = b"CLG1"
 _HEADER = struct.Struct("<4sIIIQ")
+_SYNCS: Final = 32
+"""Over so many the time that a sync takes is averaged."""
 _SEGMENT_BYTES: Final = 1 << 24
 """From this size on a file gets no more groups."""
 
@@ -53,6 +57,9 @@ class RecordLog:
         self._segments: list[int] = []  # numbers of the files' first records
         self._file: FileIO | None = None
         self._bytes = 0  # of the newest file
+        self._sync_ms: deque[float] = deque(maxlen=_SYNCS)
+        self.facts: dict[str, object] = {"sync_ms": 0.0}
+        """For who asks how it is: how long a sync takes, the mean of the last ones."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = lock_file(folder / "lock")
@@ -158,7 +165,10 @@ class RecordLog:
     def _sync(self) -> None:
         assert self._file is not None
         if self._is_synced:
+            begun = time.monotonic()
             os.fsync(self._file.fileno())
+            self._sync_ms.append((time.monotonic() - begun) * 1000)
+            self.facts["sync_ms"] = round(sum(self._sync_ms) / len(self._sync_ms), 3)
 
     def forget(self, number: int) -> None:
         """Remove the files that hold no record behind the one with this number, but for the newest file.

@@ -142,6 +142,10 @@ async def _run(pair: socket.socket) -> int:
     except CumulusError as problem:
         control.tell(FrameKind.FAILED, [problem.message, problem.hint])
         return 1
+    except MemoryError:
+        traceback.print_exc()
+        control.tell(FrameKind.FAILED, ["there is no memory left", "Make room on this computer, then start again."])
+        return 1
     return 0
 
 

@@ -100,7 +100,7 @@ def check(program: Program, transactions: tuple[Transaction, ...], mode: str, lo
 
 @pytest.mark.parametrize(
     ("path", "mode"),
-    one_mode_each((path for path in CASES if path.stem not in NOT_NATIVE), ("event", "batch", "net")),
+    one_mode_each((path for path in CASES if path.stem not in NOT_NATIVE), ("event", "batch", "net"), of=2),
 )
 def test_maps_are_the_interpreters(path: Path, mode: str) -> None:
     case = parse_case(path.read_text(encoding="utf-8"), mode)

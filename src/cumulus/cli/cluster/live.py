@@ -48,6 +48,7 @@ def start(
     Example: cumulus cluster start views.sql --home live/ --nodes 2
     """
     from cumulus.engine.engines import check_engine
+    from cumulus.epochs.output.origin import Origin, with_absolute_path
     from cumulus.epochs.trigger import parse_trigger
     from cumulus.local_cluster.live import daemon
 
@@ -67,6 +68,13 @@ def start(
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
         {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep},
+        Origin(
+            file.name,
+            file.read_text(encoding="utf-8-sig"),
+            tuple(map(with_absolute_path, source)),
+            files_per_epoch=files_per_epoch,
+            has_clients=True,
+        ),
     )
     if not foreground:
         daemon.start(live)
@@ -108,6 +116,7 @@ def status(
     """
     from rich.console import Console
 
+    from cumulus.explain.explanation import counted
     from cumulus.local_cluster.live.client import connect
     from cumulus.local_cluster.live.status_tables import status_tables
 
@@ -119,7 +128,7 @@ def status(
                 print(json.dumps(found), flush=True)
             else:
                 gated = [name for name in client.views if name not in client.spread_views]
-                print(f"{home}: {len(client.spread_views)} views spread, {len(gated)} gated", end="")
+                print(f"{home}: {counted(len(client.spread_views), 'view')} spread, {len(gated)} gated", end="")
                 print(f" ({', '.join(gated)})\n" if gated else "\n")
                 for table in status_tables(found):
                     console.print(table)

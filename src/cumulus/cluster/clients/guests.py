@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import from_ipc, table_of
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.schema import Relation
+from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import ClientRows
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_required
-from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import RemoteProtocolError
@@ -50,7 +50,7 @@ class Guests:
     def epoch_of(self, client: Name, number: int) -> int | None:
         """Return an epoch that has the rows with a number if any has; None if they are new."""
         last, epoch = self._last.get(client, (0, 0))
-        return epoch if number <= last else None
+        return epoch if 0 < number <= last else None
 
     def note(self, client: Name, number: int, epoch: int) -> None:
         """Remember that rows are in."""
@@ -59,13 +59,13 @@ class Guests:
         if len(self._last) > MOST_CLIENTS:
             del self._last[next(iter(self._last))]
 
-    def logged(self, client: Name, sent: ClientRows, epoch: int, place: int) -> LoggedRows:
-        """Return rows as what is logged, and applied.
+    def reading(self, client: Name, sent: ClientRows, place: int, at: int) -> Reading:
+        """Return rows as what is packed.
 
         Parameters
         ----------
-        place
-            Greater than that of all rows that came before. A gate takes the rows of an epoch in the order of
+        place, at
+            Greater than those of all rows that came before. A gate takes the rows of an epoch in the order of
             their labels: so these come in this order, and before those of files.
 
         Raises
@@ -73,14 +73,16 @@ class Guests:
         RemoteProtocolError
             If these are no rows of a table of this switch.
         """
-        rows = self._checked(sent)
-        readings = [Reading(sent.table, rows, f" {place:012} {client}", ())]
-        gates = [] if self._gate is None else pack(readings, self._gate)
-        is_other = self._is_spread and len(gates) != 1
-        intake = pack(readings, BucketPlan())[0] if is_other else b""
-        return LoggedRows(epoch, client, sent.number, gates, intake)
+        return Reading(sent.table, self._checked(sent), f" {place:012}.{at:06} {client}", ())
+
+    def logged(self, readings: Sequence[Reading], senders: Sequence[tuple[Name, int]], epoch: int) -> LoggedRows:
+        """Return rows as what is logged, and applied; `senders` have sent them, each under a number."""
+        packed = pack_rows(readings, self._gate, is_spread=self._is_spread)
+        return LoggedRows(epoch, senders, packed.gates, packed.intake)
 
     def _checked(self, sent: ClientRows) -> pa.Table:
+        if sent.number < 1:
+            raise RemoteProtocolError(f"{sent.table}: rows have come with number {sent.number}", hint="Begin with 1.")
         relation = self._relations.get(sent.table)
         if relation is None:
             raise RemoteProtocolError(f"{sent.table} is no table of this switch", hint="Connect again.")
@@ -89,6 +91,8 @@ class Guests:
             rows.validate(full=True)
         except (pa.ArrowException, OSError) as problem:
             raise RemoteProtocolError(f"{sent.table}: {len(sent.rows)} bytes are no rows: {problem}") from None
+        if relation.static:
+            raise RemoteProtocolError(f"{sent.table} is STATIC: it takes no rows from clients", hint="Connect again.")
         if not _is_of(rows, relation):
             raise RemoteProtocolError(
                 f"{sent.table}: rows have come whose columns are not those of the table", hint="Connect again."
@@ -115,5 +119,5 @@ def _is_of(rows: pa.Table, relation: Relation) -> bool:
             return False
         if found.null_count and (column is None or is_required(relation, column)):
             return False
-    known = pa.array([INSERT, DELETE, UPSERT], pa.int8())
+    known = pa.array([INSERT, DELETE, *([UPSERT] if relation.key else [])], pa.int8())
     return bool(pc.all(pc.is_in(rows.column("_op"), value_set=known), min_count=0).as_py())

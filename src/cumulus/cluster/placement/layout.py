@@ -11,14 +11,14 @@ home is there, nor owned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.algebra.terms import MapEnd, MapRead, Range, Term, Var, children
-from cumulus.catalog.partition import bucket_of, buckets_of
+from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column
 from cumulus.cluster.placement.segments import (
     EVERYWHERE,
@@ -38,7 +38,8 @@ from cumulus.m3.program import Program, ViewDef
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
+
+    from cumulus.engine.frames.frame import MapFrame
 
     Indices: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -133,38 +134,31 @@ class ClusterLayout:
 
     # --- entries ----------------------------------------------------------------------------------------------------
 
-    def targets(self, name: str, keys: Sequence[pa.Array], rows: int) -> list[Indices]:
-        """Return for every node the rows, by index and in order, whose deltas of a map it must get.
-
-        Parameters
-        ----------
-        keys
-            The key columns of the deltas.
-        rows
-            How many deltas there are, for maps without keys.
-        """
+    def targets(self, name: str, deltas: MapFrame) -> list[Indices]:
+        """Return for every node the rows, by index and in order, whose deltas of a map it must get."""
         import numpy as np
 
         sets = self.sets[name]
-        every = np.arange(rows)
+        every = np.arange(deltas.rows)
         if EVERYWHERE in sets:
             return [every] * self.nodes
         if len(sets) == 1 and sets[0].reach is Reach.KEY:
-            return divided(self._nodes_by(keys[sets[0].axis]), self.nodes)
-        holds = np.zeros((self.nodes, rows), np.bool_)
+            return divided(deltas.buckets(sets[0].axis, self.nodes), self.nodes)
+        holds = np.zeros((self.nodes, deltas.rows), np.bool_)
         for each in sets:
             if each.reach is Reach.FIRST:
                 holds[0] = True
             else:
-                holds[self._nodes_by(keys[each.axis]), every] = True
+                holds[deltas.buckets(each.axis, self.nodes), every] = True
         return [np.flatnonzero(mine) for mine in holds]
 
-    def owners(self, name: str, keys: Sequence[pa.Array], rows: int) -> Indices:
-        """Return for every entry, given by key columns, the node that owns it."""
+    def owners(self, name: str, entries: MapFrame) -> Indices:
+        """Return for every entry of a map the node that owns it."""
         import numpy as np
 
         owner = self.sets[name][0]
-        return np.zeros(rows, np.int64) if owner.reach is Reach.FIRST else self._nodes_by(keys[owner.axis])
+        is_first = owner.reach is Reach.FIRST
+        return np.zeros(entries.rows, np.int64) if is_first else entries.buckets(owner.axis, self.nodes)
 
     def owner_of(self, name: str, key: tuple[Any, ...]) -> int:
         """Return the node that owns an entry: the one to ask for it."""
@@ -179,10 +173,6 @@ class ClusterLayout:
         return tuple(
             sorted({0 if each.reach is Reach.FIRST else bucket_of(key[each.axis], self.nodes) for each in sets})
         )
-
-    def _nodes_by(self, values: pa.Array) -> Indices:
-        found: Indices = buckets_of(values, self.nodes).to_numpy(zero_copy_only=False).astype("int64")
-        return found
 
     # --- views ------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from decimal import Decimal
 from math import fsum
 from typing import Any, TypeAlias
 
+from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationError
 
 Cell: TypeAlias = tuple[float, float, float]
@@ -110,6 +111,20 @@ def read_cell(cell: Cell) -> float:
     """
     value = cell[0] + cell[1]
     return value if -INF < value < INF else finite(value)
+
+
+def read_stored(columns: Sequence[Column], stored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of an entry, given as maps keep them, as numbers; `columns` are the map's.
+
+    Raises
+    ------
+    EvaluationError
+        As `read_cell`.
+    """
+    return tuple(
+        read_cell(each) if column.type is not None and column.type.is_float else each
+        for each, column in zip(stored, columns, strict=True)
+    )
 
 
 def is_rest(cell: Cell) -> bool:

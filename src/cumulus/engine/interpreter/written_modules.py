@@ -15,7 +15,7 @@ from cumulus.m3.program import Program
 from cumulus.scalars.python_code import Pool
 from cumulus.scalars.user import Given
 
-_MOST = 32
+_MOST = 256
 _NUMBERS = itertools.count(1)
 _Indexes: TypeAlias = tuple[tuple[str, Positions], ...]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import ZSTD
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
 from cumulus.durable import faults
@@ -116,11 +116,7 @@ def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
 def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Mapping[str, int] | None = None) -> bytes:
     told = {"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}
     header = json.dumps(told | ({"ignored": dict(ignored)} if ignored else {})).encode()
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=ZSTD)
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
-        writer.write_table(rows)
-    body = sink.getvalue()
+    body = to_ipc(rows)
     return b"".join((_LENGTHS.pack(len(header), len(body)), header, body))
 
 
@@ -138,7 +134,7 @@ def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
 
 
 def _payload(header: Mapping[str, Any], body: memoryview) -> Payload:
-    rows = pa.ipc.open_stream(body).read_all()
+    rows = from_ipc(body)
     rejected: tuple[Rejected, ...] = ()
     if header["kind"] == "rejected":
         rejected = tuple(Rejected(**row) for row in rows.to_pylist())

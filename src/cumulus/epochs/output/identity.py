@@ -29,10 +29,10 @@ def program_of(text: str) -> Program:
 
 def program_hash(program: Program) -> str:
     """Return a short hash of the text of `program`."""
-    return _hash(str(program))
+    return _text_hash(str(program))
 
 
-def _hash(text: str) -> str:
+def _text_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -91,7 +91,7 @@ class Checkpoint:
         """
         card = self.path / _CARD
         text = str(program)
-        now = _hash(text)
+        now = _text_hash(text)
         if card.exists():
             found = json.loads(card.read_text())
             if found["host"] != self.host:

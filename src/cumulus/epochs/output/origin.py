@@ -1,6 +1,6 @@
 """Where an output folder comes from: the script and the sources of its run, so that it can be rechecked.
 
-``OUT/origin.json``, written by `cumulus run` whenever it starts.
+``OUT/origin.json``, written by `cumulus run` and `cumulus cluster start` whenever they start.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Origin:
         Of one table, at most; 0 for all there were.
     late_epochs
         How many epochs a row might wait for its parent.
+    has_clients
+        Whether rows may have come from elsewhere, too: then it cannot be rechecked.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Origin:
     partitioned: Mapping[str, str] = field(default_factory=dict)
     files_per_epoch: int = 1
     late_epochs: int = LATE_EPOCHS
+    has_clients: bool = False
 
     @property
     def plan(self) -> BucketPlan:

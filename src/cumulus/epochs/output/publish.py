@@ -19,7 +19,7 @@ import pyarrow as pa
 from cumulus.algebra.terms import Number
 from cumulus.catalog.types import EXACT
 from cumulus.durable.files import write_bytes, write_parquet
-from cumulus.engine.analysis.float_sums import read_cell
+from cumulus.engine.analysis.float_sums import read_stored
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
@@ -122,12 +122,8 @@ def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
 
 def _share(bucket: Bucket, name: str) -> Entries:
     """Return a bucket's share of a map: also entries that do not exist alone, but may together with others'."""
-    floats = [column.type is not None and column.type.is_float for column in bucket.program.map(name).values]
-
-    def plain(values: tuple[Any, ...]) -> tuple[Number, ...]:
-        return tuple(read_cell(value) if is_float else value for value, is_float in zip(values, floats, strict=True))
-
-    return {key: plain(values) for key, values in bucket.engine.stored(name)}
+    columns = bucket.program.map(name).values
+    return {key: read_stored(columns, stored) for key, stored in bucket.engine.stored(name)}
 
 
 def write_outputs(

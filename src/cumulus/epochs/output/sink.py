@@ -191,8 +191,7 @@ class Sink:
 
     def newest(self) -> Manifest | None:
         """Return the last committed epoch."""
-        epochs = committed_epochs(self.path)
-        return read_manifest(self.path, epochs[-1]) if epochs else None
+        return newest_manifest(self.path)
 
     def commit(
         self,
@@ -400,6 +399,23 @@ def read_manifest(path: str | Path, epoch: int) -> Manifest:
         return Manifest(**json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as problem:
         raise StoreError(f"{file}: not a manifest: {problem}", hint="Is this the --out folder of a run?") from None
+
+
+def newest_manifest(path: str | Path) -> Manifest | None:
+    """Return the manifest of the last committed epoch; None if none is committed.
+
+    Raises
+    ------
+    StoreError
+        If it is not a manifest.
+    """
+    while epochs := committed_epochs(path):
+        try:
+            return read_manifest(path, epochs[-1])
+        except StoreError:
+            if epochs[-1] in committed_epochs(path):
+                raise  # else it is dropped, so a later one is committed
+    return None
 
 
 def _link(source: Path, target: Path) -> None:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file, refuse_remote
-from cumulus.errors import InputError, NotRunningError, StoreError
+from cumulus.errors import CumulusError, InputError, NotRunningError, StoreError
 from cumulus.local_cluster.card import CARD
 from cumulus.machine import Name
 
 ADDRESS, STATE, LOG = "address.json", "checkpoint", "cluster.log"
+_ENDED, _ENDED_BYTES = "ended.json", 8192
+"""In the state of a cluster: the error with which it has ended, and a way out; blanks, if there was none. Its room is
+taken when the cluster starts, since the error may be that there is none.
+"""
+_ENDED_CHARACTERS = 600
+"""Of either text, at most: as JSON a character may have six bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +95,7 @@ def read_address(home: Path) -> ClusterAddress:
         machines = {name: (host, port) for name, (host, port) in found.pop("machines").items()}
         address = ClusterAddress(**found, machines=machines)
     except FileNotFoundError:
-        hint = f"{_start_hint(home)} {home / STATE / LOG} has what its processes have said."
-        raise NotRunningError(f"{home}: the cluster is not running", hint=hint) from None
+        raise _not_running(home) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise StoreError(f"{home / ADDRESS} cannot be read: {problem}", hint=_start_hint(home)) from None
     if not is_alive(address.pid):
@@ -98,6 +104,34 @@ def read_address(home: Path) -> ClusterAddress:
             hint=f"{home / STATE / LOG} says why, unless it was killed. {_start_hint(home)}",
         )
     return address
+
+
+def begin_without_error(home: Path) -> None:
+    """Forget the error with which a cluster has ended, and make room for the next one.
+
+    Raises
+    ------
+    StoreError
+        If there is none.
+    """
+    write_durably(home / STATE / _ENDED, b" " * _ENDED_BYTES)
+
+
+def note_error(home: Path, problem: CumulusError) -> None:
+    """Note with which error a cluster ends, for those who want to connect."""
+    said = [problem.message[:_ENDED_CHARACTERS], problem.hint[:_ENDED_CHARACTERS]]
+    with suppress(OSError), (home / STATE / _ENDED).open("r+b") as file:
+        file.write(json.dumps(said).encode().ljust(_ENDED_BYTES))
+
+
+def _not_running(home: Path) -> NotRunningError:
+    """Return that the cluster of a home does not run, and why, if that is known."""
+    try:
+        message, hint = map(str, json.loads((home / STATE / _ENDED).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        hint = f"{_start_hint(home)} {home / STATE / LOG} has what its processes have said."
+        return NotRunningError(f"{home}: the cluster is not running", hint=hint)
+    return NotRunningError(f"{home}: the cluster has ended: {message}", hint=f"{hint} {_start_hint(home)}".lstrip())
 
 
 def _start_hint(home: Path) -> str:

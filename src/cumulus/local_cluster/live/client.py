@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ from cumulus.catalog.names import known_name
 from cumulus.catalog.types import coerce
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.output.identity import resumed_program
+from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import ClosedError, DelayError, InputError, UsageError
 from cumulus.local_cluster.card import read_card
@@ -25,7 +28,7 @@ from cumulus.local_cluster.home import plan_of
 from cumulus.local_cluster.live.address import STATE, read_address
 from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.local_cluster.live.client_rows import rows_to_send
-from cumulus.local_cluster.live.committed_reads import committed_rows, newest_manifest, rows_with
+from cumulus.local_cluster.live.committed_reads import committed_rows, rows_with
 from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.local_cluster.live.remote_maps import RemoteMaps
 from cumulus.m3.program import ViewDef
@@ -37,6 +40,7 @@ from cumulus.views.reader import Consistency, MapViewReader
 
 ROWS_AT_ONCE, BYTES_AT_ONCE = 100_000, 16 << 20
 """More rows of one call are sent in several messages."""
+_CONNECT = "Connect again: cumulus.connect(home)."
 
 
 class ClusterClient:
@@ -68,6 +72,7 @@ class ClusterClient:
             self.home, f"client-{uuid.uuid4().hex[:12]}", card.program.encode()
         )
         self._lock = Lock()
+        self._pid = os.getpid()
         self._number = 0
         self._views = {view.name: view for view in program.views}
         self._tables = {relation.name: relation for relation in program.relations}
@@ -153,7 +158,9 @@ class ClusterClient:
     @property
     def _open_links(self) -> ClientLinks:
         if self._links is None:
-            raise ClosedError("the client is closed", hint="Connect again: cumulus.connect(home).")
+            raise ClosedError("the client is closed", hint=_CONNECT)
+        if os.getpid() != self._pid:  # both would number what they send alike, and only one of them would be heard
+            raise UsageError("the client belongs to the process that this one was forked from", hint=_CONNECT)
         return self._links
 
     # --- views ------------------------------------------------------------------------------------------------------
@@ -284,7 +291,13 @@ class ClusterClient:
     def status(self) -> dict[Name, dict[str, Any]]:
         """Return how each machine is, by name: docs/cluster.md, "Live"."""
         with self._lock:
-            return {name: self._status_of(name) for name in read_address(self.home).machines}
+            pids = read_address(self.home).pids
+            found = {name: {"process": pid, **self._status_of(name)} for name, pid in pids.items()}
+        newest = found[PUBLISHER]["epoch"]
+        for name, facts in found.items():
+            if name != PUBLISHER:  # who was asked later may be further by now
+                facts["lag_epochs"] = max(newest - facts["epoch"], 0)
+        return found
 
     def _status_of(self, machine: Name) -> dict[str, Any]:
         until = time.monotonic() + self._timeout_s

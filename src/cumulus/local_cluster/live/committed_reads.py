@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
+from cumulus.catalog.arrow import rows_equal
+from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import DelayError, EvaluationError, StoreError
 from cumulus.m3.program import ViewDef
 
 _ATTEMPTS = 3
 """Files may go while they are read, when many epochs are committed meanwhile."""
-
-
-def newest_manifest(home: Path) -> Manifest | None:
-    """Return the last committed epoch."""
-    for _ in range(_ATTEMPTS):
-        epochs = committed_epochs(home)
-        with suppress(FileNotFoundError):
-            return read_manifest(home, epochs[-1]) if epochs else None
-    raise StoreError(f"{home}: epochs go sooner than they can be read", hint="Keep more of them: --keep.")
 
 
 def committed_rows(home: Path, view: ViewDef) -> tuple[pa.Table, int]:
@@ -61,9 +51,5 @@ def committed_rows(home: Path, view: ViewDef) -> tuple[pa.Table, int]:
 def rows_with(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     """Return the rows of a table that have these values; None means NULL."""
     for name, value in values.items():
-        column = table.column(name)
-        if value is None:
-            table = table.filter(column.is_null())
-        else:
-            table = table.filter(pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False))
+        table = table.filter(rows_equal(table.column(name), value))
     return table

@@ -20,9 +20,10 @@ from typing import Any
 from cumulus.cluster.mode import Mode
 from cumulus.durable.folders import check_output
 from cumulus.epochs.output.identity import program_of
+from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import FolderSource
-from cumulus.errors import CumulusError, LockedError, NotRunningError, ProcessError
+from cumulus.errors import CumulusError, LockedError, NotRunningError, ProcessError, StoreError
 from cumulus.interrupts import Interrupt
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.address import (
@@ -30,7 +31,9 @@ from cumulus.local_cluster.live.address import (
     LOG,
     STATE,
     ClusterAddress,
+    begin_without_error,
     is_in_use,
+    note_error,
     read_address,
     read_secret,
 )
@@ -56,6 +59,8 @@ class LiveSettings:
         A file; one is made in the home if not given.
     settings
         Others of `Home`.
+    origin
+        Of the program, for who asks the home for it; None if it was made by hand.
     """
 
     program: str
@@ -68,6 +73,7 @@ class LiveSettings:
     secret: str
     functions: tuple[str, ...]
     settings: dict[str, Any]
+    origin: Origin | None = None
 
 
 def serve(
@@ -105,6 +111,8 @@ def serve(
     ) as home:
         secret_file = Path(live.secret).absolute() if live.secret else _own_secret(place / STATE / "secret")
         secret = read_secret(secret_file)
+        if live.origin is not None:
+            write_origin(place, live.origin)
 
         def up(supervisor: Supervisor) -> None:
             machines, pids = supervisor.addresses(), supervisor.pids()
@@ -112,9 +120,13 @@ def serve(
             on_up()
 
         running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up)
+        begin_without_error(place)
         try:
             for epoch in running.epochs(is_stopped):
                 on_epoch(epoch)
+        except CumulusError as problem:
+            note_error(place, problem)
+            raise
         finally:
             with suppress(FileNotFoundError):
                 (place / ADDRESS).unlink()
@@ -141,9 +153,16 @@ def start(live: LiveSettings) -> None:
             f"{place}: the cluster of this home runs already",
             hint=f"Use it, stop it (cumulus cluster stop {place}), or give another --home.",
         )
-    (place / STATE).mkdir(parents=True, exist_ok=True)
     log = place / STATE / LOG
-    with log.open("ab") as lines:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        lines = log.open("ab")
+    except OSError as problem:
+        raise StoreError(
+            f"--home {place} cannot be written: {problem.strerror}",
+            hint="Give another folder, make room there, or give the right to write.",
+        ) from None
+    with lines:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "cumulus.local_cluster.live.daemon"],
             stdin=subprocess.PIPE,
@@ -200,22 +219,37 @@ def main() -> None:
     """Run the cluster that is given on standard input; say on standard output, once, whether it runs."""
     given = json.load(sys.stdin)
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in given.pop("sources"))
-    live = LiveSettings(**{**given, "functions": tuple(given["functions"])}, sources=sources)
+    origin = given.pop("origin")
+    live = LiveSettings(
+        **{**given, "functions": tuple(given["functions"])},
+        sources=sources,
+        origin=None if origin is None else Origin(**{**origin, "sources": tuple(origin["sources"])}),
+    )
+
+    is_waited_for = True
 
     def say(**what: object) -> None:
         """Say this to who waits, the first time; then what is printed goes to the log."""
-        print(json.dumps(what), flush=True)
-        os.dup2(2, 1)
+        nonlocal is_waited_for
+        if is_waited_for:
+            is_waited_for = False
+            print(json.dumps(what), flush=True)
+            os.dup2(2, 1)
+
+    def note(line: str) -> None:
+        """Say this in the log, unless it is on a disk that is full."""
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
 
     with Interrupt() as wish:
         try:
-            serve(live, lambda: wish.wished, say, lambda _: None, lambda line: print(line, file=sys.stderr, flush=True))
+            serve(live, lambda: wish.wished, say, lambda _: None, note)
         except CumulusError as problem:
-            print(problem, file=sys.stderr, flush=True)
+            note(str(problem))
             say(error=[problem.message, problem.hint])
             sys.exit(1)
         except Exception as problem:  # noqa: BLE001  # whatever it is, who waits is told, and the log has all of it
-            traceback.print_exc()
+            note(traceback.format_exc())
             say(error=[f"{type(problem).__name__}: {problem}", f"See {STATE}/{LOG} in the home."])
             sys.exit(1)
 

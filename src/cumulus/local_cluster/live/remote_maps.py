@@ -9,7 +9,7 @@ from cumulus.cluster.clients.reads import key_sent
 from cumulus.cluster.messages import EntriesRead, ReadEntries, node_name, switch_name
 from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.engine.analysis.float_sums import read_cell
+from cumulus.engine.analysis.float_sums import read_stored
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
@@ -106,16 +106,9 @@ class RemoteMaps:
                 self.versions[name] = max(self.versions.get(name, 0), version)
             frame = MapFrame.of_bytes(layout_of(definition), part.frame)
             for each, stored in entries_of(frame):
-                values = _numbers(definition, stored)
+                values = read_stored(definition.values, stored)
                 if _exists(definition, values):
                     yield each, values
-
-
-def _numbers(definition: MapDef, stored: tuple[Any, ...]) -> Values:
-    return tuple(
-        read_cell(each) if column.type is not None and column.type.is_float else each
-        for each, column in zip(stored, definition.values, strict=True)
-    )
 
 
 def _exists(definition: MapDef, values: Values) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 from rich.table import Table
 
 _KINDS = ("publisher", "switch", "node")
+_LABELS = {"deltas_late": "corrections"}
+"""Each delta that comes late corrects what later rows have added."""
 
 
 def status_tables(status: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
@@ -19,9 +21,13 @@ def status_tables(status: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
         for name in mine:
             table.add_column(name, justify="right")
         for fact in dict.fromkeys(fact for facts in mine.values() for fact in facts):
-            table.add_row(fact.replace("_", " "), *(_cell(facts.get(fact)) for facts in mine.values()))
+            table.add_row(
+                _LABELS.get(fact, fact).replace("_", " "), *(_cell(fact, facts.get(fact)) for facts in mine.values())
+            )
         yield table
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+def _cell(fact: str, value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int | float) and fact != "process" else str(value)

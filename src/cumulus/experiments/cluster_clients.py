@@ -1,0 +1,166 @@
+"""Clients of a simulated cluster, which send rows until they are accepted; and their rows as files, for the judge."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cumulus.catalog.arrow import to_ipc
+from cumulus.catalog.events import DELETE, INSERT, UPSERT
+from cumulus.catalog.schema import Relation
+from cumulus.cluster.messages import ClientRows, RequestRefused, RowsAccepted, RowsHeld
+from cumulus.epochs.sources import FolderSource
+from cumulus.experiments.cluster_counts import ClusterHistory
+from cumulus.experiments.cluster_rows import Line, RandomRows, read_lines, write_lines
+from cumulus.local_cluster.live.client_rows import rows_to_send
+from cumulus.m3.program import Program
+from cumulus.machine import Effect, Input, Lost, Name, Received, Send, Tick
+from cumulus.simulation import ChoiceStream, Reports
+
+_OPERATIONS = {"insert": INSERT, "delete": DELETE, "upsert": UPSERT}
+_PAUSE_MS = 100
+"""Between two messages to a switch, at most."""
+_PATIENCE_MS = 400
+"""After so long without an answer rows are sent again."""
+_AGAIN = 1 / 8
+"""The share of messages that are sent twice for no reason."""
+
+
+@dataclass(slots=True)
+class _Switch:
+    """What a client has to do with one switch: the last number, when it was sent, and what waits for an answer."""
+
+    number: int = 0
+    at: int = 0
+    sent: ClientRows | None = None
+    is_held: bool = False
+
+
+@dataclass
+class SendingClient:
+    """A client that sends rows to switches, one message after the other to each, until they belong to a late epoch.
+
+    Parameters
+    ----------
+    relations
+        Those to whose tables it sends, by switch.
+    last
+        It ends when rows belong to a later epoch than this one.
+
+    Attributes
+    ----------
+    lines
+        Switch and number → the rows that it has sent, and the table.
+    tokens
+        The same → the epoch that it was told.
+    """
+
+    relations: Mapping[Name, Sequence[Relation]]
+    stream: ChoiceStream
+    last: int
+    reports: Reports
+    lines: dict[tuple[Name, int], tuple[str, list[Line]]] = field(default_factory=dict)
+    tokens: dict[tuple[Name, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._switches = {name: _Switch() for name in self.relations}
+        self._rows = {
+            relation.name: RandomRows(relation, self.stream, is_odd=False)
+            for relations in self.relations.values()
+            for relation in relations
+        }
+        self._now = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer is still to come."""
+        return any(each.sent is not None and not each.is_held for each in self._switches.values())
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        """Take in what has happened; see `cumulus.machine.Machine`."""
+        effects: list[Effect] = []
+        for each in inputs:
+            match each:
+                case Tick(now):
+                    self._now = now
+                    for name, switch in self._switches.items():
+                        self._go_on(name, switch, effects)
+                case Received(sender, RowsAccepted(number, epoch)):
+                    self._accept(sender, number, epoch)
+                case Received(sender, RowsHeld(number, _)):
+                    switch = self._switches[sender]
+                    switch.is_held |= switch.sent is not None and switch.number == number
+                case Received(sender, RequestRefused() as refused):
+                    raise AssertionError(f"{sender} refuses rows {refused.number}: {refused.reason}")
+                case Lost(peer) if peer in self._switches:
+                    self._again(peer, self._switches[peer], effects)
+                case _:
+                    pass
+        return effects
+
+    def _go_on(self, name: Name, switch: _Switch, effects: list[Effect]) -> None:
+        if switch.sent is not None:
+            if self._now >= switch.at + _PATIENCE_MS and not switch.is_held:
+                self._again(name, switch, effects)
+        elif self._now >= switch.at and max(self.tokens.values(), default=0) <= self.last:
+            relation = self.stream.one(self.relations[name])
+            lines = self._rows[relation.name].alike(1 + self.stream.below(3))
+            switch.number += 1
+            self.lines[name, switch.number] = relation.name, lines
+            rows = [tuple(line[column] for column in relation.column_names) for line in lines]
+            data = to_ipc(rows_to_send(relation, _OPERATIONS[lines[0]["op"]], rows))
+            switch.sent, switch.at, switch.is_held = ClientRows(switch.number, relation.name, data), self._now, False
+            effects += [Send(name, switch.sent)] * (1 + self.stream.chance(_AGAIN))
+
+    def _again(self, name: Name, switch: _Switch, effects: list[Effect]) -> None:
+        """Send once more what nobody has answered."""
+        if switch.sent is not None:
+            switch.at, switch.is_held = self._now, False
+            self.reports("client rows sent again")
+            effects.append(Send(name, switch.sent))
+
+    def _accept(self, sender: Name, number: int, epoch: int) -> None:
+        switch = self._switches[sender]
+        known = self.tokens.setdefault((sender, number), epoch)
+        # A second answer may name a later epoch: a switch remembers the last number of a client alone.
+        assert known <= epoch, f"{sender} has told epoch {known} of rows {number}, and now {epoch}"
+        if switch.sent is not None and switch.number == number:
+            switch.sent = None
+            switch.at = self._now + self.stream.below(_PAUSE_MS)
+
+    def check(self) -> None:
+        """There is nothing that could be wrong between two steps."""
+
+
+def write_epochs(
+    program: Program,
+    folder: Path,
+    sources: Sequence[FolderSource],
+    history: ClusterHistory,
+    clients: Mapping[Name, SendingClient],
+    last: int,
+) -> None:
+    """Write what epochs have taken in as files, one per table and epoch: rows of clients, in the order of the logs, and
+    what files had.
+
+    Rows that clients were told of must be there, in the epoch that they were told.
+    """
+    for name, client in clients.items():
+        for (switch, number), epoch in client.tokens.items():
+            taken = history.taken.get((switch, name, number))
+            found = None if taken is None else taken.epoch
+            assert found == epoch, f"{switch} has told {name} epoch {epoch} of rows {number}; they are in {found}"
+    sent: dict[tuple[int, str], list[Line]] = defaultdict(list)
+    ordered = sorted(history.taken.items(), key=lambda item: (item[0][0], item[1].record, item[1].place))
+    for (switch, name, number), taken in ordered:
+        table, lines = clients[name].lines[switch, number]
+        sent[taken.epoch, table] += lines
+    paths = {source.relation: Path(source.path) for source in sources}
+    for relation in program.relations:
+        name = relation.name
+        (folder / name).mkdir(parents=True)
+        for epoch in [1] if relation.static else range(1, last + 1):
+            read = [line for file in history.turns[epoch].get(name, ()) for line in read_lines(paths[name] / file)]
+            write_lines(folder / name / f"{epoch:04}.jsonl", [*sent[epoch, name], *read])

@@ -1,0 +1,71 @@
+"""Who may send what, and what becomes of what clients make up."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from cumulus.cluster import messages
+from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, StatusAsked
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.senders import Senders
+from cumulus.compiler import compile_sql
+from cumulus.errors import RemoteProtocolError
+from cumulus.local_cluster.home import Home
+from cumulus.local_cluster.processes import equip
+from cumulus.machine import Machine, Received, Send
+
+RECEIVERS = {"publisher": {StatusAsked}, "switch1": {StatusAsked, ClientRows}, "node1": {StatusAsked, ReadEntries}}
+SCRIPT = """
+CREATE TABLE sales (p INT NOT NULL, town VARCHAR, amount DOUBLE);
+CREATE VIEW by_town AS SELECT town, SUM(amount) AS a, COUNT(*) AS n FROM sales GROUP BY town;
+"""
+
+
+@pytest.mark.parametrize("me", RECEIVERS)
+def test_clients_ask_and_do_nothing_that_machines_do(me: str) -> None:
+    senders = Senders(me, nodes=2, switches=2)
+    taken: dict[str, set[Any]] = {}
+    for sender in ("publisher", "switch0", "node0", "client-1", "node2", "switch02", "supervisor"):
+        empty = [(kind, object.__new__(kind)) for kind in get_args(messages.Message)]
+        taken[sender] = {kind for kind, message in empty if senders.may_send(sender, message)}
+    assert taken["client-1"] == taken["node2"] == taken["switch02"] == taken["supervisor"] == RECEIVERS[me]
+    asked = {ClientRows, ReadEntries, StatusAsked}
+    assert not asked & (taken["publisher"] | taken["switch0"] | taken["node0"])
+    assert ({messages.EpochCommit} == taken["publisher"] - {messages.EpochTurn}) == (me != "publisher")
+    assert (messages.EpochReady in taken["node0"]) == (messages.EpochReady in taken["switch0"]) == (me == "publisher")
+    assert (messages.Deltas in taken["node0"]) == (messages.Events in taken["switch0"]) == (me == "node1")
+
+
+def machine_of(name: str, home: Path) -> Machine:
+    program = compile_sql(SCRIPT, rely=False, enforced=False)
+    with Home(program, (), home, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter") as made:
+        equipment = equip(name, {"home": made.card.home})
+        assert equipment.log is not None
+        equipment.log.close()
+        return equipment.machine
+
+
+@pytest.mark.parametrize("name", ["switch0", "node0"])
+def test_what_a_client_makes_up_is_refused_and_the_machine_lives(name: str, tmp_path: Path) -> None:
+    machine, draw = machine_of(name, tmp_path), random.Random(1)
+    kinds: set[type] = set()
+    for number in range(-1, 300):
+        junk = draw.choice((b"", b"x", draw.randbytes(50)))
+        places = draw.choice(([], [0], [0, 0], [1, 0], [-1], [99], [1 << 70]))
+        rows = ClientRows(draw.choice((number, 1 << 70)), draw.choice(("sales", "\ud800", "")), junk)
+        asked = rows if name == "switch0" else ReadEntries(number, draw.choice((0, 1, -1, 1 << 70)), places, junk)
+        for effect in machine.step([Received("client", asked)]):
+            assert isinstance(effect, Send)
+            kinds.add(type(effect.message))
+    assert kinds == ({RequestRefused} if name == "switch0" else {RequestRefused, EntriesRead})
+    machine.check()
+
+
+@pytest.mark.parametrize("message", [messages.EpochCommit(1), messages.EpochTurn(1, {}, False)])
+def test_a_machine_believes_nobody_but_the_publisher(message: Any, tmp_path: Path) -> None:
+    with pytest.raises(RemoteProtocolError, match="from node0 is not for"):
+        machine_of("switch0", tmp_path).step([Received("node0", message)])
