@@ -26,8 +26,8 @@ demo: $(VENV)/.demo
 install-demo: $(VENV)/.demo
 install-test: $(VENV)/.test
 
-# The fast tier: linters, types, contracts, goldens, a share of the laws, one Spark run per feature, the pages. About
-# 7,300 tests in six to seven minutes on two cores; some 2,800 of them are the rules of tests/house, file by file.
+# The fast tier: linters, types, contracts, goldens, a share of the laws, one Spark run per feature, the pages: about
+# 5,200 tests.
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,8 +1,9 @@
-"""What all tests share: a cache of machine code of their own, for as long as they run."""
+"""What all tests share: a cache of machine code of their own, and which cases run on which engine."""
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 
 import pytest
 
@@ -13,3 +14,20 @@ def _object_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         base = tmp_path_factory.getbasetemp()
         shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
         os.environ["CUMULUS_CACHE"] = str(shared / "objects")
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests that are marked slow are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave each case of many that run on every engine one engine in the fast tier: the engines come in turn."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if "each_engine" in getattr(getattr(item, "callspec", None), "params", {}):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for runs in cases.values():
+        by_engine: dict[object, list[pytest.Item]] = defaultdict(list)
+        for item in runs:
+            by_engine[item.callspec.params["each_engine"]].append(item)  # type: ignore[attr-defined]
+        for turn, each in enumerate(by_engine.values()):
+            for place, item in enumerate(each):
+                if len(each) > 1 and place % len(by_engine) != turn:
+                    item.add_marker(pytest.mark.slow)

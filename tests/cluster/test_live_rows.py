@@ -206,13 +206,29 @@ def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path)
     second = switch_of(tmp_path)
     again = second.step([Recovered(1, log)])
     assert amounts(again) == amounts(taken)[: len(amounts(again))]
-    again += second.step([rows(2, 20)]) + ended(second, 1)
+    held = second.step([rows(2, 20)])
+    assert [each.number for each in sent(held, RowsHeld)] == [2]
+    again += held + ended(second, 1)
     assert [(each.number, each.epoch) for each in sent(again, RowsAccepted)] == [(2, 2)]
     assert not records(again)
     assert sorted(amounts(again)) == sorted(amounts(taken))
     assert sent(again, EpochEnd) == sent(taken, EpochEnd)
     both = ended(first, 2), ended(second, 2)
     assert sent(both[0], EpochEnd) == sent(both[1], EpochEnd)
+
+
+def test_rows_are_in_no_earlier_epoch_than_what_was_accepted_in_a_life_before(tmp_path: Path) -> None:
+    """Or a deletion could come an epoch before the insertion that its client saw accepted."""
+    first = switch_of(tmp_path)
+    log = records(ended(first, 1) + first.step([rows(1, 10)]))
+    second = switch_of(tmp_path)
+    second.step([Recovered(1, log)])
+    held = second.step([rows(2, 20)])
+    assert [each.reason for each in sent(held, RowsHeld)] == [
+        "it has just been started, and what it had is not in again yet"
+    ]
+    assert not sent(held, RowsAccepted)
+    assert [(each.number, each.epoch) for each in sent(ended(second, 1), RowsAccepted)] == [(2, 2)]
 
 
 def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(tmp_path: Path) -> None:

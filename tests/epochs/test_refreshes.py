@@ -19,6 +19,11 @@ from support.engines import KINDS
 
 QUERIES = ("q5", "q7", "q8", "q9")
 EPOCHS = 6
+SETTINGS = [
+    pytest.param(keys, buckets, engine, marks=() if engine == fast else pytest.mark.slow)
+    for keys, buckets, fast in (("foreign", 1, "native"), ("foreign", 2, "interpreter"), ("none", 2, "interpreter"))
+    for engine in KINDS
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +44,7 @@ def run(written: WrittenStream, keys: str, engine: str, buckets: int, out: Path)
     return compared
 
 
-@pytest.mark.parametrize("engine", KINDS)
-@pytest.mark.parametrize(("keys", "buckets"), [("foreign", 1), ("foreign", 2), ("none", 2)])
+@pytest.mark.parametrize(("keys", "buckets", "engine"), SETTINGS)
 def test_every_epoch_is_what_duckdb_says(
     written: WrittenStream, keys: str, buckets: int, engine: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, current_thread
 from types import TracebackType
 from typing import Any
 
@@ -67,6 +67,8 @@ class LiveLoad:
         self.deleted: dict[Sale, int] = {}
         self.failed: list[Exception] = []
         self._pause_s, self._timeout_s = pause_s, timeout_s
+        self._last: dict[str, int] = {}
+        """Thread → the epoch of its last token."""
         self._lock, self._is_over = Lock(), Event()
         self._threads = [Thread(target=self._feed, args=(number,)) for number in range(clients)]
         self.problems: list[BaseException] = []
@@ -136,6 +138,9 @@ class LiveLoad:
             self.failed.append(problem)
         with self._lock:
             into.update(dict.fromkeys(rows, epoch))
+            last = self._last.get(name := current_thread().name, 0)
+            assert not epoch or epoch >= last, f"epoch {epoch} was told behind {last}"
+            self._last[name] = max(epoch, last)
         return epoch > 0
 
     @property

@@ -50,7 +50,7 @@ def _same(found: list[Any], wanted: list[Any]) -> bool:
 @pytest.mark.parametrize("engine", ["native", "interpreter"])
 @pytest.mark.parametrize(
     ("numbers", "null"),
-    sampled([*((each, "NOT NULL") for each in NUMBERS), ("quarters", ""), ("not finite", "")], of=3, first=1),
+    sampled([*((each, "NOT NULL") for each in NUMBERS), ("quarters", ""), ("not finite", "")], of=4),
 )
 def test_as_duckdb_and_nothing_is_left(numbers: str, null: str, engine: str) -> None:
     script = bids_and_asks.tables(f"DOUBLE {null}")

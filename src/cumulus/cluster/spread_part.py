@@ -33,14 +33,6 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class EndedEpoch:
-    """The deltas of an epoch of which all has come, and those that have come of later ones: map → frame."""
-
-    deltas: Mapping[str, MapFrame]
-    later: Mapping[str, MapFrame]
-
-
-@dataclass(frozen=True, slots=True)
 class SpreadFailure:
     """What could not be computed; nothing of the epoch, and of those behind it, is right then.
 
@@ -55,6 +47,14 @@ class SpreadFailure:
     epoch: int
     why: str
     is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEpoch:
+    """The deltas of an epoch of which all has come, and those that have come of later ones: map → frame."""
+
+    deltas: Mapping[str, MapFrame]
+    later: Mapping[str, MapFrame]
 
 
 class SpreadPart:
@@ -141,7 +141,7 @@ class SpreadPart:
             yield
         except EvaluationError as problem:
             self._fail(SpreadFailure(epoch, problem.message, is_sure=False))
-        for error in self.state.take_errors():  # the version is the last column of all events
+        for error in self.state.maps.take_errors():  # the version is the last column of all events
             at = 0 if error.row is None else unpack(error.row[-1])[0]
             self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}", is_sure=at > 0))
 
@@ -204,13 +204,19 @@ class SpreadPart:
         mine = [view for view in views if self._has_part(view)]
         read = sorted({name for view in mine for name in view.reads})
         held = {
-            name: (self._finite_values(name), ended.later[name].without_key(len(self._program.map(name).keys)))
+            name: (self._newest(name), ended.later[name].without_key(len(self._program.map(name).keys)))
             for name in read
         }
         return {view.name: self._share(view, held) for view in mine}
 
-    def _finite_values(self, name: str) -> MapFrame:
-        """Return the newest values of a map; EvaluationError if a DOUBLE has grown beyond its range."""
+    def _newest(self, name: str) -> MapFrame:
+        """Return the newest values of a map.
+
+        Raises
+        ------
+        EvaluationError
+            If a sum of DOUBLE is none: nothing can be taken away from it.
+        """
         newest = self.state.newest_values(name)
         if not newest.is_finite():
             raise EvaluationError(f"{self._concerned(name)}: {NOT_FINITE.message}", hint=NOT_FINITE.hint)

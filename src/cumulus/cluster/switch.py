@@ -181,12 +181,22 @@ class Switch:
     @property
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
-        return self._credit.is_spent or (self._is_static and self._ended == 0)
+        return self._credit.is_spent or (self._is_static and self._ended == 0) or self._is_behind
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether an epoch that has ended in a life before has not ended in this one.
+
+        What comes now must not be in an earlier epoch than what was accepted then: it may be about the same rows.
+        """
+        return bool(self._read or self._known)
 
     @property
     def _why_full(self) -> str:
         if self._is_static and self._ended == 0:
             return "its static tables are not loaded yet"
+        if self._is_behind:
+            return "it has just been started, and what it had is not in again yet"
         return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
 
     def _take_waiting(self, effects: list[Effect]) -> None:
@@ -318,7 +328,7 @@ class Switch:
         self._log.require_epochs(self._log.records, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
             # Rows may be behind what was read for their epoch, and still there when that is forgotten.
-            rows, read = self._known.pop(epoch, []), self._read.pop(epoch, None)
+            rows, read = self._known.pop(epoch, ()), self._read.pop(epoch, None)
             if self._spread is not None and epoch > self._log.saved:
                 assert read is not None, epoch
                 for part in (*map(intake_part, rows), intake_part(read)):
