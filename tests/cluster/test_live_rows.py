@@ -246,23 +246,6 @@ def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(
     assert [each.number for each in forgotten if isinstance(each, Forget)] == [2]  # the third is accepted in epoch 2
 
 
-def test_rows_behind_an_epoch_that_is_forgotten_are_no_news(tmp_path: Path) -> None:
-    """An epoch was read in one life, and rows for it came in the next one: their record is behind what was read."""
-    log = records(ended(switch_of(tmp_path), 1))
-    second: Any = switch_of(tmp_path)
-    second._log.least_bytes = 0
-    taken = second.step([Recovered(1, log), rows(1, 10)]) + ended(second, 1)
-    assert [each.epoch for each in sent(taken, RowsAccepted)] == [1]
-    saves = [each.task for each in taken if isinstance(each, Perform) and isinstance(each.task, SaveState)]
-    forgotten = second.step([Completed(saves[0], None), Received("publisher", EpochCommit(1))])
-    assert [each.number for each in forgotten if isinstance(each, Forget)] == [1]
-    third: Any = switch_of(tmp_path)
-    third._committed = third._told = third._ended = third._log.saved = 1
-    again = third.step([Recovered(2, records(taken)), rows(1, 10)])
-    assert [each.epoch for each in sent(again, RowsAccepted)] == [1]
-    assert not amounts(again)
-
-
 def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_changes(tmp_path: Path) -> None:
     switch = switch_of(tmp_path)
     good = rows(1, 10).message.rows

@@ -327,11 +327,9 @@ class Switch:
                 self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
         self._log.require_epochs(self._log.records, self._committed)
         for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
-            # Rows may be behind what was read for their epoch, and still there when that is forgotten.
-            rows, read = self._known.pop(epoch, ()), self._read.pop(epoch, None)
+            done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
             if self._spread is not None and epoch > self._log.saved:
-                assert read is not None, epoch
-                for part in (*map(intake_part, rows), intake_part(read)):
+                for part in map(intake_part, done):
                     self._spread.intake.apply(epoch, [part])
         self._take_known(effects)
 
