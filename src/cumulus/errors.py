@@ -269,6 +269,18 @@ class DelayError(CumulusError):
     """What was to come in a given time has not come, or is older than it may be."""
 
 
+class RingError(CumulusError):
+    """A query on a storage ring has no answer, for a reason of the ring's."""
+
+
+class QueryCancelledError(RingError):
+    """A query that somebody has cancelled."""
+
+
+class QueryTimeoutError(RingError):
+    """A query that has not ended in its time."""
+
+
 class MemoryLimitError(CumulusError, MemoryError):
     """Maps that may not grow any more; nothing of the transaction was applied."""
 
