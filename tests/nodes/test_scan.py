@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import pytest
 from cumulus.chunks.predicates import AllOf, AnyOf, ColumnAmong, ColumnCompared, ColumnNull, Constant, Predicate
 from cumulus.nodes.feed import lend
 from cumulus.nodes.scan import OccurrenceSource, registered
+from support.sources import MODULES, name_of
 
 
 class Lines:
@@ -389,3 +391,8 @@ def test_predicates_are_read_as_they_are_meant(connection: duckdb.DuckDBPyConnec
         ColumnAmong("b", (Constant("x", "VARCHAR", "'x'"), Constant("y", "VARCHAR", "'y'")))
     ]
     assert offered("length(b) = 2") == []
+
+
+def test_one_module_knows_the_protocol() -> None:
+    knows = re.compile(r"duckdb\._sources|_register_arrow_source")
+    assert [name_of(path) for path in MODULES if knows.search(path.read_text())] == ["src/cumulus/nodes/scan.py"]

@@ -66,6 +66,11 @@ class Carousel:
             self._lent -= 1
         return self._lent
 
+    @property
+    def waiting_count(self) -> int:
+        with self._lock:
+            return sum(feed.is_waiting for feed in self._feeds)
+
     @contextmanager
     def turning(self) -> Iterator[Carousel]:
         thread = threading.Thread(target=self._turn)

@@ -82,9 +82,9 @@ class ArrivalFeed:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a pull blocks."""
+        """Whether a pull blocks, and no row group that is offered will end that."""
         with self._changed:
-            return self._waiting
+            return self._waiting and not self._ready
 
     @property
     def error(self) -> BaseException | None:
