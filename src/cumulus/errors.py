@@ -269,9 +269,39 @@ class DelayError(CumulusError):
     """What was to come in a given time has not come, or is older than it may be."""
 
 
+class RingError(CumulusError):
+    """A query on a storage ring has no answer, for a reason of the ring's."""
+
+
+class QueryCancelledError(RingError):
+    """A query that somebody has cancelled."""
+
+
+class QueryTimeoutError(RingError):
+    """A query that has not ended in its time."""
+
+
 class MemoryLimitError(CumulusError, MemoryError):
     """Maps that may not grow any more; nothing of the transaction was applied."""
 
 
 class MissingError(CumulusError):
     """Something that must be installed is missing."""
+
+
+class ChunkError(RingError):
+    """A chunk of a ring cannot be had; `chunk` is its number, `table` and `node` say where it belongs."""
+
+    def __init__(self, message: str, *, chunk: int = 0, table: str = "", node: str = "", hint: str = "") -> None:
+        self.chunk = chunk
+        self.table = table
+        self.node = node
+        super().__init__(message, hint=hint)
+
+
+class ChunkMissingError(ChunkError):
+    """A chunk that is nowhere."""
+
+
+class ChunkDamagedError(ChunkError):
+    """A chunk that is not what it was, or whose file is not."""
