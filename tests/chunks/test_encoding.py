@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.chunks.catalogue import SLICE_BYTES
-from cumulus.chunks.encoding import ALIGNMENT, decode, encode
+from cumulus.chunks.encoding import decode, encode, wire_column
 from cumulus.chunks.folders import read_source
 from cumulus.chunks.parquet_files import read_chunk
 from cumulus.chunks.store import ChunkStore
@@ -66,7 +66,7 @@ def test_buffers_lie_in_the_stream_at_multiples_of_64(table: pa.Table, start: in
     for column in found.columns:
         for buffer in buffers(column):
             assert stream.address <= buffer.address < stream.address + stream.size, "nothing is copied"
-            assert buffer.address % ALIGNMENT == 0
+            assert buffer.address % 64 == 0
 
 
 def test_texts_of_a_megabyte_are_sliced(tmp_path: Path) -> None:
@@ -98,6 +98,12 @@ def test_a_chunk_that_is_encoded_otherwise_than_its_table_is_cast(tmp_path: Path
     found = scanned(table, ChunkStore(tmp_path / "store", "a"))
     assert found.column("text").type == kinds[0]
     assert found.column("text").to_pylist() == texts
+
+
+def test_texts_that_only_begin_with_few_values_are_no_dictionary() -> None:
+    texts = pa.array(["same"] * 80 + [f"{number}" for number in range(80)])
+    assert wire_column(texts) is texts
+    assert len(wire_column(texts.slice(0, 80)).dictionary) == 1
 
 
 def test_decimals_of_eighteen_digits_have_64_bits(tmp_path: Path) -> None:

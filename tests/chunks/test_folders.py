@@ -66,6 +66,16 @@ def test_numbers_are_those_of_another_machine(tmp_path: Path) -> None:
     assert one.chunks.keys().isdisjoint(read_source(tmp_path / "other").chunks)
 
 
+def test_all_columns_of_a_row_group_are_at_one_node(tmp_path: Path) -> None:
+    write(pa.table({name: range(500_000) for name in "abc"}), tmp_path / "t.parquet", 100_000)
+    found = read_source(tmp_path)
+    members = ("north", "east", "south")
+    shares = {member: found.share(member, members) for member in members}
+    assert sorted(chunk.id for share in shares.values() for chunk in share) == sorted(found.chunks)
+    for group in found.table("t").groups("abc"):
+        assert [{*group.chunks} <= {*share} for share in shares.values()].count(True) == 1
+
+
 def test_two_chunks_with_one_number_are_refused(tmp_path: Path) -> None:
     write(NUMBERS, tmp_path / "t.parquet", 3)
     (table,) = read_source(tmp_path).tables

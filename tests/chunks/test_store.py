@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -95,10 +96,12 @@ def test_what_was_used_longest_ago_is_dropped(tmp_path: Path) -> None:
         store.load(each[number])
     assert kept(store) == {file_name(each[number].id) for number in (2, 0, 3)}
     assert (store.bytes, store.counts.dropped) == (3 * size, 1)
-    store.load(each[2])
+    for second, number in enumerate((0, 2, 3)):
+        os.utime(place(store, each[number]), (second, second))
+    store.load(each[0])
     store.close()
     store = ChunkStore(tmp_path / "store", "a", limit=2 * size)  # the order outlives the process
-    assert kept(store) == {file_name(each[number].id) for number in (2, 3)}
+    assert kept(store) == {file_name(each[number].id) for number in (3, 0)}
     assert numbers(store, each[1]) == list(range(ROWS, 2 * ROWS))
     store.close()
     store = ChunkStore(tmp_path / "store", "a", limit=size - 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from cumulus.chunks.zones import ColumnBounds, may_touch
 from support.random_files import COLUMNS, connected, tables, write
 from support.tiers import examples
 
+ALL = list(range(10))
 SIGNS = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -116,11 +119,21 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> ChunkedTable:
     """Ten row groups of ten: numbers in order, and NULLs in the last of them."""
     folder = tmp_path_factory.mktemp("hundred")
     numbers = pa.array([number if number < 90 else None for number in range(100)], pa.int32())
+    seconds = pa.array([number * 1_000_000 for number in range(100)])
     table = pa.table(
         {
             "i32": numbers,
             "double": numbers.cast(pa.float64()),
             "Text": numbers.cast(pa.string()),
+            "day": numbers.cast(pa.date32()),
+            "moment": seconds.cast(pa.timestamp("us")),
+            "instant": seconds.cast(pa.timestamp("us", "UTC")),
+            "clock": seconds.cast(pa.time64("us")),
+            "blob": numbers.cast(pa.string()).cast(pa.binary()),
+            "yes": pa.array([number >= 50 for number in range(100)]),
+            "long": numbers.cast(pa.decimal128(38, 10)),
+            "nanoseconds": seconds.cast(pa.timestamp("us")).cast(pa.timestamp("ns")),
+            "milliseconds": seconds.cast(pa.timestamp("us")).cast(pa.timestamp("ms")),
             "u64": pa.array([(1 << 64) - 100 + number for number in range(100)], pa.uint64()),
         }
     )
@@ -133,8 +146,10 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> ChunkedTable:
     [
         (compared("i32", "=", 35), [3]),
         (compared("i32", "<", 10), [0]),
+        (compared("i32", "<", 11), [0, 1]),
         (compared("i32", "<=", 10), [0, 1]),
         (compared("i32", ">", 79), [8]),
+        (compared("i32", ">", 78), [7, 8]),
         (compared("i32", ">=", 79), [7, 8]),
         (compared("i32", "!=", 5), list(range(9))),
         (compared("i32", "=", None), []),
@@ -152,6 +167,20 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> ChunkedTable:
         (compared("Text", "=", "35"), [0, 3]),  # "0" to "9" is the first row group,
         (compared("Text", "<", "1"), [0]),
         (compared("u64", "=", (1 << 64) - 1), [9]),
+        (compared("day", "=", dt.date(1970, 2, 5)), [3]),
+        (compared("moment", "=", dt.datetime(1970, 1, 1, 0, 0, 35)), [3]),
+        (compared("instant", "=", 35_000_000), [3]),
+        (compared("clock", "=", dt.time(0, 0, 35)), [3]),
+        (compared("blob", "=", b"35"), [0, 3]),
+        (compared("yes", "=", False), [0, 1, 2, 3, 4]),
+        (compared("long", "=", Decimal("35.0000000001")), [3]),
+        (compared("long", "=", Decimal("39.0000000001")), []),
+        (ColumnCompared("milliseconds", "=", Constant(dt.datetime(1970, 1, 1, 0, 0, 35), "TIMESTAMP_MS", "")), [3]),
+        (ColumnCompared("nanoseconds", "=", Constant(dt.datetime(1970, 1, 1, 0, 0, 35), "TIMESTAMP", "")), [3]),
+        (ColumnCompared("nanoseconds", "=", Constant(dt.datetime(1970, 1, 1, 0, 0, 35), "TIMESTAMP_NS", "")), ALL),
+        (ColumnCompared("moment", "=", Constant("infinity", "TIMESTAMP", "")), ALL),
+        (ColumnCompared("i32", "=", Constant(True, "BOOLEAN", "")), list(range(9))),
+        (ColumnCompared("absent", "=", Constant(1, "INTEGER", "")), ALL),
     ],
     ids=str,
 )

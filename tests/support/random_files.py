@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from cumulus.chunks.catalogue import ChunkGroup, ChunkedTable
+from cumulus.chunks.catalogue import ChunkedTable, ChunkGroup
 from cumulus.chunks.encoding import declared, decode
 from cumulus.chunks.store import ChunkStore
 

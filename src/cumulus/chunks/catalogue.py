@@ -11,7 +11,7 @@ catalogue, which shares the files that have not changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from cumulus.catalog.names import folded, known_name
 from cumulus.chunks.ids import chunk_id, file_name
+from cumulus.chunks.owners import owner
 from cumulus.chunks.predicates import AllOf, Predicate
 from cumulus.chunks.zones import ColumnBounds, may_touch
 from cumulus.errors import InputError
@@ -28,7 +29,7 @@ SLICE_BYTES = 16 << 20
 WHOLE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FileRowGroup:
     """A row group as its footer tells it; it has rows.
 
@@ -59,7 +60,7 @@ class FileRowGroup:
         return -(-self.sizes[column] * rows // self.rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DataFile:
     """An immutable Parquet file.
 
@@ -117,8 +118,8 @@ class Chunk:
 
     def __str__(self) -> str:
         rows = f"rows {self.first_row} to {self.first_row + self.rows - 1} of row group {self.row_group.number}"
-        columns = ", ".join(self.columns)
-        return f"chunk {file_name(self.id)}: table {self.table}, column {columns}, {rows} of {self.file.name}"
+        columns = f"column {self.columns[0]}" if len(self.columns) == 1 else f"{len(self.columns)} columns"
+        return f"chunk {file_name(self.id)}: table {self.table}, {columns}, {rows} of {self.file.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +250,11 @@ class Catalogue:
         """
         known = {table.name: table for table in self.tables}
         return known[known_name(name, known, "table")]
+
+    def share(self, member: str, members: Collection[str]) -> list[Chunk]:
+        """Return the chunks that a member of a ring owns (`cumulus.chunks.owners`)."""
+        return [
+            chunk
+            for chunk in self.chunks.values()
+            if owner(chunk.file.digest, chunk.row_group.number, members) == member
+        ]

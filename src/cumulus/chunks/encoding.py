@@ -3,7 +3,8 @@
 Nothing is compressed, and all buffers lie at multiples of 64 bytes, if the stream does; Arrow's own writer keeps to 8.
 Decimals of up to 18 digits are `decimal64`. Texts are `string`, or dictionaries where at most a sixteenth as many
 values as rows are in the chunk, so how a chunk is encoded depends on its file alone. Everything else is as Parquet
-gives it. A scan has one schema, declared for the table: a chunk that disagrees is cast when it is pinned (`declared`).
+gives it. A scan has one schema, declared for the table by what its first row group would be: a chunk that disagrees
+is cast when it is pinned (`declared`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ ROWS_PER_VALUE = 16
 """A text is a dictionary where it has at least so many rows for each of its values."""
 MOST_DIGITS = 18
 """Decimals of more digits do not fit 64 bits."""
-_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _END = struct.pack("<Ii", 0xFFFFFFFF, 0)
 
 
@@ -46,11 +46,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def declared_type(array: pa.Array) -> pa.DataType:
-    """Return what scans give for a column that begins with an array of a plain type."""
-    return _DICTIONARY if array.type == pa.string() and _is_repetitive(array) else array.type
-
-
 def plain_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     """Return a column of Parquet as one array of its plain type.
 
@@ -68,16 +63,15 @@ def plain_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def wire_column(array: pa.Array) -> pa.Array:
-    """Return an array of a plain type as it is encoded: repetitive texts as a dictionary."""
-    return pc.dictionary_encode(array) if declared_type(array) != array.type else array
-
-
-def _is_repetitive(texts: pa.Array) -> bool:
-    most = len(texts) // ROWS_PER_VALUE
-    # Most columns that are not are known by their beginning.
-    return most > 0 and all(
-        pc.count_distinct(some, mode="only_valid").as_py() <= most for some in (texts.slice(0, 2 * most), texts)
-    )
+    """Return an array of a plain type as it is encoded: texts of few values as a dictionary."""
+    most = len(array) // ROWS_PER_VALUE
+    if array.type != pa.string() or not most:
+        return array
+    # Most columns that have more values are known by their beginning.
+    if pc.count_distinct(array.slice(0, 2 * most), mode="only_valid").as_py() > most:
+        return array
+    found = pc.dictionary_encode(array)
+    return found if len(found.dictionary) <= most else array
 
 
 def encode(batch: pa.RecordBatch) -> pa.Buffer:

@@ -10,7 +10,6 @@ one is read. A view that could never be computed has no files, and is no table y
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from cumulus.chunks.catalogue import Catalogue, ChunkedTable, DataFile
@@ -104,11 +103,12 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _catalogue(root: Path, files: list[tuple[str, list[str]]], before: Catalogue | None, version: int) -> Catalogue:
-    known = {} if before is None else {file.path: file for table in before.tables for file in table.files}
-    return Catalogue(version, tuple(_table(root, table, names, known) for table, names in files))
+    known = {} if before is None else {table.name: table for table in before.tables}
+    return Catalogue(version, tuple(_table(root, table, names, known.get(table)) for table, names in files))
 
 
-def _table(root: Path, table: str, names: list[str], known: Mapping[Path, DataFile]) -> ChunkedTable:
+def _table(root: Path, table: str, names: list[str], before: ChunkedTable | None) -> ChunkedTable:
+    known = {} if before is None else {file.path: file for file in before.files}
     files = tuple(read_footer(name, root / name, known.get(root / name)) for name in names)
     first = files[0]
     for file in files[1:]:
@@ -117,8 +117,13 @@ def _table(root: Path, table: str, names: list[str], known: Mapping[Path, DataFi
                 f"{file.path} and {first.path} are of one table, {table}, but disagree: {_difference(first, file)}",
                 hint="Write all files of a table with the same columns and types, in the same order.",
             )
-    with_rows = next((file for file in files if file.row_groups), first)
-    return ChunkedTable(table, declared_schema(with_rows), files)
+    if before is not None and _first_with_rows(files) is _first_with_rows(before.files):
+        return ChunkedTable(table, before.schema, files)
+    return ChunkedTable(table, declared_schema(_first_with_rows(files)), files)
+
+
+def _first_with_rows(files: tuple[DataFile, ...]) -> DataFile:
+    return next((file for file in files if file.row_groups), files[0])
 
 
 def _difference(one: DataFile, other: DataFile) -> str:

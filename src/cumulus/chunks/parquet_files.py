@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.names import folded
 from cumulus.chunks.catalogue import Chunk, DataFile, FileRowGroup
-from cumulus.chunks.encoding import declared_type, plain_column, plain_type, wire_column
+from cumulus.chunks.encoding import plain_column, plain_type, wire_column
 from cumulus.chunks.ids import file_digest
 from cumulus.chunks.zones import ColumnBounds, Key
 from cumulus.errors import InputError
@@ -67,7 +67,7 @@ def declared_schema(file: DataFile) -> pa.Schema:
     group = file.row_groups[0]
     with _parquet(file.path) as (_, parquet):
         table = _read(parquet, group, texts)
-    kinds = {name: declared_type(_array(file, group, table, name)) for name in texts}
+    kinds = {name: wire_column(_array(file, group, table, name)).type for name in texts}
     return pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in file.schema])
 
 

@@ -10,7 +10,9 @@ file, and never dropped. A store belongs to one process, and to one thread of it
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import struct
 import zlib
 from collections import OrderedDict
@@ -32,6 +34,7 @@ from cumulus.errors import ChunkDamagedError, ChunkMissingError, InputError, Loc
 _HEAD = struct.Struct("<8sQQI")
 _HEAD_BYTES = 64
 _MAGIC = b"cumulus1"
+_NAME = re.compile("[0-9a-f]{16}")
 
 
 @dataclass
@@ -148,7 +151,7 @@ class ChunkStore:
         for file in self.folder.iterdir():
             if file.name.startswith(".") and file.name != ".lock":
                 file.unlink()  # what was being written when a process ended
-            elif len(file.name) == len(file_name(0)):
+            elif _NAME.fullmatch(file.name):
                 facts = file.stat()
                 found.append((facts.st_mtime_ns, int(file.name, 16), facts.st_size))
         for _, chunk, size in sorted(found):
@@ -157,7 +160,8 @@ class ChunkStore:
     def _use(self, chunk: int) -> None:
         if chunk in self._sizes:
             self._sizes.move_to_end(chunk)
-            os.utime(self._path(chunk))  # so that the next process knows it, too
+            with contextlib.suppress(OSError):  # only the order of the next process is lost
+                os.utime(self._path(chunk))
 
     def _read(self, chunk: Chunk) -> tuple[pa.Buffer | None, str]:
         """Return what the store has of a chunk, or what is wrong with it: "missing" or "damaged"."""
