@@ -41,16 +41,20 @@ class Loader:
         if each.state == "loaded":
             return
         is_first = self._s.settings.direct_load == "paper" or not self._pending or each is self._oldest()
-        if is_first and self._outlet.takes(each.size):
+        if is_first and self.fits(each):
             self._load(each)
         elif each.state == "cold":
             self._postpone(each)
+
+    def fits(self, each: OwnedChunk) -> bool:
+        """Whether there is room in the queue for a chunk."""
+        return self._outlet.takes(each.size)
 
     def load_all(self) -> None:
         """Start postponed loads, the first that fit first (A6): one that does not fit is skipped, and waits (E27)."""
         reserve = self._s.settings.reserve_after_us
         for each in self.load_order():
-            if self._outlet.takes(each.size):
+            if self.fits(each):
                 self._load(each)
             else:
                 self._s.counts["load skipped over"] += 1

@@ -53,8 +53,8 @@ class RingStatus:
         Its threshold, and what is in its queue.
     transit_bytes, used_bytes, kept_bytes, slots, leases
         Its memory: chunks on their way, in use, kept; slots; hand-overs by reference that are not released.
-    owned, pending, loaded
-        S1: chunks it owns; those of them whose load is postponed; those in the ring.
+    owned, pending, loaded, loaded_bytes
+        S1: chunks it owns; those of them whose load is postponed; those in the ring, and their size.
     outstanding, queries, blocked
         S2 and S3: chunks that are asked for; queries; pulls that wait.
     counts
@@ -71,6 +71,7 @@ class RingStatus:
     owned: int
     pending: int
     loaded: int
+    loaded_bytes: int
     outstanding: int
     queries: int
     blocked: int
@@ -234,7 +235,7 @@ class RingNode:
     # --- time, and other members ------------------------------------------------------------------------------------
 
     def _time_passed(self, event: TimePassed) -> None:
-        """Do what is due: the threshold (A4), lost chunks (E8), a queue that stands (E42), loadAll (A6), resend (A5)."""
+        """Do what is due: the threshold (A4), lost chunks (E8), a stalled queue (E42), loadAll (A6), resend (A5)."""
         self.threshold.adapt(self.outlet.queued_bytes)
         self.loader.find_lost()
         if (stuck := self.outlet.make_way()) is not None:
@@ -274,6 +275,7 @@ class RingNode:
             owned=len(states),
             pending=states.count("pending"),
             loaded=states.count("loaded"),
+            loaded_bytes=sum(each.size for each in self._owned.values() if each.state == "loaded"),
             outstanding=len(self._outstanding),
             queries=len(self.scans),
             blocked=self.scans.blocked,

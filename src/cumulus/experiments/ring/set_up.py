@@ -49,7 +49,7 @@ class RingSetUp:
     loit
         The threshold, or several levels to move between.
     resend_s, load_all_ms
-        After how long a request is sent again; how often postponed loads are tried.
+        After how long a request is sent again, and a chunk taken for lost; how often postponed loads are tried.
     seed
         Decides everything.
     """
@@ -82,8 +82,11 @@ class RingSetUp:
             loit_levels=self.loit,
             load_all_us=self.load_all_ms * 1000,
             resend_floor_us=round(self.resend_s * SECOND),
+            dbms_bytes=0,
             resend_cycles=0.0,
             resend_backoff=1.0,
+            lost_floor_us=round(self.resend_s * SECOND),
+            lost_cycles=0.0,
         )
 
 
