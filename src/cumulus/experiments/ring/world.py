@@ -31,6 +31,7 @@ from cumulus.ring.messages import (
     RingEvent,
     SendChunk,
     SendRequests,
+    Slot,
     TimePassed,
     Waits,
 )
@@ -93,6 +94,8 @@ class RingWorld:
         self.settings = settings or set_up.settings()
         self._checked = checked
         self._slots = 0
+        self.live: set[Slot] = set()
+        """Slots that are not free."""
         self._is_parallel = set_up.pins == "parallel"
         self.nodes = [
             wrapped(RingNode(f"node{number}", self.settings, random.Random(f"{set_up.seed} {number}")))
@@ -115,10 +118,14 @@ class RingWorld:
             self._step(number, ChunkSent(effect.slot))
 
         def arrived(effect: SendChunk) -> None:
-            self._slots += 1
-            self._step(following, ChunkCame(effect.header, self._slots))
+            self._step(following, ChunkCame(effect.header, self._new_slot()))
 
         return BandwidthLink(self.agenda, self.set_up.link_gbs * 1000, self.set_up.latency_us, sent, arrived)
+
+    def _new_slot(self) -> int:
+        self._slots += 1
+        self.live.add(self._slots)
+        return self._slots
 
     def run(self, observe_every_us: int = 0, observe: Observer = lambda world: None) -> None:
         """Run until all queries are at their end, or time is up."""
@@ -133,6 +140,14 @@ class RingWorld:
                 due += observe_every_us
             agenda.now = now
             self.counts.events += 1
+            deed(about)
+
+    def run_on(self, seconds: float) -> None:
+        """Run for so long, whether or not there are queries."""
+        agenda = self.agenda
+        last = agenda.now + round(seconds * SECOND)
+        while agenda.heap and agenda.heap[0][0] <= last:
+            agenda.now, _, deed, about = heappop(agenda.heap)
             deed(about)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -150,13 +165,15 @@ class RingWorld:
             self._do(number, effect)
 
     def _do(self, number: int, effect: RingEffect) -> None:
+        if isinstance(effect, SendChunk | HandOver):
+            assert effect.slot in self.live, f"{self.nodes[number].name} uses a slot that is free"
         match effect:
             case SendChunk(header):
                 self.counts.chunk_hops += 1
                 self.counts.chunk_bytes += header.size
                 self.links[number].send(effect, header.size)
-            case FreeSlot():
-                pass
+            case FreeSlot(slot):
+                self.live.remove(slot)
             case SendRequests(requests):
                 before = (number - 1) % self.set_up.nodes
                 self.agenda.after(self.set_up.latency_us, partial(self._step, before), RequestsCame(requests))
@@ -164,8 +181,7 @@ class RingWorld:
                 self._work(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
-                self._slots += 1
-                loaded = ChunkLoaded(chunk, self._slots, self.plan.sizes[chunk])
+                loaded = ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk])
                 self.agenda.after(0, partial(self._step, number), loaded)
             case GrantCredit(count):
                 before = (number - 1) % self.set_up.nodes
