@@ -47,6 +47,11 @@ class Outlet:
         self.queued_bytes = 0
         """What waits, is being sent, or is being read from the disk to be sent."""
 
+    @property
+    def has_credits(self) -> bool:
+        """Whether a predecessor may send only what it was told that there is room for."""
+        return self._s.settings.credit_bytes is not None
+
     def reserve(self, size: int) -> None:
         """Hold room for an own chunk that is being read, or give it back (a negative size)."""
         self.queued_bytes += size
@@ -57,7 +62,7 @@ class Outlet:
 
     def came(self, slot: Slot) -> None:
         """A slot was filled by the predecessor."""
-        if self._s.settings.credit_bytes is not None:
+        if self.has_credits:
             self._from_predecessor.add(slot)
 
     def drop(self, record: SlotRecord) -> None:
@@ -105,10 +110,11 @@ class Outlet:
         self.drop(stuck.record)
         for each in self._passing:
             each.since = self._s.now
+        self._pump()  # what was behind it may be smaller
         return stuck
 
     def _queue(self, queue: deque[Waiting], header: ChunkHeader, record: SlotRecord) -> None:
-        if self._s.settings.credit_bytes is None:
+        if not self.has_credits:
             self._s.effects.append(SendChunk(header, record.slot))
             return
         queue.append(Waiting(header, record, self._s.now))
