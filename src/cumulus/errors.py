@@ -287,3 +287,21 @@ class MemoryLimitError(CumulusError, MemoryError):
 
 class MissingError(CumulusError):
     """Something that must be installed is missing."""
+
+
+class ChunkError(RingError):
+    """A chunk of a ring cannot be had; `chunk` is its number, `table` and `node` say where it belongs."""
+
+    def __init__(self, message: str, *, chunk: int = 0, table: str = "", node: str = "", hint: str = "") -> None:
+        self.chunk = chunk
+        self.table = table
+        self.node = node
+        super().__init__(message, hint=hint)
+
+
+class ChunkMissingError(ChunkError):
+    """A chunk that is nowhere."""
+
+
+class ChunkDamagedError(ChunkError):
+    """A chunk that is not what it was, or whose file is not."""

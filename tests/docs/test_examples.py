@@ -156,7 +156,7 @@ def test_the_blocks_of_the_page_run(page: Path, folder: Path) -> None:
 
 def test_few_blocks_are_ignored() -> None:
     ignored = [(page.name, f.line) for page in PAGES for f in fences(page) if "ignore" in f.options]
-    assert len(ignored) <= 8, ignored
+    assert len(ignored) <= 10, ignored
 
 
 def test_commands_stand_in_blocks_that_run() -> None:

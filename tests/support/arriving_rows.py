@@ -19,15 +19,15 @@ from cumulus.nodes.feed import copied
 @dataclass(frozen=True)
 class TableInMemory:
     name: str
-    rows: pa.Table
+    content: pa.Table
 
     @property
     def schema(self) -> pa.Schema:
-        return self.rows.schema
+        return self.content.schema
 
     @property
-    def row_count(self) -> int:
-        return int(self.rows.num_rows)
+    def rows(self) -> int:
+        return int(self.content.num_rows)
 
 
 def tables_in_memory(rows: Mapping[str, pa.Table]) -> dict[str, TableInMemory]:
@@ -92,7 +92,7 @@ class Carousel:
         self.query_count -= 1
 
     def open(self, need: ScanNeed) -> ArrivalFeed:
-        rows = need.occurrence.table.rows  # type: ignore[attr-defined]  # they are all in memory
+        rows = need.occurrence.table.content  # type: ignore[attr-defined]  # they are all in memory
         columns = [self._chunks(need.occurrence.table.name, name, rows) for name in need.columns]
         groups = {group: [group * len(columns) + at for at in range(len(columns))] for group in range(len(columns[0]))}
         feed = ArrivalFeed(groups, need.columns, self)

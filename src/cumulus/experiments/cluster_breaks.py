@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -29,15 +30,17 @@ class DropsDeltas(BrokenRule):
 
 
 class TellsDepthsEarly(BrokenRule):
-    """A node that says that it has sent everything of an epoch, and then sends it."""
+    """A node that says that it has sent everything of an epoch, and sends it a few steps later."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._held: deque[list[Effect]] = deque([[] for _ in range(5)])
 
     def effects(self, effects: list[Effect]) -> list[Effect]:
-        """Send checkpoints before deltas, and deltas at the next step."""
-        deltas = [each for each in effects if isinstance(each, Send) and isinstance(each.message, Deltas)]
-        late, self._late = self._late, deltas
-        return [*late, *(each for each in effects if each not in deltas)]
-
-    _late: Sequence[Effect] = ()
+        """Send the deltas of an earlier step, and what else there is."""
+        deltas: list[Effect] = [each for each in effects if isinstance(each, Send) and isinstance(each.message, Deltas)]
+        self._held.append(deltas)
+        return [*self._held.popleft(), *(each for each in effects if each not in deltas)]
 
 
 class WritesBeforeItIsDurable(BrokenRule):

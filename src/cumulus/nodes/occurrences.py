@@ -37,8 +37,8 @@ class RingTable(Protocol):
         """Its columns."""
 
     @property
-    def row_count(self) -> int:
-        """Its rows."""
+    def rows(self) -> int:
+        """How many rows it has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,7 @@ def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[
     try:
         query = rewrite(cursor, sql, tables)
         sources = {
-            each.name: OccurrenceSource(each.number, each.table.schema, each.table.row_count)
-            for each in query.occurrences
+            each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows) for each in query.occurrences
         }
         with registered(cursor, sources):
             try:

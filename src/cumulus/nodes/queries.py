@@ -116,7 +116,7 @@ class QueryRun:
         assert cursor is not None, "a query runs once"
         sources = {
             each.name: OccurrenceSource(
-                each.number, each.table.schema, each.table.row_count, self._opening(plan, each.number, feeds)
+                each.number, each.table.schema, each.table.rows, self._opening(plan, each.number, feeds)
             )
             for each in plan.occurrences
         }

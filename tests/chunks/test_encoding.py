@@ -1,0 +1,112 @@
+"""What is encoded is decoded: every type, as DuckDB reads it from the file."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cumulus.chunks.catalogue import SLICE_BYTES
+from cumulus.chunks.encoding import decode, encode, wire_column
+from cumulus.chunks.folders import read_source
+from cumulus.chunks.parquet_files import read_chunk
+from cumulus.chunks.store import ChunkStore
+from support.random_files import PREFIX, connected, scanned, tables, write
+from support.tiers import examples
+
+
+def said(rows: duckdb.DuckDBPyRelation) -> list[tuple[object, ...]]:
+    """Each value as DuckDB writes it, with its type: NaN is NaN, and 1.0 is not 1."""
+    columns = (
+        f'typeof("{name.replace(chr(34), chr(34) * 2)}"), "{name.replace(chr(34), chr(34) * 2)}"::VARCHAR'
+        for name in rows.columns
+    )
+    return rows.select(", ".join(columns)).fetchall()
+
+
+@given(table=tables(), group_rows=st.integers(1, 30))
+@pytest.mark.law
+@settings(max_examples=examples(125), deadline=None)
+def test_scans_give_what_duckdb_reads_from_the_files(table: pa.Table, group_rows: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write(table, Path(folder, "in", "t.parquet"), group_rows)
+        catalogue = read_source(Path(folder, "in"))
+        store = ChunkStore(Path(folder, "store"), "a")
+        found = scanned(catalogue.table("T"), store)
+        store.close()
+        with connected() as connection:
+            connection.register("found", found)
+            assert said(connection.table("found")) == said(connection.read_parquet(f"{folder}/in/t.parquet"))
+
+
+def buffers(array: pa.Array) -> list[pa.Buffer]:
+    own = [*array.buffers(), *(buffers(array.dictionary) if pa.types.is_dictionary(array.type) else [])]
+    return [each for each in own if each is not None and each.size]
+
+
+@given(table=tables(), start=st.integers(0, 3))
+@pytest.mark.law
+@settings(max_examples=examples(125), deadline=None)
+def test_buffers_lie_in_the_stream_at_multiples_of_64(table: pa.Table, start: int) -> None:
+    nested = pa.array([[each, None] for each in range(table.num_rows)], pa.list_(pa.int64()))
+    repeated = pa.array(["yes"] * table.num_rows, pa.string()).dictionary_encode()
+    table = table.append_column("list", nested).append_column("same", repeated).slice(start)
+    batches = table.combine_chunks().to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    stream = encode(batch)
+    found = decode(stream)
+    found.validate(full=True)
+    assert repr(pa.Table.from_batches([found]).to_pylist()) == repr(table.to_pylist())  # NaN is not equal to itself
+    for column in found.columns:
+        for buffer in buffers(column):
+            assert stream.address <= buffer.address < stream.address + stream.size, "nothing is copied"
+            assert buffer.address % 64 == 0
+
+
+def test_texts_of_a_megabyte_are_sliced(tmp_path: Path) -> None:
+    texts = [str(number) * (1 << 20) for number in range(10)] * 2
+    table = pa.table({"n": range(20), "text": texts})
+    tmp_path.joinpath("in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "t.parquet", use_dictionary=False)
+    (listed,) = read_source(tmp_path / "in").tables
+    batches = listed.groups(["n", "text"])
+    assert [(batch.first_row, batch.rows) for batch in batches] == [(0, 10), (10, 10)]
+    assert [chunk.columns for chunk in batches[0].chunks] == [("n",), ("text",)]
+    store = ChunkStore(tmp_path / "store", "a")
+    assert max(store.load(chunk).size for batch in batches for chunk in batch.chunks) < SLICE_BYTES
+    assert scanned(listed, store).equals(table)
+    assert [len(batch.chunks) for batch in listed.groups(["text"])] == [1, 1]
+
+
+@pytest.mark.parametrize("first", ["repetitive", "diverse"])
+def test_a_chunk_that_is_encoded_otherwise_than_its_table_is_cast(tmp_path: Path, first: str) -> None:
+    repetitive = [PREFIX, None, "b", "c"] * 16
+    diverse = [f"{number}" for number in range(63)] + [None]
+    texts = repetitive + diverse if first == "repetitive" else diverse + repetitive
+    write(pa.table({"text": texts}), tmp_path / "in" / "t.parquet", 64)
+    (table,) = read_source(tmp_path / "in").tables
+    kinds = [read_chunk(chunk).schema.field("text").type for chunk in table.chunks()]
+    assert pa.types.is_dictionary(kinds[0]) == (first == "repetitive")
+    assert kinds[0] != kinds[1]
+    assert kinds[0] == table.schema.field("text").type
+    found = scanned(table, ChunkStore(tmp_path / "store", "a"))
+    assert found.column("text").type == kinds[0]
+    assert found.column("text").to_pylist() == texts
+
+
+def test_texts_that_only_begin_with_few_values_are_no_dictionary() -> None:
+    texts = pa.array(["same"] * 80 + [f"{number}" for number in range(80)])
+    assert wire_column(texts) is texts
+    assert len(wire_column(texts.slice(0, 80)).dictionary) == 1
+
+
+def test_decimals_of_eighteen_digits_have_64_bits(tmp_path: Path) -> None:
+    write(duckdb.sql("SELECT 1::DECIMAL(18,3) AS a, 1::DECIMAL(19,3) AS b").to_arrow_table(), tmp_path / "t.parquet", 1)
+    (table,) = read_source(tmp_path).tables
+    assert table.schema == pa.schema([("a", pa.decimal64(18, 3)), ("b", pa.decimal128(19, 3))])

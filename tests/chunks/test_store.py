@@ -1,0 +1,186 @@
+"""The owner's disk: nothing damaged is ever handed out, and what can be made again is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cumulus.chunks.catalogue import Chunk
+from cumulus.chunks.encoding import decode
+from cumulus.chunks.folders import read_source
+from cumulus.chunks.ids import file_name
+from cumulus.chunks.store import ChunkStore
+from cumulus.errors import ChunkDamagedError, ChunkMissingError, LockedError, StoreError
+from support.random_files import write
+
+ROWS = 10
+
+
+def chunks(folder: Path, count: int = 5) -> list[Chunk]:
+    """A table of one column, with a chunk for each of its row groups."""
+    write(pa.table({"n": range(ROWS * count)}), folder / "in" / "t.parquet", ROWS)
+    return read_source(folder / "in").tables[0].chunks()
+
+
+def numbers(store: ChunkStore, chunk: Chunk) -> list[int]:
+    found: list[int] = decode(store.load(chunk)).column("n").to_pylist()
+    return found
+
+
+def kept(store: ChunkStore) -> set[str]:
+    return {file.name for file in store.folder.iterdir() if file.name != ".lock"}
+
+
+def place(store: ChunkStore, chunk: Chunk) -> Path:
+    return store.folder / file_name(chunk.id)
+
+
+def test_a_chunk_is_encoded_once(tmp_path: Path) -> None:
+    first, second, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    for _ in range(3):
+        assert numbers(store, first) == list(range(ROWS))
+    assert numbers(store, second) == list(range(ROWS, 2 * ROWS))
+    assert (store.counts.encoded, store.counts.read, store.counts.damaged) == (2, 2, 0)
+    store.close()
+    again = ChunkStore(tmp_path / "store", "a")
+    assert (numbers(again, first), again.counts.encoded) == (list(range(ROWS)), 0)
+    assert again.bytes == store.bytes == sum(file.stat().st_size for file in again.folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[ChunkStore, Chunk]:
+    folder = tmp_path_factory.mktemp("one")
+    return ChunkStore(folder / "store", "a"), chunks(folder, 1)[0]
+
+
+@given(at=st.integers(0, 10_000), change=st.integers(1, 255), cut=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_damage_anywhere_is_found(one: tuple[ChunkStore, Chunk], at: int, change: int, cut: bool) -> None:
+    store, chunk = one
+    good = bytes(store.load(chunk))
+    data = bytearray(place(store, chunk).read_bytes())
+    at %= len(data)
+    data[at] ^= change
+    place(store, chunk).write_bytes(data[:at] if cut else data)
+    damaged = store.counts.damaged
+    assert bytes(store.load(chunk)) == good
+    assert store.counts.damaged == damaged + 1
+    assert numbers(store, chunk) == list(range(ROWS)), "it is whole again"
+    assert store.counts.damaged == damaged + 1
+
+
+def test_a_chunk_of_another_number_is_damage(tmp_path: Path) -> None:
+    first, second, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    store.load(first)
+    shutil.copy(place(store, first), place(store, second))
+    assert numbers(store, second) == list(range(ROWS, 2 * ROWS))
+    assert store.counts.damaged == 1
+
+
+def test_what_was_used_longest_ago_is_dropped(tmp_path: Path) -> None:
+    each = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    store.load(each[0])
+    size = store.bytes
+    store.close()
+    store = ChunkStore(tmp_path / "store", "a", limit=3 * size)
+    for number in (1, 2, 0, 3):  # so 1 is the oldest
+        store.load(each[number])
+    assert kept(store) == {file_name(each[number].id) for number in (2, 0, 3)}
+    assert (store.bytes, store.counts.dropped) == (3 * size, 1)
+    for second, number in enumerate((0, 2, 3)):
+        os.utime(place(store, each[number]), (second, second))
+    store.load(each[0])
+    store.close()
+    store = ChunkStore(tmp_path / "store", "a", limit=2 * size)  # the order outlives the process
+    assert kept(store) == {file_name(each[number].id) for number in (3, 0)}
+    assert numbers(store, each[1]) == list(range(ROWS, 2 * ROWS))
+    store.close()
+    store = ChunkStore(tmp_path / "store", "a", limit=size - 1)
+    assert numbers(store, each[1]) == list(range(ROWS, 2 * ROWS)), "what has no room is encoded each time"
+    assert (kept(store), store.bytes) == (set(), 0)
+
+
+def test_without_its_source_a_chunk_is_told_of(tmp_path: Path) -> None:
+    first, second, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "north")
+    store.load(first)
+    shutil.rmtree(tmp_path / "in")
+    assert numbers(store, first) == list(range(ROWS))
+    with pytest.raises(ChunkMissingError, match=r"table t, column n, rows 0 to 9 of row group 1 .* gone at node north"):
+        store.load(second)
+    data = bytearray(place(store, first).read_bytes())
+    data[-1] ^= 1
+    place(store, first).write_bytes(data)
+    with pytest.raises(ChunkDamagedError, match=r"table t, column n, .* is damaged at node north") as caught:
+        store.load(first)
+    assert (caught.value.chunk, caught.value.table, caught.value.node) == (first.id, "t", "north")
+
+
+def test_a_source_that_is_not_what_it_was_is_told_of(tmp_path: Path) -> None:
+    first, second, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    file = tmp_path / "in" / "t.parquet"
+    data = bytearray(file.read_bytes())
+    good = bytes(data)
+    data[4:40] = b"\xff" * 36  # the first page
+    file.write_bytes(data)
+    with pytest.raises(ChunkDamagedError, match=r"cannot be made at node a: .*cannot be read as Parquet"):
+        store.load(first)
+    file.write_bytes(good)
+    assert numbers(store, first) == list(range(ROWS))
+    write(pa.table({"n": range(100, 150)}), file, ROWS)
+    with pytest.raises(ChunkDamagedError, match="was written anew since it was listed"):
+        store.load(second)
+
+
+def test_what_is_adopted_stays(tmp_path: Path) -> None:
+    each = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    store.load(each[4])
+    size = store.bytes
+    store.close()
+    store = ChunkStore(tmp_path / "store", "a", limit=3 * size)
+    store.adopt(each[:2])
+    for chunk in each[2:]:
+        store.load(chunk)
+    assert kept(store) == {file_name(each[number].id) for number in (0, 1, 4)}
+    with pytest.raises(StoreError, match=f"more than the {3 * size} bytes of its disk"):
+        store.adopt(each)
+    shutil.rmtree(tmp_path / "in")
+    assert [numbers(store, chunk)[0] for chunk in each[:2]] == [0, ROWS]
+
+
+def test_a_store_has_one_process(tmp_path: Path) -> None:
+    store = ChunkStore(tmp_path / "store", "a")
+    with pytest.raises(LockedError, match="another node uses this store"):
+        ChunkStore(tmp_path / "store", "b")
+    store.close()
+    ChunkStore(tmp_path / "store", "b").close()
+
+
+def test_what_was_being_written_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".0000000000000001-half").write_bytes(b"x")
+    store = ChunkStore(tmp_path / "store", "a")
+    assert kept(store) == set()
+    assert store.bytes == 0
+
+
+def test_a_disk_that_takes_nothing_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="the store of node a cannot be written: Not a directory"):
+        ChunkStore(tmp_path / "file" / "store", "a")
+    first, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    shutil.rmtree(tmp_path / "store")
+    with pytest.raises(StoreError, match="the store of node a cannot be written: No such file"):
+        store.load(first)
