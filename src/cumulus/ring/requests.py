@@ -1,0 +1,158 @@
+"""Requests: what this node asks for, and what it does with what others ask for (figure 6, E1-E7, E25)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cumulus.ring.buffers import Buffers
+from cumulus.ring.catalogs import Need, Outstanding, OutstandingRequests, Owned
+from cumulus.ring.loading import Loader
+from cumulus.ring.messages import ChunkId, ChunkRequest, SendRequests
+from cumulus.ring.surroundings import Deadlines, Surroundings
+
+FailAll = Callable[[ChunkId, str], None]
+
+MOST_PATIENCE = 8
+"""A request is sent again after so many time-outs at the latest."""
+JITTER = 0.1
+
+
+class Requests:
+    """Requests of this node (S2) and of others.
+
+    Parameters
+    ----------
+    surroundings, owned, outstanding, buffers, loader
+        The node's.
+    fail_all
+        Fails all queries that need a chunk.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        owned: Owned,
+        outstanding: OutstandingRequests,
+        buffers: Buffers,
+        loader: Loader,
+        fail_all: FailAll,
+    ) -> None:
+        self._s = surroundings
+        self._owned = owned
+        self._outstanding = outstanding
+        self._buffers = buffers
+        self._loader = loader
+        self._fail_all = fail_all
+        self._deadlines = Deadlines()
+        self._leaving: list[ChunkRequest] = []
+        self._early: list[ChunkRequest] = []
+        """Requests of a ring epoch that this node does not know yet (E7)."""
+
+    # --- this node's ------------------------------------------------------------------------------------------------
+
+    def need(self, chunk: ChunkId, need: Need) -> None:
+        """A query will want a chunk; ask for it, unless it is asked for, here, or this node's own (DC-09)."""
+        entry = self._outstanding.get(chunk)
+        if entry is None:
+            entry = self._outstanding[chunk] = Outstanding(chunk)
+        entry.needs[need] = None
+        self.ask(entry)
+
+    def ask(self, entry: Outstanding) -> None:
+        """Send a request that has not been sent, if one is needed."""
+        if entry.is_sent or entry.chunk in self._owned:
+            return
+        record = self._buffers.find(entry.chunk)
+        if record is not None and (record.is_kept or record.references):
+            self._deadlines.set(self._s.now + self._s.resend_us, entry.chunk)
+        else:
+            self._send(entry)
+
+    def _send(self, entry: Outstanding) -> None:
+        entry.is_sent = True
+        entry.sent_at = self._s.now
+        self._s.counts["request"] += 1
+        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, self._s.ring_epoch))
+        self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
+
+    def _patience(self, entry: Outstanding) -> int:
+        """How long to wait for a chunk: longer each time that it has not come, and not as long as others (E25)."""
+        factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff**entry.tries)
+        return int(self._s.resend_us * factor * (1 + JITTER * self._s.rng.random()))
+
+    def resend(self) -> None:
+        """Ask again for what has not been seen for long (E25); nobody stands behind an entry that is gone (E43)."""
+        now = self._s.now
+        for chunk in self._deadlines.due(now):
+            entry = self._outstanding.get(chunk)
+            if entry is None or chunk in self._owned:
+                continue
+            if not entry.is_sent:
+                self.ask(entry)
+                continue
+            due = max(entry.sent_at, entry.seen_at) + self._patience(entry)
+            if due > now:
+                self._deadlines.set(due, chunk)
+                continue
+            entry.tries += 1
+            self._s.counts["request sent again"] += 1
+            self._send(entry)
+
+    # --- others' ----------------------------------------------------------------------------------------------------
+
+    def came(self, request: ChunkRequest) -> None:
+        """Take in a request from the successor: figure 6, as its text has it."""
+        if request.ring_epoch > self._s.ring_epoch:
+            self._early.append(request)
+        elif request.refusal:
+            if request.origin != self._s.name:
+                self._fail_all(request.chunk, request.refusal)
+                self._leaving.append(request)
+        elif request.origin == self._s.name:
+            self._came_round(request)
+        elif request.chunk in self._owned:
+            self._loader.wanted(request.chunk)
+        else:
+            self._meet(request)
+
+    def _came_round(self, request: ChunkRequest) -> None:
+        """No node owns the chunk, unless owners have changed meanwhile (E5-E7)."""
+        entry = self._outstanding.get(request.chunk)
+        if entry is None or request.chunk in self._owned:
+            return
+        self._s.counts["request returned"] += 1
+        if request.ring_epoch < self._s.ring_epoch:
+            self._send(entry)
+        else:
+            self._fail_all(request.chunk, f"no node has chunk {request.chunk:#x}")
+
+    def _meet(self, request: ChunkRequest) -> None:
+        """Send mine instead, absorb, or forward (E3, E4)."""
+        entry = self._outstanding.get(request.chunk)
+        if entry is not None and not entry.is_sent:
+            self._send(entry)
+        elif entry is not None and entry.absorbs:
+            entry.absorbed += 1
+            self._s.counts["request absorbed"] += 1
+        else:
+            self._s.counts["request forwarded past a sent one"] += entry is not None
+            self._leaving.append(request)
+
+    def refuse(self, chunk: ChunkId, reason: str) -> None:
+        """Let all nodes know that a chunk of this one cannot be had."""
+        self._leaving.append(ChunkRequest(self._s.name, chunk, self._s.ring_epoch, reason))
+
+    def reconfigured(self) -> None:
+        """Ask anew for everything: what was under way may be lost, and owners are others (E7)."""
+        for entry in list(self._outstanding.values()):
+            entry.is_sent = False
+            self.ask(entry)
+        early, self._early = self._early, []
+        for request in early:
+            self.came(request)
+
+    def flush(self) -> None:
+        """Send what this step has made, in one message."""
+        if self._leaving:
+            self._s.effects.append(SendRequests(tuple(self._leaving)))
+            self._leaving.clear()

@@ -1,0 +1,204 @@
+"""S3: the pulls that block, and the groups of chunks that make a batch for them (DC-15, E38, E39, section 3.5).
+
+A scan holds chunks of at most a few groups that are not complete: a chunk of any further group goes by, and is caught a
+cycle later. While a scan computes, only chunks of groups that it has begun are taken for it; others are kept in the
+neutral zone, if there is room, until it pulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cumulus.ring.buffers import Buffers, SlotRecord
+from cumulus.ring.catalogs import Need, Outstanding, OutstandingRequests, Owned
+from cumulus.ring.loading import Loader
+from cumulus.ring.messages import ANY_GROUP, ChunkId, FailQuery, Groups, HandOver, QueryId
+from cumulus.ring.requests import Requests
+from cumulus.ring.surroundings import Surroundings
+
+
+class ScanProgress:
+    """What one scan of a query still has to get."""
+
+    __slots__ = ("complete", "missing", "opened", "waits_for")
+
+    def __init__(self, groups: Groups) -> None:
+        self.missing: dict[int, dict[ChunkId, None]] = {
+            number: dict.fromkeys(group) for number, group in enumerate(groups)
+        }
+        self.opened: dict[int, None] = {}
+        """Groups of which it has some chunks."""
+        self.complete: dict[int, None] = {}
+        """Groups that it has, and has not pulled."""
+        self.waits_for: int | None = None
+
+    def accepts(self, group: int, most_open: int) -> bool:
+        """Whether a chunk of a group is taken when it comes."""
+        if group in self.opened:
+            return True
+        return self.waits_for in (ANY_GROUP, group) and len(self.opened) < most_open
+
+    def candidates(self, most_open: int) -> list[int]:
+        """Return the groups that a pull may be served with, begun ones first."""
+        if self.waits_for is None:
+            return []
+        if self.waits_for != ANY_GROUP:
+            return [self.waits_for] if self.accepts(self.waits_for, most_open) else []
+        rest = [each for each in self.missing if each not in self.opened] if len(self.opened) < most_open else []
+        return [*self.opened, *rest]
+
+
+class Scans:
+    """All scans of a node's queries.
+
+    Parameters
+    ----------
+    surroundings, owned, outstanding, buffers, loader
+        The node's.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        owned: Owned,
+        outstanding: OutstandingRequests,
+        buffers: Buffers,
+        loader: Loader,
+    ) -> None:
+        self._s = surroundings
+        self._owned = owned
+        self._outstanding = outstanding
+        self._buffers = buffers
+        self._loader = loader
+        self._queries: dict[QueryId, Sequence[ScanProgress]] = {}
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    @property
+    def blocked(self) -> int:
+        """How many pulls wait."""
+        return sum(scan.waits_for is not None for scans in self._queries.values() for scan in scans)
+
+    def begin(self, query: QueryId, scans: Sequence[Groups], requests: Requests) -> None:
+        """Register all that a query needs (DC-10)."""
+        assert query not in self._queries, f"query {query} asks twice"
+        self._queries[query] = [ScanProgress(groups) for groups in scans]
+        for number, groups in enumerate(scans):
+            for group, chunks in enumerate(groups):
+                for chunk in chunks:
+                    requests.need(chunk, (query, number, group))
+
+    def wait(self, query: QueryId, number: int, group: int, requests: Requests) -> None:
+        """Let a scan's pull block, until a group is complete; it may be so already."""
+        if query not in self._queries:
+            return  # it has failed, and its node has not heard of that yet
+        scan = self._queries[query][number]
+        assert scan.waits_for is None, f"scan {number} of query {query} pulls twice at once"
+        found = group if group in scan.complete else next(iter(scan.complete), None) if group == ANY_GROUP else None
+        if found is not None:
+            del scan.complete[found]
+            return
+        assert scan.missing if group == ANY_GROUP else group in scan.missing, "a scan pulls more than it asked for"
+        scan.waits_for = group
+        self._pull(query, number, scan, requests)
+
+    def _pull(self, query: QueryId, number: int, scan: ScanProgress, requests: Requests) -> None:
+        """Take what is here, read what is this node's own, and ask for what was not asked for as it was here."""
+        most = self._s.settings.open_groups
+        for group in scan.candidates(most):
+            for chunk in list(scan.missing[group]):
+                record = self._buffers.find(chunk)
+                if record is not None and scan.accepts(group, most):
+                    self._take((query, number, group), scan, record)
+            if scan.waits_for is None:
+                return
+        for group in scan.candidates(most):
+            for chunk in scan.missing[group]:
+                if chunk in self._owned and scan.accepts(group, most):
+                    scan.opened[group] = None
+                    self._loader.read(self._owned[chunk])
+                elif chunk in self._outstanding:
+                    requests.ask(self._outstanding[chunk])
+
+    def pull_again(self, requests: Requests) -> None:
+        """Owners have changed: what waits for others may be this node's own now."""
+        for query, scans in list(self._queries.items()):
+            for number, scan in enumerate(scans):
+                self._pull(query, number, scan, requests)
+
+    def serve(self, entry: Outstanding, record: SlotRecord) -> bool:
+        """Give a chunk that is here to all scans that take it now; return whether there was one."""
+        most, found = self._s.settings.open_groups, False
+        for need in list(entry.needs):
+            query, number, group = need
+            scan = self._queries[query][number]
+            if scan.accepts(group, most):
+                found = self._take(need, scan, record) or found
+            elif scan.waits_for == ANY_GROUP:
+                self._s.counts["group refused"] += 1
+        return found
+
+    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord) -> bool:
+        """Hand a chunk over: by reference while there is room, else by a copy, if copies are allowed (E11, E38)."""
+        query, number, group = need
+        chunk = record.chunk
+        if self._buffers.can_refer(record):
+            self._buffers.refer(record, query)
+            self._s.counts["pin by reference"] += 1
+            self._s.effects.append(HandOver(query, number, group, chunk, record.slot, "reference"))
+        elif self._s.settings.copies == "when-full" or chunk in self._owned:
+            self._s.counts["pin by copy"] += 1
+            self._s.effects.append(HandOver(query, number, group, chunk, record.slot, "copy"))
+        else:
+            self._s.counts["pin without a buffer"] += 1
+            return False
+        missing = scan.missing[group]
+        del missing[chunk]
+        if missing:
+            scan.opened[group] = None
+        else:
+            del scan.missing[group]
+            scan.opened.pop(group, None)
+            if scan.waits_for in (ANY_GROUP, group):
+                scan.waits_for = None
+            else:
+                scan.complete[group] = None
+        entry = self._outstanding[chunk]
+        del entry.needs[need]
+        if not entry.needs:
+            del self._outstanding[chunk]
+        return True
+
+    def end(self, query: QueryId) -> None:
+        """Forget a query: nothing is asked for or kept for it any more (E43)."""
+        for number, scan in enumerate(self._queries.pop(query, ())):
+            for group, chunks in scan.missing.items():
+                for chunk in chunks:
+                    entry = self._outstanding[chunk]
+                    del entry.needs[query, number, group]
+                    if not entry.needs:
+                        del self._outstanding[chunk]
+
+    def fail_all(self, chunk: ChunkId, reason: str) -> None:
+        """Fail all queries that need a chunk, also those that do not wait for it yet (E6, DC-16)."""
+        entry = self._outstanding.get(chunk)
+        if entry is not None:
+            for query in dict.fromkeys(need[0] for need in entry.needs):
+                self.end(query)
+                self._s.counts["query failed"] += 1
+                self._s.effects.append(FailQuery(query, reason))
+
+    def check(self) -> None:
+        """S2 is what scans miss, and no more groups are open than may be."""
+        missed = {
+            (chunk, (query, number, group))
+            for query, scans in self._queries.items()
+            for number, scan in enumerate(scans)
+            for group, chunks in scan.missing.items()
+            for chunk in chunks
+        }
+        assert missed == {(chunk, need) for chunk, entry in self._outstanding.items() for need in entry.needs}
+        assert all(entry.needs for entry in self._outstanding.values()), "nobody stands behind a request"
+        most = self._s.settings.open_groups
+        assert all(len(scan.opened) <= most for scans in self._queries.values() for scan in scans)

@@ -1,0 +1,84 @@
+"""Every parameter of a ring's nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MILLISECOND_US = 1_000
+SECOND_US = 1_000_000
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RingSettings:
+    """How the nodes of a ring behave.
+
+    Parameters
+    ----------
+    queue_bytes
+        What a node's outgoing queue holds when it is full: its load is a share of this (E23), and an own chunk is
+        loaded if it still fits.
+    credit_bytes
+        How many bytes a predecessor may have on the way or in this node's queue (E42); None for a link that never
+        stops, as in the paper's simulation.
+    largest_chunk
+        No chunk is larger; so much credit is left when an own chunk is sent (E42).
+    stall_us
+        A chunk of another node that waits so long for credit is thrown away; its owner loads it again (E42, E8).
+    dbms_bytes
+        What queries may hold by reference, at least; None for without bounds.
+    neutral_bytes
+        What is given to queries, to transit or to chunks that are kept, as it comes (A7).
+    copies
+        Whether a pin for which there is no buffer is served by a copy (E38), or waits a cycle (E11, the paper's rule).
+    count_missed_interest
+        With ``copies="never"``: whether a node that could not take a chunk that it wants counts as one that has (E11).
+    loit_levels
+        The thresholds that a node may have; it starts with the lowest (E24).
+    loit_raise_at, loit_lower_at, adapt_us
+        At which load a node goes up or down one level, and how often it looks (E22).
+    dwell_us
+        A level is kept at least so long (E22).
+    load_all_us
+        How often postponed loads are tried (E26).
+    load_order
+        Which are tried first (E27): the oldest, or those with the most waiting time per byte.
+    reserve_after_us
+        A load postponed for so long keeps younger ones from being loaded before it; None for never (E27).
+    direct_load
+        Whether a requested chunk that fits is loaded past older ones that wait (``paper``), or not (``fair``) (E9).
+    resend_floor_us, resend_cycles
+        A request is sent again when its chunk has not been seen for the larger of these; the second counts cycles of
+        the ring (E25).
+    resend_backoff
+        By how much the next time is longer, if there is still no chunk; at most eight times as long in all (E25).
+    lost_floor_us, lost_cycles
+        The same for an owner: its chunk is lost when it has not come back for so long (E8).
+    open_groups
+        Of how many batches a scan may hold some chunks and not all.
+    """
+
+    queue_bytes: int = 200 * MEGABYTE
+    credit_bytes: int | None = None
+    largest_chunk: int = 16 * MEGABYTE
+    stall_us: int = 2 * SECOND_US
+    dbms_bytes: int | None = None
+    neutral_bytes: int = 0
+    copies: Literal["when-full", "never"] = "when-full"
+    count_missed_interest: bool = False
+    loit_levels: tuple[float, ...] = (0.1, 0.6, 1.1)
+    loit_raise_at: float = 0.8
+    loit_lower_at: float = 0.4
+    adapt_us: int = 100 * MILLISECOND_US
+    dwell_us: int = 0
+    load_all_us: int = 50 * MILLISECOND_US
+    load_order: Literal["oldest", "age-per-byte"] = "oldest"
+    reserve_after_us: int | None = None
+    direct_load: Literal["paper", "fair"] = "paper"
+    resend_floor_us: int = 200 * MILLISECOND_US
+    resend_cycles: float = 2.0
+    resend_backoff: float = 2.0
+    lost_floor_us: int = 2 * SECOND_US
+    lost_cycles: float = 4.0
+    open_groups: int = 2

@@ -1,0 +1,199 @@
+"""Figure 6 and resend: what a node does with requests, each resolution by its number (E1-E9, E25-E27, E43)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from cumulus.ring.messages import (
+    ChunkLoaded,
+    ChunkRequest,
+    ChunkSent,
+    FailQuery,
+    HandOver,
+    LoadChunk,
+    LoadFailed,
+    QueryEnded,
+    Reconfigured,
+    RequestsCame,
+    SendChunk,
+)
+from support.one_ring_node import SIZE, OneNode, forwarded, only, requested
+
+
+def load(node: OneNode, chunk: int, size: int = SIZE) -> None:
+    """Let the disk give an own chunk, and the link take it."""
+    node.slots += 1
+    slot = node.slots
+    node.hear(ChunkLoaded(chunk, slot, size))
+    node.hear(ChunkSent(slot))
+
+
+def test_e1_an_owner_loads_what_fits_and_forwards_nothing() -> None:
+    node = OneNode({7: SIZE})
+    assert node.request(7) == [LoadChunk(7)]
+    load(node, 7)
+    assert node.request(7) == []  # loaded: ignored
+
+
+def test_e2_an_owner_whose_queue_is_full_postpones_and_forwards_nothing() -> None:
+    node = OneNode({7: 6 * SIZE, 8: 6 * SIZE})
+    assert node.request(7) == [LoadChunk(7)]
+    assert node.request(8) == []
+    assert node.request(8) == []
+    assert node.node.status().pending == 1
+    load(node, 7, 6 * SIZE)
+    assert node.tick() == [LoadChunk(8)]
+
+
+def test_e3_a_request_that_is_mine_and_on_its_way_absorbs_others() -> None:
+    node = OneNode()
+    assert requested(node.ask(1, [7])) == [("n0", 7)]
+    assert node.request(7) == []
+    assert node.counts["request absorbed"] == 1
+    assert forwarded(node.come(7)).absorbed == 1
+
+
+def test_e4_once_the_chunk_has_passed_others_are_forwarded() -> None:
+    node = OneNode()
+    node.ask(1, [7])
+    node.come(7)  # nobody waits for it yet
+    assert requested(node.request(7)) == [("n1", 7)]
+    assert node.counts["request forwarded past a sent one"] == 1
+
+
+def test_e5_and_e6_a_request_that_is_back_fails_all_queries_of_its_chunk_also_those_that_do_not_wait() -> None:
+    node = OneNode()
+    node.ask(1, [7])
+    node.ask(2, [8], [7])
+    node.wait(1)
+    assert [each.query for each in only(FailQuery, node.request(7, origin="n0"))] == [1, 2]
+    assert node.node.status().outstanding == 0
+
+
+def test_e7_a_request_of_an_older_ring_epoch_is_sent_once_more_before_queries_fail() -> None:
+    node = OneNode()
+    node.ask(1, [7])
+    assert requested(node.hear(Reconfigured(2, 4, {}))) == [("n0", 7)]
+    assert requested(node.request(7, origin="n0", ring_epoch=1)) == [("n0", 7)]
+    assert only(FailQuery, node.request(7, origin="n0", ring_epoch=2))
+
+
+def test_e7_a_request_of_a_newer_ring_epoch_waits_until_the_node_knows_it() -> None:
+    node = OneNode()
+    assert node.request(7, ring_epoch=2) == []
+    assert LoadChunk(7) in node.hear(Reconfigured(2, 4, {7: SIZE}))
+
+
+def test_e7_what_a_query_waits_for_and_the_node_comes_to_own_is_read_here() -> None:
+    node = OneNode()
+    node.ask(1, [7])
+    node.wait(1)
+    assert node.hear(Reconfigured(2, 4, {7: SIZE})) == [LoadChunk(7)]
+
+
+def test_e8_a_chunk_that_does_not_come_back_is_loaded_again_and_the_late_one_destroyed() -> None:
+    node = OneNode({7: SIZE})
+    node.request(7)
+    load(node, 7)
+    assert node.tick(500_000) == []
+    assert node.tick(600_000) == [LoadChunk(7)]
+    assert node.counts["chunk lost"] == 1
+    load(node, 7)
+    assert only(SendChunk, node.come(7, home="n0", hops=3, copies=3, incarnation=1)) == []
+    assert node.counts["old incarnation destroyed"] == 1
+    assert forwarded(node.come(7, home="n0", hops=3, copies=3, incarnation=2)).cycles == 1
+
+
+def test_e8_a_double_of_a_chunk_is_destroyed() -> None:
+    node = OneNode({7: SIZE})
+    node.request(7)
+    load(node, 7)
+    assert forwarded(node.come(7, home="n0", hops=3, copies=3)).cycles == 1
+    assert only(SendChunk, node.come(7, home="n0", hops=3, copies=3)) == []
+
+
+def test_e9_a_small_chunk_overtakes_older_ones_by_the_papers_rule_and_not_by_the_fair_one() -> None:
+    for direct_load, loads in (("paper", [LoadChunk(9)]), ("fair", [])):
+        node = OneNode({7: 6 * SIZE, 8: 6 * SIZE, 9: SIZE}, direct_load=direct_load)
+        node.request(7)
+        node.request(8)
+        assert node.request(9) == loads
+
+
+def test_e25_a_request_is_sent_again_when_its_chunk_has_not_been_seen_for_the_time_out() -> None:
+    node = OneNode()
+    node.ask(1, [7])
+    assert node.tick(900_000) == []
+    node.come(7)
+    assert node.tick(900_000) == []
+    assert requested(node.tick(300_000)) == [("n0", 7)]
+    assert node.counts["request sent again"] == 1
+
+
+def test_e25_it_waits_longer_each_time_and_at_most_eight_times_as_long() -> None:
+    node = OneNode(resend_backoff=2.0)
+    node.ask(1, [7])
+    sent = [node.now for _ in range(400) if requested(node.tick(100_000))]
+    pauses = [later - earlier for earlier, later in pairwise(sent)]
+    assert 2_000_000 <= pauses[0] <= 2_300_000
+    assert all(8_000_000 <= pause <= 9_000_000 for pause in pauses[2:])
+
+
+def test_e27_a_load_that_does_not_fit_is_skipped_unless_it_has_waited_too_long() -> None:
+    for reserve, loads in ((None, [LoadChunk(9)]), (1_000, [])):
+        node = OneNode({6: 4 * SIZE, 7: 6 * SIZE, 8: 6 * SIZE, 9: 3 * SIZE}, reserve_after_us=reserve)
+        for chunk in (7, 6, 8, 9):
+            node.request(chunk)
+        load(node, 6, 4 * SIZE)
+        assert node.tick(10_000) == loads
+        assert node.counts["load skipped over"] == 1
+
+
+def test_e27_waiting_time_per_byte_lets_large_chunks_come_in_the_end() -> None:
+    node = OneNode({1: 8 * SIZE, 2: 8 * SIZE, 3: 4 * SIZE}, load_order="age-per-byte")
+    node.request(1)
+    node.request(2)
+    node.now += 100
+    node.request(3)
+    assert [each.chunk for each in node.node.loader.load_order()] == [2, 3]
+    node = OneNode({1: 8 * SIZE, 2: 8 * SIZE, 3: 4 * SIZE}, load_order="age-per-byte")
+    node.request(1)
+    node.request(2)
+    node.request(3)
+    node.now += 100
+    node.tick()
+    assert [each.chunk for each in node.node.loader.load_order()] == [3, 2]
+
+
+def test_e43_a_query_that_ends_leaves_nothing_behind() -> None:
+    node = OneNode()
+    node.ask(1, [7, 8], [9])
+    node.wait(1)
+    node.come(7)
+    node.hear(QueryEnded(1))
+    status = node.node.status()
+    assert (status.outstanding, status.queries, status.blocked) == (0, 0, 0)
+    assert requested(node.tick(5_000_000)) == []
+    assert only(HandOver, node.come(8)) == []
+
+
+def test_a_chunk_that_cannot_be_read_fails_the_queries_of_all_nodes() -> None:
+    owner = OneNode({7: SIZE})
+    owner.ask(1, [7])
+    owner.wait(1)
+    found = owner.hear(LoadFailed(7, "chunk 7 is damaged"))
+    assert only(FailQuery, found) == [FailQuery(1, "chunk 7 is damaged")]
+    assert requested(found) == [("n0", 7)]
+    other = OneNode()
+    other.ask(2, [7])
+    found = other.hear(RequestsCame([ChunkRequest("n3", 7, 1, "chunk 7 is damaged")]))
+    assert only(FailQuery, found) == [FailQuery(2, "chunk 7 is damaged")]
+    assert requested(found) == [("n3", 7)]
+
+
+def test_a_chunk_that_could_not_be_read_can_be_asked_for_again() -> None:
+    node = OneNode({7: SIZE})
+    node.request(7)
+    node.hear(LoadFailed(7, "the disk is away"))
+    assert node.node.status().queued_bytes == 0
+    assert node.request(7) == [LoadChunk(7)]
