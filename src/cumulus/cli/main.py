@@ -13,6 +13,7 @@ from cumulus.cli.cluster.command import cluster
 from cumulus.cli.compile import compile_command
 from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor
+from cumulus.cli.experiments import experiments
 from cumulus.cli.explain import explain_command
 from cumulus.cli.query import query
 from cumulus.cli.recheck import recheck
@@ -43,6 +44,7 @@ app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(cluster)
 app.add_typer(simulate)
+app.add_typer(experiments)
 app.add_typer(bench)
 
 

@@ -5,6 +5,8 @@ machines are about: `cumulus.machine` is all that it shares with them, and with 
 same machines in processes of their own.
 """
 
+from cumulus.simulation.agenda import Agenda
+from cumulus.simulation.bandwidth import BandwidthLink
 from cumulus.simulation.broken_rules import BrokenRule, as_it_should_be
 from cumulus.simulation.choices import SIMPLEST, Choices, ChoiceStream, Recording, recording_of, recording_text
 from cumulus.simulation.failure import Failure
@@ -28,7 +30,9 @@ from cumulus.simulation.world import World
 __all__ = [
     "FAULTS",
     "SIMPLEST",
+    "Agenda",
     "BackPressure",
+    "BandwidthLink",
     "BrokenRule",
     "ChoiceStream",
     "Choices",

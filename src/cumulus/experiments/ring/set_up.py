@@ -1,0 +1,152 @@
+"""Set-ups of the ring's experiments: nodes, links, chunks, queries (paper, section 4.1)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from cumulus.ring.settings import MEGABYTE, RingSettings
+
+Pins: TypeAlias = Literal["sequential", "parallel", "any"]
+
+SECOND = 1_000_000
+GIGABYTE = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RingSetUp:
+    """One run.
+
+    Parameters
+    ----------
+    nodes, chunks
+        How many.
+    smallest_mb, largest_mb
+        Sizes of chunks are uniform between these.
+    total_gb
+        To what all chunks together are scaled; 0 for as they are drawn.
+    queue_mb
+        A node's outgoing queue.
+    link_gbs
+        Bandwidth of a link, in gigabytes a second.
+    latency_us
+        How long a message travels.
+    rate
+        Queries a second at each node.
+    seconds
+        How long queries come.
+    most_seconds
+        When a run ends that does not come to its end.
+    at
+        When finished queries are counted, in seconds.
+    most_chunks
+        A query reads one to so many chunks of other nodes.
+    shortest_ms, longest_ms
+        How long a query works on a chunk.
+    pins
+        Whether a query waits for its batches in order, each after the work on the one before, or for all at once, or
+        after the work for whichever comes first.
+    loit
+        The threshold, or several levels to move between.
+    resend_s, load_all_ms
+        After how long a request is sent again, and a chunk taken for lost; how often postponed loads are tried.
+    seed
+        Decides everything.
+    """
+
+    nodes: int = 10
+    chunks: int = 1000
+    smallest_mb: float = 1.0
+    largest_mb: float = 10.0
+    total_gb: float = 8.0
+    queue_mb: float = 200.0
+    link_gbs: float = 1.25
+    latency_us: int = 6
+    rate: float = 80.0
+    seconds: float = 60.0
+    most_seconds: float = 1_000.0
+    at: float = 40.0
+    most_chunks: int = 5
+    shortest_ms: int = 100
+    longest_ms: int = 200
+    pins: Pins = "sequential"
+    loit: tuple[float, ...] = (0.1,)
+    resend_s: float = 3.0
+    load_all_ms: int = 50
+    seed: int = 1
+
+    def settings(self) -> RingSettings:
+        """Return the settings of the nodes: links that never stop, and queries that copy what they get."""
+        return RingSettings(
+            queue_bytes=round(self.queue_mb * MEGABYTE),
+            loit_levels=self.loit,
+            load_all_us=self.load_all_ms * 1000,
+            resend_floor_us=round(self.resend_s * SECOND),
+            dbms_bytes=0,
+            resend_cycles=0.0,
+            resend_backoff=1.0,
+            lost_floor_us=round(self.resend_s * SECOND),
+            lost_cycles=0.0,
+        )
+
+
+FULL = RingSetUp()
+CI = replace(FULL, chunks=250, total_gb=2.0, queue_mb=50.0, link_gbs=0.3125, rate=20.0)
+"""A quarter of everything but nodes and time: a tenth leaves two or three chunks in a queue."""
+
+SCALES = {"full": FULL, "ci": CI}
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlan:
+    """The chunks of a set-up: sizes in bytes and owners, by number."""
+
+    sizes: tuple[int, ...]
+    owners: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedQuery:
+    """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch."""
+
+    number: int
+    node: int
+    at_us: int
+    chunks: tuple[int, ...]
+    work_us: tuple[int, ...]
+    width: int = 1
+
+    @property
+    def batches(self) -> list[tuple[int, ...]]:
+        """The chunks of each batch."""
+        return [self.chunks[first : first + self.width] for first in range(0, len(self.chunks), self.width)]
+
+    def batch_work_us(self, batch: int) -> int:
+        """How long it works on a batch."""
+        return sum(self.work_us[batch * self.width : (batch + 1) * self.width])
+
+
+def chunk_plan(set_up: RingSetUp) -> ChunkPlan:
+    """Return the chunks of a set-up; each node owns as many as any other."""
+    rng = random.Random(f"{set_up.seed} chunks")
+    sizes = [rng.uniform(set_up.smallest_mb, set_up.largest_mb) * MEGABYTE for _ in range(set_up.chunks)]
+    scale = set_up.total_gb * GIGABYTE / sum(sizes) if set_up.total_gb else 1.0
+    owners = [number % set_up.nodes for number in range(set_up.chunks)]
+    rng.shuffle(owners)
+    return ChunkPlan(tuple(round(size * scale) for size in sizes), tuple(owners))
+
+
+def uniform_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
+    """Return the queries of a set-up, which read any chunks of other nodes; each node's come at regular times."""
+    rng = random.Random(f"{set_up.seed} queries")
+    remote = [[chunk for chunk in range(set_up.chunks) if plan.owners[chunk] != node] for node in range(set_up.nodes)]
+    pause = SECOND / set_up.rate
+    found: list[ScriptedQuery] = []
+    for node in range(set_up.nodes):
+        first = rng.random() * pause
+        for place in range(round(set_up.rate * set_up.seconds)):
+            chunks = tuple(rng.sample(remote[node], min(rng.randint(1, set_up.most_chunks), len(remote[node]))))
+            work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+            found.append(ScriptedQuery(len(found), node, round(first + place * pause), chunks, work))
+    return found
