@@ -252,7 +252,7 @@ def test_what_a_feed_fails_with_is_what_the_query_fails_with(
             feed.fail(RingError("chunk 7 of lineitem is gone"))
 
     carousel = Torn(2_000, seed=1)
-    with pytest.raises(RingError, match="chunk 7 of lineitem is gone"):
+    with pytest.raises(RingError, match=r"chunk 7 of lineitem is gone"):
         NodeQueries(engine).ask(LINES, tables, carousel.ask_for)
     assert carousel.opened_count == carousel.ended_count
 
