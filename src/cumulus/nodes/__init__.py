@@ -1,0 +1,25 @@
+"""What runs in a process of a storage ring beside the ring itself: SQL, answered by DuckDB from chunks as they come by.
+
+The planner says what a query needs before it runs (`planning`), a feed hands batches over in the order in which they
+arrive (`feed`), and DuckDB scans them in place (`scan`). This room does not know how chunks travel.
+"""
+
+from cumulus.nodes.engine import EngineLimits, open_engine
+from cumulus.nodes.feed import ArrivalFeed, ChunkSource, Feed, lend
+from cumulus.nodes.planning import QueryPlan, RingTable, ScanNeed, plan_query
+from cumulus.nodes.queries import QueryRun, QueryRuns
+
+__all__ = [
+    "ArrivalFeed",
+    "ChunkSource",
+    "EngineLimits",
+    "Feed",
+    "QueryPlan",
+    "QueryRun",
+    "QueryRuns",
+    "RingTable",
+    "ScanNeed",
+    "lend",
+    "open_engine",
+    "plan_query",
+]
