@@ -61,7 +61,7 @@ def experiments_ring(
     seed: int = typer.Option(None, help="Decides everything else."),
     resend_s: float = typer.Option(None, min=0.001, help="After how long a request is sent again."),
     load_all_ms: int = typer.Option(None, min=1, help="How often postponed loads are tried."),
-    pins: str = typer.Option(None, help="sequential or parallel: how a query waits for its chunks."),
+    pins: str = typer.Option(None, help="sequential, parallel or any: how a query waits for its chunks."),
     broken: str = typer.Option("", "--break", help="Break a rule: figure-6, no-resend, smallest-first, drop-tail."),
     as_json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
 ) -> None:
@@ -76,7 +76,7 @@ def experiments_ring(
 
     _known(figure, FIGURES, "figure")
     _known(scale, SCALES, "scale")
-    _known(pins or "sequential", ("sequential", "parallel"), "way to pin")
+    _known(pins or "sequential", ("sequential", "parallel", "any"), "way to pin")
     _known(broken or "no-resend", BREAKS, "rule to break")
     chosen: dict[str, Any] = {
         "nodes": nodes,

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from cumulus.ring.settings import MEGABYTE, RingSettings
 
-Pins: TypeAlias = Literal["sequential", "parallel"]
+Pins: TypeAlias = Literal["sequential", "parallel", "any"]
 
 SECOND = 1_000_000
 GIGABYTE = 1_000_000_000
@@ -45,7 +45,8 @@ class RingSetUp:
     shortest_ms, longest_ms
         How long a query works on a chunk.
     pins
-        Whether a query waits for its chunks in order, each after the work on the one before, or for all at once.
+        Whether a query waits for its batches in order, each after the work on the one before, or for all at once, or
+        after the work for whichever comes first.
     loit
         The threshold, or several levels to move between.
     resend_s, load_all_ms
@@ -107,13 +108,23 @@ class ChunkPlan:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedQuery:
-    """A query: where and when it comes, and how long it works on which chunk."""
+    """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch."""
 
     number: int
     node: int
     at_us: int
     chunks: tuple[int, ...]
     work_us: tuple[int, ...]
+    width: int = 1
+
+    @property
+    def batches(self) -> list[tuple[int, ...]]:
+        """The chunks of each batch."""
+        return [self.chunks[first : first + self.width] for first in range(0, len(self.chunks), self.width)]
+
+    def batch_work_us(self, batch: int) -> int:
+        """How long it works on a batch."""
+        return sum(self.work_us[batch * self.width : (batch + 1) * self.width])
 
 
 def chunk_plan(set_up: RingSetUp) -> ChunkPlan:

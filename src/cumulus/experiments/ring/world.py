@@ -13,6 +13,7 @@ from typing import TypeAlias
 from cumulus.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery
 from cumulus.ring import RingNode, RingSettings
 from cumulus.ring.messages import (
+    ANY_GROUP,
     Asked,
     ChunkCame,
     ChunkLoaded,
@@ -21,6 +22,7 @@ from cumulus.ring.messages import (
     FailQuery,
     FreeSlot,
     GrantCredit,
+    Groups,
     HandOver,
     LoadChunk,
     QueryEnded,
@@ -41,15 +43,40 @@ Observer: TypeAlias = Callable[["RingWorld"], None]
 Wrapper: TypeAlias = Callable[[RingNode], RingNode]
 
 
-@dataclass
 class QueryRun:
-    """How far a query has come."""
+    """How far a query has come.
 
-    script: ScriptedQuery
-    left: int = 0
-    """Chunks that it has not finished with."""
-    finished_us: int = -1
-    failure: str = ""
+    With ``parallel`` pins it has a scan for each batch, else one scan with a group for each batch.
+    """
+
+    __slots__ = ("_is_parallel", "failure", "finished_us", "held", "left", "ready", "script", "waits")
+
+    def __init__(self, script: ScriptedQuery, is_parallel: bool) -> None:
+        self._is_parallel = is_parallel
+        self.script = script
+        batches = script.batches
+        self.left = len(batches)
+        """Batches that it has not finished with."""
+        self.held: list[list[HandOver]] = [[] for _ in batches]
+        """What it has of each batch."""
+        self.ready: list[int] = []
+        """Batches that are complete, and that it has not pulled."""
+        self.waits = False
+        self.finished_us = -1
+        self.failure = ""
+
+    @property
+    def scans(self) -> list[Groups]:
+        """What it says that it reads."""
+        batches = self.script.batches
+        return [[each] for each in batches] if self._is_parallel else [batches]
+
+    def take(self, effect: HandOver) -> int | None:
+        """Take a chunk; return the batch that is complete with it."""
+        batch = effect.scan if self._is_parallel else effect.group
+        held = self.held[batch]
+        held.append(effect)
+        return batch if len(held) == len(self.script.batches[batch]) else None
 
 
 @dataclass
@@ -94,33 +121,51 @@ class RingWorld:
         self.settings = settings or set_up.settings()
         self._checked = checked
         self._slots = 0
+        self._ring_epoch = 0
         self.live: set[Slot] = set()
         """Slots that are not free."""
-        self._is_parallel = set_up.pins == "parallel"
+        self._pins = set_up.pins
         self.nodes = [
             wrapped(RingNode(f"node{number}", self.settings, random.Random(f"{set_up.seed} {number}")))
             for number in range(set_up.nodes)
         ]
-        self.links = [self._link(number) for number in range(set_up.nodes)]
-        self.runs = [QueryRun(each, len(each.chunks)) for each in queries]
+        self.links: list[BandwidthLink[SendChunk]] = []
+        self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
         self.open = len(self.runs)
+        self.agenda.after(0, self.reconfigure, plan.owners)
         for number in range(set_up.nodes):
-            owned = {chunk: size for chunk, size in enumerate(plan.sizes) if plan.owners[chunk] == number}
-            self.agenda.after(0, partial(self._step, number), Reconfigured(1, set_up.nodes, owned))
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
         for run in self.runs:
             self.agenda.after(run.script.at_us, self._register, run)
 
     def _link(self, number: int) -> BandwidthLink[SendChunk]:
-        following = (number + 1) % self.set_up.nodes
+        following, ring_epoch = (number + 1) % self.set_up.nodes, self._ring_epoch
 
         def sent(effect: SendChunk) -> None:
             self._step(number, ChunkSent(effect.slot))
 
         def arrived(effect: SendChunk) -> None:
-            self._step(following, ChunkCame(effect.header, self._new_slot()))
+            if ring_epoch == self._ring_epoch:
+                self._step(following, ChunkCame(effect.header, self._new_slot()))
 
         return BandwidthLink(self.agenda, self.set_up.link_gbs * 1000, self.set_up.latency_us, sent, arrived)
+
+    def reconfigure(self, owners: Sequence[int]) -> None:
+        """Begin a ring epoch: other owners, and new links; what is under way on the old ones is lost (E7, E41)."""
+        self._ring_epoch += 1
+        self.links = [self._link(number) for number in range(self.set_up.nodes)]
+        for number in range(self.set_up.nodes):
+            owned = {chunk: size for chunk, size in enumerate(self.plan.sizes) if owners[chunk] == number}
+            self._step(number, Reconfigured(self._ring_epoch, self.set_up.nodes, owned))
+
+    def _tell_predecessor(self, number: int, event: RingEvent) -> None:
+        ring_epoch = self._ring_epoch
+
+        def arrived(event: RingEvent) -> None:
+            if ring_epoch == self._ring_epoch:
+                self._step((number - 1) % self.set_up.nodes, event)
+
+        self.agenda.after(self.set_up.latency_us, arrived, event)
 
     def _new_slot(self) -> int:
         self._slots += 1
@@ -175,53 +220,75 @@ class RingWorld:
             case FreeSlot(slot):
                 self.live.remove(slot)
             case SendRequests(requests):
-                before = (number - 1) % self.set_up.nodes
-                self.agenda.after(self.set_up.latency_us, partial(self._step, before), RequestsCame(requests))
+                self._tell_predecessor(number, RequestsCame(requests))
             case HandOver():
-                self._work(effect)
+                self._handed_over(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
                 loaded = ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk])
                 self.agenda.after(0, partial(self._step, number), loaded)
             case GrantCredit(count):
-                before = (number - 1) % self.set_up.nodes
-                self.agenda.after(self.set_up.latency_us, partial(self._step, before), CreditCame(count))
+                self._tell_predecessor(number, CreditCame(count))
             case FailQuery(query, reason):
                 self._end(self.runs[query], reason)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def _register(self, run: QueryRun) -> None:
-        """A query says what it reads, and pulls: one scan with a group for each chunk, or a scan for each chunk."""
+        """A query says what it reads, and pulls."""
         script = run.script
-        chunks = [[chunk] for chunk in script.chunks]
-        self._step(script.node, Asked(script.number, [[each] for each in chunks] if self._is_parallel else [chunks]))
-        if self._is_parallel:
-            for scan in range(len(chunks)):
+        scans = run.scans
+        self._step(script.node, Asked(script.number, scans))
+        if self._pins == "parallel":
+            for scan in range(len(scans)):
                 self._step(script.node, Waits(script.number, scan))
         else:
-            self._step(script.node, Waits(script.number, 0, 0))
+            self._pull(run, 0)
 
-    def _work(self, effect: HandOver) -> None:
-        place = effect.scan if self._is_parallel else effect.group
-        work = self.runs[effect.query].script.work_us[place]
-        self.agenda.after(work, self._worked, effect)
+    def _pull(self, run: QueryRun, batch: int) -> None:
+        """Wait for the next batch, or work on one that is complete."""
+        run.waits = not run.ready
+        self._step(run.script.node, Waits(run.script.number, 0, ANY_GROUP if self._pins == "any" else batch))
+        if not run.waits and run.ready:
+            self._begin(run, run.ready.pop(0))
 
-    def _worked(self, effect: HandOver) -> None:
+    def _handed_over(self, effect: HandOver) -> None:
         run = self.runs[effect.query]
-        script = run.script
-        if effect.by == "reference":
-            self._step(script.node, Released(effect.query, effect.chunk))
+        batch = run.take(effect)
+        if batch is None:
+            return
+        if run.waits or self._pins == "parallel":
+            run.waits = False
+            self._begin(run, batch)
+        else:
+            run.ready.append(batch)
+
+    def _begin(self, run: QueryRun, batch: int) -> None:
+        self.agenda.after(run.script.batch_work_us(batch), partial(self._worked, run), batch)
+
+    def _worked(self, run: QueryRun, batch: int) -> None:
+        self._let_go(run, run.held[batch])
         if run.failure:
             return
         run.left -= 1
         if not run.left:
-            self._step(script.node, QueryEnded(effect.query))
+            self._step(run.script.node, QueryEnded(run.script.number))
             self._end(run)
-        elif not self._is_parallel:
-            self._step(script.node, Waits(effect.query, 0, effect.group + 1))
+        elif self._pins != "parallel":
+            self._pull(run, batch + 1)
+
+    def _let_go(self, run: QueryRun, held: list[HandOver]) -> None:
+        """Release what was handed over by reference."""
+        found = [each.chunk for each in held if each.by == "reference"]
+        held.clear()
+        for chunk in found:
+            self._step(run.script.node, Released(run.script.number, chunk))
 
     def _end(self, run: QueryRun, failure: str = "") -> None:
         run.failure = failure
         run.finished_us = self.agenda.now
+        if failure:
+            for batch, held in enumerate(run.held):
+                if len(held) < len(run.script.batches[batch]) or batch in run.ready:
+                    self._let_go(run, held)
         self.open -= 1
