@@ -38,7 +38,7 @@ GROUPS = {0: (1, 2), 1: (3, 4), 2: (5, 6)}
 
 
 def feed_of(source: Notes) -> ArrivalFeed:
-    return ArrivalFeed(GROUPS, ["b", "a"], source)
+    return ArrivalFeed(GROUPS, pa.schema({"b": pa.int64(), "a": pa.int64()}), source)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["offer", "revoke", "pull"]), st.integers(1, 6)), max_size=60))

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cumulus.catalog.names import folded
+from cumulus.chunks.folders import read_source
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError, RingError
-from cumulus.nodes import ArrivalFeed, EngineLimits, QueryRuns, open_engine, plan_query
+from cumulus.nodes import ArrivalFeed, EngineLimits, NodeQueries, open_engine, plan_query
 from cumulus.workloads import checks, tpch
-from support.arriving_rows import Carousel, TableInMemory, tables_in_memory
+from support.arriving_rows import Carousel, ChunksOfFiles, TableInMemory, tables_in_memory
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +52,16 @@ def engine(
         yield connection
 
 
-Start = Callable[..., QueryRuns]
+Start = Callable[..., NodeQueries]
 
 
 @pytest.fixture
 def started() -> Iterator[Start]:
     """Makes queries that are ended with the test, so that a failure leaves no thread behind."""
-    made: list[QueryRuns] = []
+    made: list[NodeQueries] = []
 
-    def start(engine: duckdb.DuckDBPyConnection, **options: int) -> QueryRuns:
-        made.append(QueryRuns(engine, **options))
+    def start(engine: duckdb.DuckDBPyConnection, **options: int) -> NodeQueries:
+        made.append(NodeQueries(engine, **options))
         return made[-1]
 
     yield start
@@ -86,7 +88,7 @@ def test_tpch_equals_duckdb_and_scans_what_the_plan_says(
 ) -> None:
     plan = plan_query(engine, select(query), tables)
     with Carousel(7_000, seed=int(query[1:])).turning() as carousel:
-        found = QueryRuns(engine).ask(select(query), tables, carousel.ask_for, timeout_s=60)
+        found = NodeQueries(engine).ask(select(query), tables, carousel.ask_for, timeout_s=60)
     expect_equal(found, oracle.sql(select(query)).to_arrow_table())
     assert sorted(carousel.scanned) == sorted((each.occurrence.number, each.columns) for each in plan.scans)
     assert carousel.opened_count == carousel.ended_count
@@ -97,7 +99,7 @@ def test_tpch_equals_duckdb_and_scans_what_the_plan_says(
 class Asked(threading.Thread):
     """A query in a thread of its own, and what came of it."""
 
-    def __init__(self, runs: QueryRuns, sql: str, tables: dict[str, TableInMemory], carousel: Carousel) -> None:
+    def __init__(self, runs: NodeQueries, sql: str, tables: dict[str, TableInMemory], carousel: Carousel) -> None:
         super().__init__()
         self.found: pa.Table | None = None
         self.error: Exception | None = None
@@ -114,6 +116,22 @@ class Asked(threading.Thread):
     def ended(self, within_s: float = 30) -> bool:
         self.join(within_s)
         return not self.is_alive()
+
+
+@pytest.mark.parametrize("query", ["q1", "q6", "q12", "q15", "q19"])
+def test_chunks_of_files_that_no_predicate_rules_out_are_enough(
+    query: str, engine: duckdb.DuckDBPyConnection, oracle: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    # Rows in the order of their dates have row groups of few months each.
+    oracle.execute(f"COPY (FROM lineitem ORDER BY l_shipdate) TO '{tmp_path}/lineitem.parquet' (ROW_GROUP_SIZE 6144)")
+    for name in ("part", "orders", "supplier"):
+        oracle.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
+    tables = {folded(table.name): table for table in read_source(tmp_path).tables}
+    with ChunksOfFiles(seed=3).turning() as files:
+        found = NodeQueries(engine).ask(select(query), tables, files.ask_for, timeout_s=60)
+    expect_equal(found, oracle.sql(select(query)).to_arrow_table())
+    if query == "q6":
+        assert 1 <= files.group_count <= 4
 
 
 LINES = "SELECT sum(l_extendedprice), count(*) FROM lineitem"
@@ -235,13 +253,13 @@ def test_what_a_feed_fails_with_is_what_the_query_fails_with(
 
     carousel = Torn(2_000, seed=1)
     with pytest.raises(RingError, match="chunk 7 of lineitem is gone"):
-        QueryRuns(engine).ask(LINES, tables, carousel.ask_for)
+        NodeQueries(engine).ask(LINES, tables, carousel.ask_for)
     assert carousel.opened_count == carousel.ended_count
 
 
 def test_a_limit_ends_the_scan_early(engine: duckdb.DuckDBPyConnection, tables: dict[str, TableInMemory]) -> None:
     with Carousel(500, seed=2).turning() as carousel:
-        found = QueryRuns(engine).ask("SELECT l_tax FROM lineitem LIMIT 3", tables, carousel.ask_for)
+        found = NodeQueries(engine).ask("SELECT l_tax FROM lineitem LIMIT 3", tables, carousel.ask_for)
     assert found.num_rows == 3
     assert (carousel.lent, carousel.ended_count) == (0, carousel.opened_count)
 
@@ -250,7 +268,7 @@ def test_rows_that_do_not_go_with_a_query_are_told_as_duckdb_tells_them(
     engine: duckdb.DuckDBPyConnection, tables: dict[str, TableInMemory]
 ) -> None:
     with Carousel(2_000, seed=1).turning() as carousel, pytest.raises(EvaluationError) as caught:
-        QueryRuns(engine).ask("SELECT sum(l_comment::INTEGER) FROM lineitem", tables, carousel.ask_for)
+        NodeQueries(engine).ask("SELECT sum(l_comment::INTEGER) FROM lineitem", tables, carousel.ask_for)
     assert "Could not convert string" in caught.value.message
     assert "\n\nLINE" not in str(caught.value)
 
@@ -260,17 +278,17 @@ def test_what_does_not_fit_is_spilled_or_refused(
 ) -> None:
     sql = "SELECT l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY l_comment DESC, 1, 2"
     with open_engine(EngineLimits(tmp_path, memory="12MB")) as engine, Carousel(2_000, seed=1).turning() as carousel:
-        expect_equal(QueryRuns(engine).ask(sql, tables, carousel.ask_for), oracle.sql(sql).to_arrow_table())
+        expect_equal(NodeQueries(engine).ask(sql, tables, carousel.ask_for), oracle.sql(sql).to_arrow_table())
         with pytest.raises(EvaluationError, match="memory"):
-            QueryRuns(engine).ask("SELECT list(repeat(l_comment, 20)) FROM lineitem", tables, carousel.ask_for)
+            NodeQueries(engine).ask("SELECT list(repeat(l_comment, 20)) FROM lineitem", tables, carousel.ask_for)
 
 
 def test_a_process_ends_although_its_queries_were_blocked() -> None:
     script = """
 import tempfile, pathlib, threading, pyarrow as pa
-from cumulus.nodes import EngineLimits, QueryRuns, open_engine
+from cumulus.nodes import EngineLimits, NodeQueries, open_engine
 from support.arriving_rows import Carousel, tables_in_memory
-runs = QueryRuns(open_engine(EngineLimits(pathlib.Path(tempfile.gettempdir()))))
+runs = NodeQueries(open_engine(EngineLimits(pathlib.Path(tempfile.gettempdir()))))
 carousel = Carousel(1, seed=0)
 tables = tables_in_memory({"t": pa.table({"a": [1, 2]})})
 threading.Thread(target=lambda: runs.ask("FROM t", tables, carousel.ask_for)).start()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import queue
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
+from cumulus.chunks.catalogue import ChunkedTable
+from cumulus.chunks.encoding import encode
+from cumulus.chunks.parquet_files import read_chunk
 from cumulus.nodes import ArrivalFeed, QueryPlan, ScanNeed, lend
 from cumulus.nodes.feed import copied
 
@@ -92,16 +95,22 @@ class Carousel:
         self.query_count -= 1
 
     def open(self, need: ScanNeed) -> ArrivalFeed:
-        rows = need.occurrence.table.content  # type: ignore[attr-defined]  # they are all in memory
-        columns = [self._chunks(need.occurrence.table.name, name, rows) for name in need.columns]
-        groups = {group: [group * len(columns) + at for at in range(len(columns))] for group in range(len(columns[0]))}
-        feed = ArrivalFeed(groups, need.columns, self)
+        parts = [*self.parts(need)]
+        places = iter(range(sum(map(len, parts))))
+        groups = {group: [next(places) for _ in chunks] for group, chunks in enumerate(parts)}
+        schema = need.occurrence.table.schema
+        feed = ArrivalFeed(groups, pa.schema([schema.field(name) for name in need.columns]), self)
         with self._lock:
             self.scanned.append((need.occurrence.number, need.columns))
             self.opened_count += 1
-            self._feeds[feed] = {part: columns[at][group] for group in groups for at, part in enumerate(groups[group])}
+            self._feeds[feed] = dict(enumerate(chunk for chunks in parts for chunk in chunks))
         self._called.set()
         return feed
+
+    def parts(self, need: ScanNeed) -> Iterator[Sequence[pa.Buffer]]:
+        """The chunks of each row group: one for each column."""
+        rows = need.occurrence.table.content  # type: ignore[attr-defined]  # they are all in memory
+        return zip(*[self._chunks(need.occurrence.table.name, name, rows) for name in need.columns], strict=True)
 
     def _chunks(self, table: str, column: str, rows: pa.Table) -> list[pa.Buffer]:
         with self._lock:
@@ -164,3 +173,18 @@ def _encode(batch: pa.RecordBatch) -> pa.Buffer:
 
 def _decode(memory: pa.Buffer) -> pa.RecordBatch:
     return pa.ipc.open_stream(memory).read_next_batch()
+
+
+class ChunksOfFiles(Carousel):
+    """The chunks of Parquet files that the predicates of a scan do not rule out."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(0, seed)
+        self.group_count = 0
+
+    def parts(self, need: ScanNeed) -> Iterator[Sequence[pa.Buffer]]:
+        table = need.occurrence.table
+        assert isinstance(table, ChunkedTable)
+        for group in table.groups(need.columns, need.predicates):
+            self.group_count += 1
+            yield [encode(read_chunk(chunk)) for chunk in group.chunks]

@@ -7,16 +7,16 @@ arrive (`feed`), and DuckDB scans them in place (`scan`). This room does not kno
 from cumulus.nodes.engine import EngineLimits, open_engine
 from cumulus.nodes.feed import ArrivalFeed, ChunkSource, Feed, lend
 from cumulus.nodes.planning import QueryPlan, RingTable, ScanNeed, plan_query
-from cumulus.nodes.queries import QueryRun, QueryRuns
+from cumulus.nodes.queries import NodeQueries, NodeQuery
 
 __all__ = [
     "ArrivalFeed",
     "ChunkSource",
     "EngineLimits",
     "Feed",
+    "NodeQueries",
+    "NodeQuery",
     "QueryPlan",
-    "QueryRun",
-    "QueryRuns",
     "RingTable",
     "ScanNeed",
     "lend",

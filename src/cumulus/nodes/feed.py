@@ -24,6 +24,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from cumulus.chunks.encoding import declared
+
 
 class Feed(Protocol):
     """The batches of one scan, as the engine sees them."""
@@ -58,14 +60,14 @@ class ArrivalFeed:
     ----------
     groups
         Row group → the parts that it is made of; a part belongs to one row group.
-    columns
-        Names of a batch's columns, in their order; each is in one part of every row group.
+    schema
+        Of the batches; each column is in one part of every row group, which may have others, too.
     source
         Where parts come from.
     """
 
-    def __init__(self, groups: Mapping[int, Sequence[int]], columns: Sequence[str], source: ChunkSource) -> None:
-        self.columns = tuple(columns)
+    def __init__(self, groups: Mapping[int, Sequence[int]], schema: pa.Schema, source: ChunkSource) -> None:
+        self._schema = schema
         self._source = source
         self._parts = {group: frozenset(parts) for group, parts in groups.items()}
         self._group_of = {part: group for group, parts in self._parts.items() for part in parts}
@@ -161,12 +163,11 @@ class ArrivalFeed:
         self._source.ended(self)
 
     def _take(self, group: int) -> pa.RecordBatch:
-        arrays: dict[str, pa.Array] = {}
-        for part, batch in self._came.pop(group).items():
+        parts = self._came.pop(group)
+        for part in parts:
             del self._group_of[part]
-            arrays.update(zip(batch.schema.names, batch.columns, strict=True))
         del self._parts[group]
-        return pa.RecordBatch.from_arrays([arrays[name] for name in self.columns], names=list(self.columns))
+        return declared(list(parts.values()), self._schema)
 
     def _forget(self) -> None:
         self._group_of.clear()

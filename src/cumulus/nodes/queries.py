@@ -45,7 +45,7 @@ AskFor = Callable[[QueryPlan], QueryFeeds]
 """What is told of a plan before it runs, so that all requests go out at once; must not block."""
 
 
-class QueryRun:
+class NodeQuery:
     """One query, from its text to its result.
 
     `run` blocks; any other thread may `cancel`, and is back when the query is over.
@@ -169,7 +169,7 @@ class QueryRun:
 _AGAIN_S = 0.02
 
 
-class QueryRuns:
+class NodeQueries:
     """The queries of a node: so many at once, the others in the order in which they came.
 
     Parameters
@@ -182,22 +182,22 @@ class QueryRuns:
         assert most > 0, "none would ever run"
         self._engine = engine
         self._most = most
-        self._running: list[QueryRun] = []
-        self._line: list[QueryRun] = []
+        self._running: list[NodeQuery] = []
+        self._line: list[NodeQuery] = []
         self._is_closed = False
         self._changed = threading.Condition()
 
     def ask(
         self, sql: str, tables: Mapping[str, RingTable], ask_for: AskFor, timeout_s: float | None = None
     ) -> pa.Table:
-        """Run a query when its turn comes, and return its result; as `QueryRun.run`.
+        """Run a query when its turn comes, and return its result; as `NodeQuery.run`.
 
         Parameters
         ----------
         timeout_s
             From now on, in line or running, until QueryTimeoutError.
         """
-        query = QueryRun(self._engine, sql, tables, ask_for)
+        query = NodeQuery(self._engine, sql, tables, ask_for)
         late = QueryTimeoutError(
             f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when less is asked for."
         )
@@ -218,12 +218,12 @@ class QueryRuns:
                 self._changed.notify_all()
 
     @property
-    def queries(self) -> tuple[QueryRun, ...]:
+    def queries(self) -> tuple[NodeQuery, ...]:
         """All that run, then those in line."""
         with self._changed:
             return (*self._running, *self._line)
 
-    def cancel(self, query: QueryRun, error: CumulusError | None = None) -> None:
+    def cancel(self, query: NodeQuery, error: CumulusError | None = None) -> None:
         """End a query, running or in line."""
         query.cancel(error)
         with self._changed:
@@ -241,7 +241,7 @@ class QueryRuns:
         with self._changed:
             self._changed.wait_for(lambda: not self._running and not self._line)
 
-    def _wait_for_turn(self, query: QueryRun) -> None:
+    def _wait_for_turn(self, query: NodeQuery) -> None:
         with self._changed:
             if self._is_closed:
                 raise ClosedError("the node has stopped", hint="Ask another node.")
