@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -43,6 +44,34 @@ def test_scans_give_what_duckdb_reads_from_the_files(table: pa.Table, group_rows
         with connected() as connection:
             connection.register("found", found)
             assert said(connection.table("found")) == said(connection.read_parquet(f"{folder}/in/t.parquet"))
+
+
+RARE = {
+    "half": pa.array([1.5, None, 2]).cast(pa.float16()),
+    "duration": pa.array([1, None, 2], pa.duration("ms")),
+    "pair": pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int64(), 2)),
+    "seconds": pa.array([1, None, -1], pa.timestamp("s")),
+    "paris": pa.array([1, None, -1], pa.timestamp("ms", "Europe/Paris")),
+    "clock": pa.array([1, None, 2], pa.time32("ms")),
+    "wide": pa.array([Decimal(1), None, Decimal(2)], pa.decimal256(30, 5)),
+    "narrow": pa.array([Decimal(1), None, Decimal(2)], pa.decimal32(5, 1)),
+    "view": pa.array(["a", None, "b" * 20], pa.string_view()),
+    "bytes": pa.array([b"a", None, b"b"], pa.large_binary()),
+    "two": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+    "numbers": pa.array([7, None, 8]).dictionary_encode(),
+    "nothing": pa.nulls(3),
+    "list": pa.array([["a", None], None, []]),
+    "struct": pa.array([{"a": 1, "b": [None]}, None, {"a": None, "b": None}]),
+    "map": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+}
+
+
+def test_rare_types_are_what_duckdb_reads_from_the_files(tmp_path: Path) -> None:
+    write(pa.table(RARE), tmp_path / "t.parquet", 2)
+    found = scanned(read_source(tmp_path).tables[0], ChunkStore(tmp_path / "store", "a"))
+    with connected() as connection:
+        connection.register("found", found)
+        assert said(connection.table("found")) == said(connection.read_parquet(f"{tmp_path}/t.parquet"))
 
 
 def buffers(array: pa.Array) -> list[pa.Buffer]:

@@ -155,6 +155,11 @@ def test_types_that_arrow_does_not_keep_are_refused(tmp_path: Path, value: str) 
     refused(tmp_path, "column x.* is of type (INTERVAL|TIME WITH TIME ZONE)")
 
 
+def test_decimals_that_sql_does_not_have_are_refused(tmp_path: Path) -> None:
+    write(pa.table({"x": pa.array([1], pa.decimal256(39, 0))}), tmp_path / "t.parquet", 1)
+    refused(tmp_path, r"column x is of type DECIMAL\(39\)")
+
+
 def committed(out: Path, epoch: int, views: dict[str, pa.Table], keep: int = 100) -> None:
     """Commit an epoch as `cumulus run` does."""
     sink = Sink(out, "checkpoint", "program")

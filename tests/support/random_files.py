@@ -60,6 +60,11 @@ COLUMNS: dict[str, tuple[pa.DataType, str, st.SearchStrategy[Any]]] = {
     "yes": (pa.bool_(), "BOOLEAN", st.booleans()),
     "day": (pa.date32(), "DATE", st.dates()),
     "moment": (pa.timestamp("us"), "TIMESTAMP", _MOMENTS),
+    "milliseconds": (
+        pa.timestamp("ms"),
+        "TIMESTAMP",
+        _MOMENTS.map(lambda each: each.replace(microsecond=each.microsecond // 1000 * 1000)),
+    ),
     "instant": (pa.timestamp("us", "UTC"), "TIMESTAMP WITH TIME ZONE", _MOMENTS),
     "clock": (pa.time64("us"), "TIME", st.times()),
 }

@@ -2,9 +2,11 @@
 
 Nothing is compressed, and all buffers lie at multiples of 64 bytes, if the stream does; Arrow's own writer keeps to 8.
 Decimals of up to 18 digits are `decimal64`. Texts are `string`, or dictionaries where at most a sixteenth as many
-values as rows are in the chunk, so how a chunk is encoded depends on its file alone. Everything else is as Parquet
-gives it. A scan has one schema, declared for the table by what its first row group would be: a chunk that disagrees
-is cast when it is pinned (`declared`).
+values as rows are in the chunk, so how a chunk is encoded depends on its file alone. Everything else is what DuckDB
+would read from the file; inside of lists and structs, what Arrow does.
+
+A scan has one schema, declared for the table by what its first row group would be: a chunk that disagrees is cast when
+it is pinned (`declared`).
 """
 
 from __future__ import annotations
@@ -41,8 +43,18 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if types.is_large_binary(kind) or types.is_binary_view(kind):
         return pa.binary()
-    if types.is_decimal(kind) and kind.precision <= MOST_DIGITS:
-        return pa.decimal64(kind.precision, kind.scale)
+    if types.is_decimal(kind):
+        make = pa.decimal64 if kind.precision <= MOST_DIGITS else pa.decimal128
+        return make(kind.precision, kind.scale)
+    # What DuckDB reads from Parquet; of Arrow it would make something else, or nothing.
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_duration(kind):
+        return pa.int64()
+    if types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", kind.tz)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_type)
     return kind
 
 

@@ -21,6 +21,7 @@ from cumulus.errors import InputError
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8
+_MOST_DIGITS = 38
 _TO_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
 
 
@@ -156,12 +157,14 @@ def _check_columns(path: Path, schema: pa.Schema, parquet: pq.ParquetSchema) -> 
 
 
 def _lost_type(column: pq.ColumnSchema) -> str:
-    """Return the SQL name of a type that Arrow does not keep; nothing for all others."""
+    """Return the SQL name of a type that Arrow does not keep, or DuckDB does not have; nothing for all others."""
     logical = json.loads(column.logical_type.to_json())
     if column.converted_type == "INTERVAL" or logical["Type"] == "Interval":
         return "INTERVAL"
     if logical["Type"] == "Time" and logical["isAdjustedToUTC"]:
         return "TIME WITH TIME ZONE"
+    if logical["Type"] == "Decimal" and logical["precision"] > _MOST_DIGITS:
+        return f"DECIMAL({logical['precision']})"
     return logical["Type"].upper() if logical["Type"] in ("Geometry", "Geography") else ""
 
 
@@ -250,6 +253,8 @@ def _key(kind: pa.DataType, statistics: Any, end: str) -> Key | None:
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         unit = _unit(statistics)
         return None if unit is None else int(raw) * unit
+    if pa.types.is_floating(kind) and not isinstance(raw, float):
+        return None  # 16 bits, which Arrow gives as bytes
     value: Key = int(raw) if isinstance(raw, bool) else raw
     return value
 
