@@ -118,13 +118,13 @@ class Asked(threading.Thread):
         return not self.is_alive()
 
 
-@pytest.mark.parametrize("query", ["q1", "q6", "q12", "q15", "q19"])
+@pytest.mark.parametrize("query", ["q6", "q15", "q19"])
 def test_chunks_of_files_that_no_predicate_rules_out_are_enough(
     query: str, engine: duckdb.DuckDBPyConnection, oracle: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     # Rows in the order of their dates have row groups of few months each.
     oracle.execute(f"COPY (FROM lineitem ORDER BY l_shipdate) TO '{tmp_path}/lineitem.parquet' (ROW_GROUP_SIZE 6144)")
-    for name in ("part", "orders", "supplier"):
+    for name in ("part", "supplier"):
         oracle.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
     tables = {folded(table.name): table for table in read_source(tmp_path).tables}
     with ChunksOfFiles(seed=3).turning() as files:
@@ -252,7 +252,7 @@ def test_what_a_feed_fails_with_is_what_the_query_fails_with(
             feed.fail(RingError("chunk 7 of lineitem is gone"))
 
     carousel = Torn(2_000, seed=1)
-    with pytest.raises(RingError, match="chunk 7 of lineitem is gone"):
+    with pytest.raises(RingError, match=r"chunk 7 of lineitem is gone"):
         NodeQueries(engine).ask(LINES, tables, carousel.ask_for)
     assert carousel.opened_count == carousel.ended_count
 
@@ -283,6 +283,7 @@ def test_what_does_not_fit_is_spilled_or_refused(
             NodeQueries(engine).ask("SELECT list(repeat(l_comment, 20)) FROM lineitem", tables, carousel.ask_for)
 
 
+@pytest.mark.slow
 def test_a_process_ends_although_its_queries_were_blocked() -> None:
     script = """
 import tempfile, pathlib, threading, pyarrow as pa
