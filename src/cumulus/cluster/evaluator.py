@@ -94,7 +94,7 @@ class NodeMaps:
         return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
     def take_errors(self) -> ErrorLog:
-        """Return what could not be evaluated since the last call."""
+        """Return what could not be evaluated since the last call: it counts as 0."""
         found, self._session.errors = self._session.errors, ErrorLog()
         return found
 

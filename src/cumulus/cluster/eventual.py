@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from cumulus.cluster.evaluator import NodeMaps, Signs
 from cumulus.cluster.program import NodeProgram
-from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
 
@@ -168,10 +167,6 @@ class EventualState:
                         found[node].setdefault(name, []).append(part)
             self.receive(mine)
         return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
-
-    def take_errors(self) -> ErrorLog:
-        """Return what could not be evaluated since the last call: it counts as 0."""
-        return self._maps.take_errors()
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 

@@ -200,13 +200,13 @@ class Switch:
         return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
 
     def _take_waiting(self, effects: list[Effect]) -> None:
-        """Take in at once all that may be, unless it is in; clients are told when it is on the disk."""
+        """Take in at once what there is credit for, unless it is in; clients are told when it is on the disk."""
         epoch, place = self._ended + 1, self._log.next
         readings: list[Reading] = []
         senders: list[tuple[Name, int]] = []
         answers: list[Effect] = []
-        size = 0
-        while self._waiting and not self._is_full and size < self._credit.left:
+        size, room = 0, self._credit.left
+        while self._waiting and size < room:
             client, rows = self._waiting.popleft()
             found = self._guests.epoch_of(client, rows.number)
             if found is None:
