@@ -48,7 +48,8 @@ def read_footer(name: str, path: Path, before: DataFile | None = None) -> DataFi
         metadata, schema = parquet.metadata, parquet.schema_arrow
         _check_columns(path, schema, metadata.schema)
         plain = pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
-        groups = tuple(_row_group(metadata, number, plain) for number in range(metadata.num_row_groups))
+        flat, count = _leaves(metadata), metadata.num_row_groups
+        groups = tuple(_row_group(metadata.row_group(number), number, plain, flat) for number in range(count))
         return DataFile(name, path, _digest(name, file), plain, tuple(group for group in groups if group.rows), stamp)
 
 
@@ -179,14 +180,14 @@ def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
     return flat
 
 
-def _row_group(metadata: pq.FileMetaData, number: int, schema: pa.Schema) -> FileRowGroup:
-    group = metadata.row_group(number)
-    places = _leaves(metadata)
+def _row_group(group: pq.RowGroupMetaData, number: int, schema: pa.Schema, places: Mapping[str, int]) -> FileRowGroup:
+    """Return what the footer tells of a row group; `places` are those of the columns that are not nested."""
+    names = frozenset(schema.names)
     roots: dict[str, int] = {}
     for place in range(group.num_columns):
         column = group.column(place)
         root = column.path_in_schema
-        while root not in schema.names:
+        while root not in names:
             root = root.rpartition(".")[0]
         roots[root] = roots.get(root, 0) + column.total_uncompressed_size
     sizes = {field.name: _size(field.type, group.num_rows, roots.get(field.name, 0)) for field in schema}

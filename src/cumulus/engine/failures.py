@@ -196,8 +196,9 @@ class Failures:
     def _take_pending(self) -> dict[str, dict[Row | None, str]]:
         """Return what is pending, which is no more: view → row → the first reason."""
         messages: dict[str, dict[Row | None, str]] = {}
+        concerned = {site: self._views_of(self._sites[site]) for site in {site for site, _ in self.pending}}
         for (site, row), message in self.pending.items():
-            for view in self._views_of(self._sites[site]):
+            for view in concerned[site]:
                 messages.setdefault(view, {}).setdefault(row, message)
         self.pending.clear()
         return messages

@@ -85,9 +85,11 @@ def unpack(packed: Iterable[bytes]) -> list[Payload]:
 
 def frames_of(packed: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Yield the parts of packed payloads, each packed as it was, with what its header tells: its table and source."""
+    at = 0
     for header, body in _frames(packed):
-        told = json.dumps(header).encode()
-        yield header, b"".join((_LENGTHS.pack(len(told), len(body)), told, body))
+        end = at + _LENGTHS.size + _LENGTHS.unpack_from(packed, at)[0] + len(body)
+        yield header, packed[at:end]
+        at = end
 
 
 def call_label(place: int, at: int, client: str) -> str:
