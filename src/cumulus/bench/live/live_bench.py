@@ -41,6 +41,8 @@ def live_bench(
     from cumulus.bench.live import load_rows
     from cumulus.bench.live.load import SQL, ShopLoad
     from cumulus.bench.live.running_cluster import RunningCluster
+    from cumulus.cluster.messages import node_name, switch_name
+    from cumulus.cluster.publisher import PUBLISHER
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.trigger import parse_trigger
 
@@ -50,7 +52,7 @@ def live_bench(
         raise UsageError(f"--trigger {trigger}: a cluster that runs on needs a time", hint="Give such as 100ms.")
     if warm + every > epochs:
         raise UsageError(f"{epochs} epochs are few: {warm} do not count", hint="Give more --epochs, or less --warm.")
-    machines = [*(f"switch{each}" for each in range(switches)), *(f"node{each}" for each in range(nodes)), "publisher"]
+    machines = [*map(switch_name, range(switches)), *map(node_name, range(nodes)), PUBLISHER]
     if slow and slow not in machines:
         raise UsageError(f"--slow {slow}: there is no such machine", hint=f"Machines: {', '.join(machines)}.")
     events_per_s = rate if rate is not None else 0 if slow else 5000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from threading import Thread
 from typing import Any
 
@@ -203,4 +203,4 @@ def sync_s(folder: Path, size: int, times: int = 50) -> float:
             file.flush()
             os.fdatasync(file.fileno())
             took.append(time.perf_counter() - began)
-    return sorted(took)[times // 2]
+    return median(took)
