@@ -37,3 +37,17 @@ def parse_trigger(text: str) -> Schedule:
     if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
         raise UsageError(f"unknown trigger {text!r}", hint="Use once, available-now, or a time such as 5s.")
     return Schedule(every_s=float(number) * _UNITS[unit])
+
+
+def parse_interval(text: str) -> float:
+    """Return how many seconds the trigger of a cluster that runs on names.
+
+    Raises
+    ------
+    UsageError
+        If it is none, or no time.
+    """
+    every_s = parse_trigger(text).every_s
+    if every_s is None:
+        raise UsageError(f"--trigger {text}: a cluster that runs on needs a time", hint="Give such as 1s or 250ms.")
+    return every_s

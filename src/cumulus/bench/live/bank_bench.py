@@ -34,12 +34,10 @@ def bank_bench(
     from cumulus.bench.live import bank
     from cumulus.bench.live.running_cluster import RunningCluster
     from cumulus.engine.engines import check_engine
-    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.epochs.trigger import parse_interval
 
     check_engine(engine)
-    every_s = parse_trigger(trigger).every_s
-    if every_s is None:
-        raise UsageError(f"--trigger {trigger}: a cluster that runs on needs a time", hint="Give such as 250ms.")
+    every_s = parse_interval(trigger)
     if 2 * accounts > transfers:
         raise UsageError(f"{transfers} transfers are few for {accounts} accounts", hint="Give two for each account.")
     load = load_average()

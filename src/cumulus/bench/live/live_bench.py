@@ -44,12 +44,10 @@ def live_bench(
     from cumulus.cluster.messages import node_name, switch_name
     from cumulus.cluster.publisher import PUBLISHER
     from cumulus.engine.engines import check_engine
-    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.epochs.trigger import parse_interval
 
     check_engine(engine)
-    every_s = parse_trigger(trigger).every_s
-    if every_s is None:
-        raise UsageError(f"--trigger {trigger}: a cluster that runs on needs a time", hint="Give such as 100ms.")
+    every_s = parse_interval(trigger)
     if warm + every > epochs:
         raise UsageError(f"{epochs} epochs are few: {warm} do not count", hint="Give more --epochs, or less --warm.")
     machines = [*map(switch_name, range(switches)), *map(node_name, range(nodes)), PUBLISHER]

@@ -9,7 +9,6 @@ import typer
 
 from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
-from cumulus.errors import UsageError
 
 
 def visibility_bench(
@@ -33,13 +32,11 @@ def visibility_bench(
     from cumulus.bench.live import visibility
     from cumulus.bench.live.running_cluster import RunningCluster
     from cumulus.engine.engines import check_engine
-    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.epochs.trigger import parse_interval
     from cumulus.workloads import orders
 
     check_engine(engine)
-    every_s = parse_trigger(trigger).every_s
-    if every_s is None:
-        raise UsageError(f"--trigger {trigger}: a cluster that runs on needs a time", hint="Give such as 250ms.")
+    every_s = parse_interval(trigger)
     load, rows = load_average(), []
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
         sync_s = visibility.sync_s(Path(scratch), batch * 24)

@@ -13,7 +13,6 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import MOST_SWITCHES
-from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
     from cumulus.epochs.sources import FolderSource
@@ -49,13 +48,11 @@ def start(
     """
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.output.origin import Origin, with_absolute_path
-    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.epochs.trigger import parse_interval
     from cumulus.local_cluster.live import daemon
 
     check_engine(engine)
-    every_s = parse_trigger(trigger).every_s
-    if every_s is None:
-        raise UsageError(f"--trigger {trigger}: a cluster that runs on needs a time", hint="Give such as 1s or 250ms.")
+    every_s = parse_interval(trigger)
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
     live = daemon.LiveSettings(
         str(program),
