@@ -6,9 +6,9 @@ lack the other. Committed sums have both or none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from threading import Thread
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -116,22 +116,10 @@ class SumReads:
         self.furthest = max(self.furthest, abs(total))
 
 
-@dataclass(slots=True)
-class _Writer:
-    """Inserts transfers into one table, in a thread of its own."""
-
-    cluster: RunningCluster
-    table: str
-    parts: list[pa.Table]
-    tokens: list[WriteToken] = field(default_factory=list)
-    problem: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            with self.cluster.connect() as client:
-                self.tokens = [client.insert(self.table, part) for part in self.parts]
-        except BaseException as problem:  # noqa: BLE001  # whoever waits for the thread raises it
-            self.problem = problem
+def _insert(cluster: RunningCluster, table: str, parts: Sequence[pa.Table]) -> list[WriteToken]:
+    """Insert transfers into one table, by a client of its own."""
+    with cluster.connect() as client:
+        return [client.insert(table, part) for part in parts]
 
 
 def write_and_read(cluster: RunningCluster, moves: Moves, accounts: int, batch: int) -> tuple[list[SumReads], int]:
@@ -146,23 +134,16 @@ def write_and_read(cluster: RunningCluster, moves: Moves, accounts: int, batch: 
         client.view(SPREAD, after=client.insert("transfers", moves.rows(0, accounts)))
         begins = list(range(accounts, len(moves.source), batch))
         parts = [moves.rows(begin, min(begin + batch, len(moves.source))) for begin in begins]
-        writers = [_Writer(cluster, table, parts[place :: len(TABLES)]) for place, table in enumerate(TABLES)]
         kinds = [SumReads(view, read) for view in (SPREAD, NESTED) for read in ("tentative", "committed")]
-        threads = [Thread(target=writer.run) for writer in writers]
-        for thread in threads:
-            thread.start()
-        try:
-            while any(thread.is_alive() for thread in threads):
+        with ThreadPoolExecutor(len(TABLES)) as pool:
+            writing = [
+                pool.submit(_insert, cluster, table, parts[place :: len(TABLES)]) for place, table in enumerate(TABLES)
+            ]
+            while not all(each.done() for each in writing):
                 for kind in kinds:
                     answer = client.view(kind.view, kind.read)
                     kind.note(_sum(answer), answer.consistency is Consistency.TENTATIVE and answer.epoch is None)
-        finally:
-            for thread in threads:
-                thread.join()
-        for writer in writers:
-            if writer.problem is not None:
-                raise writer.problem
-        last = max((token for writer in writers for token in writer.tokens), key=lambda token: token.epoch)
+        last = max((token for each in writing for token in each.result()), key=lambda token: token.epoch)
         client.view(SPREAD, after=last)
     return kinds, last.epoch
 

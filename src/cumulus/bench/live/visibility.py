@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from threading import Thread
@@ -27,41 +28,26 @@ _PROBE_EVERY_S = 0.05
 _PATIENCE_S = 60.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Feeder:
-    """A thread that sends the events of a table at a rate, inserted rows before deleted ones in each batch.
-
-    Attributes
-    ----------
-    sent
-        How many events are acknowledged.
-    problem
-        What has ended it.
-    """
+    """Sends the events of a table at a rate, inserted rows before deleted ones in each batch."""
 
     client: ClusterClient
     table: str
     batches: list[tuple[pa.Table, pa.Table]]
     """Rows that are inserted, and rows that are deleted, for every turn."""
     every_s: float
-    sent: int = 0
-    problem: BaseException | None = None
-    thread: Thread = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.thread = Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        try:
-            began = time.monotonic()
-            for turn, (inserted, deleted) in enumerate(self.batches):
-                time.sleep(max(began + turn * self.every_s - time.monotonic(), 0))
-                for send, rows in ((self.client.insert, inserted), (self.client.delete, deleted)):
-                    if rows.num_rows:
-                        send(self.table, rows)
-                        self.sent += rows.num_rows
-        except BaseException as problem:  # noqa: BLE001  # whoever waits for the thread raises it
-            self.problem = problem
+    def run(self) -> int:
+        """Send all of them; return how many there were."""
+        began, sent = time.monotonic(), 0
+        for turn, (inserted, deleted) in enumerate(self.batches):
+            time.sleep(max(began + turn * self.every_s - time.monotonic(), 0))
+            for send, rows in ((self.client.insert, inserted), (self.client.delete, deleted)):
+                if rows.num_rows:
+                    send(self.table, rows)
+                    sent += rows.num_rows
+        return sent
 
 
 def feeders(connect: Callable[[], ClusterClient], stream: Interleaved, turns: int, every_s: float) -> list[Feeder]:
@@ -162,20 +148,17 @@ def measure(cluster: RunningCluster, stream: Interleaved, seconds: float, turns:
         probes = Probes(client, int(seconds / _PROBE_EVERY_S) * 20)
         running = feeders(lambda: stack.enter_context(cluster.connect()), stream, turns, seconds / turns)
         watch = stack.enter_context(CommitWatch(cluster.home))
+        pool = stack.enter_context(ThreadPoolExecutor(len(running)))
         began, cpu = time.perf_counter(), cluster.cpu_seconds()
-        for each in running:
-            each.thread.start()
+        feeding = [pool.submit(each.run) for each in running]
         found = []
         for probe in probes.run():
             found.append(probe)
-            if not any(each.thread.is_alive() for each in running):
+            if all(each.done() for each in feeding):
                 break
         took, cpu = time.perf_counter() - began, cluster.cpu_seconds() - cpu
-        for each in running:
-            if each.problem is not None:
-                raise each.problem
+        sent = sum(each.result() for each in feeding)
         client.view("revenue", after=client.insert("lineitem", [(0, 1)]))
-        sent = sum(each.sent for each in running)
         return {
             "events": sent,
             "events_per_s": round(sent / took),
