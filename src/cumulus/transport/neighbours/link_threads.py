@@ -80,7 +80,8 @@ class LinkThreads:
 
     def join(self, seconds: float | None = None) -> bool:
         """Wait until no thread is left; return whether that is so."""
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @property
