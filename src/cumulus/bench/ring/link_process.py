@@ -56,8 +56,8 @@ class Passer:
             credit_came=lambda _: None,
             lost=self._lost,
         )
-        self.inlet = ChunkInlet(self._arrived.get(), self._pool, chunk_came=self._came, lost=self._lost)
         self.outlet.start()
+        self.inlet = ChunkInlet(self._arrived.get(), self._pool, chunk_came=self._came, lost=self._lost)
         self.inlet.start()
 
     def begin(self, chunk_bytes: int, chunks: int) -> None:
