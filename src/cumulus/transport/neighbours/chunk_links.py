@@ -256,28 +256,23 @@ class ChunkInlet:
     def _receive(self, link: OpenLink) -> None:
         with self._credits:
             self._send_credit()  # what was granted before the link was open
-        room = memoryview(bytearray(max(HEADER_BYTES, _SIZES.size, MOST_HEADER_BYTES)))
+        start = memoryview(bytearray(HEADER_BYTES + _SIZES.size))
+        room = memoryview(bytearray(MOST_HEADER_BYTES))
         most = _SIZES.size + MOST_HEADER_BYTES + self._largest
         while True:
-            kind, length, epoch, descriptor = link.receive_header(room, most)
+            kind, length, epoch, descriptor = link.receive_header(start, most)
             try:
-                if kind not in (_CHUNK, _DESCRIPTOR) or epoch != link.epoch:
-                    raise RemoteProtocolError(f"a frame of kind {kind} and ring epoch {epoch} has come for a chunk")
-                link.receive_into(room[: _SIZES.size])
-                header_bytes, size = _SIZES.unpack_from(room)
-                moved = size if kind == _CHUNK else 0
-                if length != _SIZES.size + header_bytes + moved or header_bytes > MOST_HEADER_BYTES:
-                    raise RemoteProtocolError(f"a frame of {length:,} bytes has come for a chunk of {size:,}")
-                if size > self._largest:
-                    raise RemoteProtocolError(f"a chunk of {size:,} bytes has come; {self._largest:,} are allowed")
-                link.receive_into(room[:header_bytes])
-                head = bytes(room[:header_bytes])
+                head_bytes, size = _SIZES.unpack_from(start, HEADER_BYTES)
+                self._check(link, kind, length, epoch, head_bytes, size)
+                head = room[:head_bytes]
                 if kind == _CHUNK:
-                    slot = self._fill(link, size)
-                elif descriptor is None:
-                    slot = None  # no more files may be open here, so the system has thrown it away
+                    slot = self._fill(link, head, size)
                 else:
-                    slot, descriptor = self._pool.adopt(descriptor, size), None
+                    link.receive_into(head)
+                    slot = None  # without a descriptor: no more files may be open here, so the system has dropped it
+                    if descriptor is not None:
+                        taken, descriptor = descriptor, None
+                        slot = self._pool.adopt(taken, size)
             finally:
                 if descriptor is not None:
                     os.close(descriptor)
@@ -287,15 +282,26 @@ class ChunkInlet:
             else:
                 link.counts.messages_in += 1
                 link.counts.payload_in += size
-                self._chunk_came(head, slot)
+                self._chunk_came(bytes(head), slot)
                 if self._owed or self._unsent:
                     self.grant(0)
 
-    def _fill(self, link: OpenLink, size: int) -> Slot | None:
-        """Receive a chunk into a slot; None if there is no memory, and it is gone."""
+    def _check(self, link: OpenLink, kind: int, length: int, epoch: int, head_bytes: int, size: int) -> None:
+        """Refuse what is no chunk before memory is taken for it."""
+        if kind not in (_CHUNK, _DESCRIPTOR) or epoch != link.epoch:
+            raise RemoteProtocolError(f"a frame of kind {kind} and ring epoch {epoch} has come for a chunk")
+        moved = size if kind == _CHUNK else 0
+        if length != _SIZES.size + head_bytes + moved or head_bytes > MOST_HEADER_BYTES:
+            raise RemoteProtocolError(f"a frame of {length:,} bytes has come for a chunk of {size:,}")
+        if size > self._largest:
+            raise RemoteProtocolError(f"a chunk of {size:,} bytes has come; {self._largest:,} are allowed")
+
+    def _fill(self, link: OpenLink, head: memoryview, size: int) -> Slot | None:
+        """Receive a header, and a chunk into a slot; None if there is no memory, and the chunk is gone."""
         try:
-            return self._pool.fill(size, link.receive_into)
+            return self._pool.fill(size, lambda content: link.receive_into(head, content))
         except RingError:
+            link.receive_into(head)
             scratch = memoryview(bytearray(min(size, _DISCARDED_AT_ONCE)))
             while size:
                 part = min(size, len(scratch))
