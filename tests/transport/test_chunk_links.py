@@ -72,6 +72,7 @@ def test_what_is_counted_is_what_the_kernel_has_counted() -> None:
     for size in (10, 1_000_000, 5_000_000):
         pair.send(b"h" * 50, bytes(size))
         pair.take()
+        pair.pools[0].free(pair.sent.get(timeout=SECONDS))
     pair.inlet.grant(6_000_010)
     pair.credit(6_000_010)
     for each, other in ((pair.outlet, pair.inlet), (pair.inlet, pair.outlet)):

@@ -1,8 +1,9 @@
 """Chunks to the successor and from the predecessor, and the credits that come back.
 
 An *outlet* sends in a thread of its own, in the order in which it is told to; a second thread hears credits. An *inlet*
-receives in a thread of its own, straight into a slot. Whoever has them is called by these threads, by one at a time
-each; no method of theirs waits for the other side, so they may be called with locks held.
+receives in a thread of its own, straight into a slot; its second thread sends credits that the socket does not take at
+once. Whoever has them is called by these threads, by one at a time each; no method of theirs waits for the other side,
+so they may be called with locks held.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 
 from cumulus.errors import RemoteProtocolError, RingError
 from cumulus.transport.framing import HEADER_BYTES, FrameKind, FrameReader, header
@@ -208,9 +208,8 @@ class ChunkInlet:
         self._chunk_came = chunk_came
         self._largest = largest
         self._owed = 0  # credit that is not sent
-        self._unsent = b""  # the rest of a frame of credit
-        self._credits = Lock()
-        self._threads = LinkThreads(source, lost, self._receive)
+        self._unsent = b""  # the rest of a frame of credit, for which the second thread waits until the socket takes it
+        self._threads = LinkThreads(source, lost, self._receive, self._send_unsent)
 
     def start(self) -> None:
         """Begin; nobody is called before."""
@@ -218,7 +217,7 @@ class ChunkInlet:
 
     def grant(self, bytes: int) -> None:
         """Tell the predecessor that there is room for so much more; what it does not take now goes later."""
-        with self._credits:
+        with self._threads.condition:
             self._owed += bytes
             self._send_credit()
 
@@ -240,22 +239,35 @@ class ChunkInlet:
         return self._threads.link.kernel_counts() if self._threads.link else None
 
     def _send_credit(self) -> None:
-        # A peer that leaves so many credits unread has chunks to send when it goes on, and each brings us here again.
+        """Send what is owed if the socket takes it; else the second thread does."""
         link = self._threads.link
-        if link is None or self._threads.is_over:
+        if link is None or self._threads.is_over or self._unsent or not self._owed:
             return
+        frame = header(_CREDITS, _CREDIT.size, link.epoch) + _CREDIT.pack(self._owed)
+        self._owed = 0
         try:
-            if self._unsent:
-                self._unsent = link.send_what_fits(self._unsent)
-            if self._owed and not self._unsent:
-                frame = header(_CREDITS, _CREDIT.size, link.epoch) + _CREDIT.pack(self._owed)
-                self._unsent, self._owed = link.send_what_fits(frame), 0
+            self._unsent = link.send_what_fits(frame)
         except OSError:
             return  # the thread that receives finds out why
+        if self._unsent:
+            self._threads.condition.notify_all()
+
+    def _send_unsent(self, link: OpenLink) -> None:
+        condition = self._threads.condition
+        with condition:
+            self._send_credit()  # what was granted before the link was open
+        while True:
+            with condition:
+                while not self._unsent and not self._threads.is_over:
+                    condition.wait()
+                if self._threads.is_over:
+                    return
+            link.send_pieces([self._unsent])
+            with condition:
+                self._unsent = b""
+                self._send_credit()
 
     def _receive(self, link: OpenLink) -> None:
-        with self._credits:
-            self._send_credit()  # what was granted before the link was open
         start = memoryview(bytearray(HEADER_BYTES + _SIZES.size))
         room = memoryview(bytearray(MOST_HEADER_BYTES))
         most = _SIZES.size + MOST_HEADER_BYTES + self._largest
@@ -283,8 +295,6 @@ class ChunkInlet:
                 link.counts.messages_in += 1
                 link.counts.payload_in += size
                 self._chunk_came(bytes(head), slot)
-                if self._owed or self._unsent:
-                    self.grant(0)
 
     def _check(self, link: OpenLink, kind: int, length: int, epoch: int, head_bytes: int, size: int) -> None:
         """Refuse what is no chunk before memory is taken for it."""

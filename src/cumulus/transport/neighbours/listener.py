@@ -29,7 +29,8 @@ GREETING_SECONDS = 5.0
 """How long somebody who connects may take to say who it is."""
 MOST_STRANGERS = 64
 """When more have not said it yet, the one that has had most time is sent away."""
-_BACKLOG = 128
+_BACKLOG = 1024
+"""How many may wait to be accepted: beyond that a neighbour would have to come again."""
 
 
 class _Stranger:
