@@ -88,6 +88,10 @@ class GaussianAccess:
 Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess
 
 
+LOST_TURNS = 1.5
+"""A chunk that was away for so many turns of a full ring is lost; queues are hardly ever more than full."""
+
+
 @dataclass(frozen=True, slots=True)
 class RingSetUp:
     """One run.
@@ -124,7 +128,8 @@ class RingSetUp:
     lower_at, raise_at, adapt_ms
         At which load of its queue a node goes to the next level, and how often it looks.
     resend_s, load_all_ms
-        After how long a request is sent again, and a chunk taken for lost; how often postponed loads are tried.
+        After how long a request is sent again, and a chunk taken for lost where the ring is quick enough for that; how
+        often postponed loads are tried.
     seed
         Decides everything.
     """
@@ -153,6 +158,11 @@ class RingSetUp:
     load_all_ms: int = 50
     seed: int = 1
 
+    @property
+    def turn_s(self) -> float:
+        """How long a chunk takes round the ring when all queues are full."""
+        return self.nodes * (self.queue_mb / 1000 / self.link_gbs + self.latency_us / SECOND)
+
     def settings(self) -> RingSettings:
         """Return the settings of the nodes: links that never stop, and queries that copy what they get."""
         return RingSettings(
@@ -166,7 +176,7 @@ class RingSetUp:
             dbms_bytes=0,
             resend_cycles=0.0,
             resend_backoff=1.0,
-            lost_floor_us=round(self.resend_s * SECOND),
+            lost_floor_us=round(max(self.resend_s, LOST_TURNS * self.turn_s) * SECOND),
             lost_cycles=0.0,
         )
 
