@@ -1,4 +1,4 @@
-"""The ring's experiments beside a simulation that shares no code with them, for set-ups of which the paper is silent."""
+"""The experiments of the ring beside a simulation that shares no code with them, in set-ups that no paper has."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ in the design: queries that pin their chunks one after the other, chunks that pa
 from __future__ import annotations
 
 import random
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
