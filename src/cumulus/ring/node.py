@@ -295,6 +295,10 @@ class RingNode:
 
     # --- looked at from outside -------------------------------------------------------------------------------------
 
+    def hot_set(self) -> list[OwnedChunk]:
+        """Return the chunks of this node that are in the ring."""
+        return [each for each in self._owned.values() if each.state == "loaded"]
+
     def status(self) -> RingStatus:
         """Return what can be seen of this node."""
         states = [each.state for each in self._owned.values()]
