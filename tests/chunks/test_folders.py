@@ -17,7 +17,7 @@ from cumulus.chunks.folders import read_source
 from cumulus.chunks.parquet_files import read_footer
 from cumulus.epochs.output.sink import Sink, Written
 from cumulus.errors import InputError, UnknownNameError
-from support.random_files import write
+from support.random_files import committed, write
 
 NUMBERS = pa.table({"n": [1, 2, 3]})
 
@@ -160,19 +160,8 @@ def test_decimals_that_sql_does_not_have_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, r"column x is of type DECIMAL\(39\)")
 
 
-def committed(out: Path, epoch: int, views: dict[str, pa.Table], keep: int = 100) -> None:
-    """Commit an epoch as `cumulus run` does."""
-    sink = Sink(out, "checkpoint", "program")
-    files = {}
-    for view, table in views.items():
-        files[view] = f"data/{view}/{epoch}-0-0.parquet"
-        write(table, out / files[view], 2)
-    sink.commit(epoch, [Written(0, files, {}, {}, True)], keep=keep)
-    sink.close()
-
-
 def test_an_output_folder_has_the_views_of_its_last_epoch(tmp_path: Path) -> None:
-    Sink(tmp_path, "checkpoint", "program").close()
+    Sink(tmp_path, "one", "program").close()
     refused(tmp_path, "has no committed epoch")
     committed(tmp_path, 1, {"kept": NUMBERS, 'Some "view"': NUMBERS})
     first = read_source(tmp_path)
@@ -187,7 +176,7 @@ def test_an_output_folder_has_the_views_of_its_last_epoch(tmp_path: Path) -> Non
 
 
 def test_a_view_that_has_no_file_yet_is_no_table(tmp_path: Path) -> None:
-    sink = Sink(tmp_path, "checkpoint", "program")
+    sink = Sink(tmp_path, "one", "program")
     write(NUMBERS, tmp_path / "data" / "good" / "1-0-0.parquet", 2)
     sink.commit(1, [Written(0, {"good": "data/good/1-0-0.parquet"}, {}, {"bad": "division by zero"}, True)])
     sink.close()

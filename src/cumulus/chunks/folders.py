@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cumulus.chunks.catalogue import Catalogue, ChunkedTable, DataFile
 from cumulus.chunks.parquet_files import declared_schema, read_footer
-from cumulus.epochs.output.sink import Manifest, newest_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, newest_manifest
 from cumulus.errors import InputError
 
 _SUFFIX = ".parquet"
@@ -40,7 +40,7 @@ def read_source(source: str | Path, before: Catalogue | None = None) -> Catalogu
     root = Path(source)
     if not root.is_dir():
         raise InputError(f"{root} is not a folder", hint=_HINT)
-    if (root / "epochs").is_dir() and (root / "cumulus.json").is_file():
+    if _is_output(root):
         return _read_epoch(root, before)
     try:
         files = _files(root)
@@ -52,6 +52,31 @@ def read_source(source: str | Path, before: Catalogue | None = None) -> Catalogu
             f"{problem.filename or root} cannot be read: {problem.strerror}",
             hint="Leave the files of a source where they are, and readable.",
         ) from None
+
+
+def newest_epoch(source: str | Path) -> int | None:
+    """Return the last committed epoch of an output folder; None if there is none, or it is another folder."""
+    epochs = committed_epochs(source) if _is_output(Path(source)) else []
+    return epochs[-1] if epochs else None
+
+
+def source_identity(source: str | Path) -> str:
+    """Return what stays the same while a source changes: another run in the same output folder is another source.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    root = Path(source).absolute()
+    try:
+        return f"{root} {(root / 'cumulus.json').read_text()}" if _is_output(root) else str(root)
+    except OSError as problem:
+        raise InputError(f"{root / 'cumulus.json'} cannot be read: {problem.strerror}", hint=_HINT) from None
+
+
+def _is_output(root: Path) -> bool:
+    return (root / "epochs").is_dir() and (root / "cumulus.json").is_file()
 
 
 def _read_epoch(root: Path, before: Catalogue | None) -> Catalogue:
@@ -108,8 +133,8 @@ def _catalogue(root: Path, files: list[tuple[str, list[str]]], before: Catalogue
 
 
 def _table(root: Path, table: str, names: list[str], before: ChunkedTable | None) -> ChunkedTable:
-    known = {} if before is None else {file.path: file for file in before.files}
-    files = tuple(read_footer(name, root / name, known.get(root / name)) for name in names)
+    known = {} if before is None else {file.name: file for file in before.files}
+    files = tuple(read_footer(name, root / name, known.get(name)) for name in names)
     first = files[0]
     for file in files[1:]:
         if file.schema != first.schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,8 +41,7 @@ def read_footer(name: str, path: Path, before: DataFile | None = None) -> DataFi
     FileNotFoundError
         If it is not there.
     """
-    found = path.stat()
-    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+    stamp = file_stamp(path)
     if before is not None and before.stamp == stamp:
         return before
     with _parquet(path) as (file, parquet):
@@ -51,6 +51,22 @@ def read_footer(name: str, path: Path, before: DataFile | None = None) -> DataFi
         flat, count = _leaves(metadata), metadata.num_row_groups
         groups = tuple(_row_group(metadata.row_group(number), number, plain, flat) for number in range(count))
         return DataFile(name, path, _digest(name, file), plain, tuple(group for group in groups if group.rows), stamp)
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Return by what it is seen that a file is written anew, also at the same place.
+
+    Raises
+    ------
+    InputError
+        If it is no file, but a pipe, say.
+    OSError
+        If it is not there.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is not a file", hint="Take it out of the folder, or give it another name.")
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def declared_schema(file: DataFile) -> pa.Schema:
@@ -84,11 +100,12 @@ def read_chunk(chunk: Chunk) -> pa.RecordBatch:
         If it is not there.
     """
     file, group = chunk.file, chunk.row_group
-    with _parquet(file.path) as (opened, parquet):
+    linked = file.link is not None and file.link.exists()
+    with _parquet(file.path, file.link if linked else None) as (opened, parquet):
         if _digest(file.name, opened) != file.digest:
             raise InputError(
                 f"{file.path} was written anew since it was listed",
-                hint="Files on the ring are immutable: add new ones, or start the ring again.",
+                hint="Ask again for what is there now; and write new files rather than into old ones.",
             )
         table = _read(parquet, group, chunk.columns).slice(chunk.first_row, chunk.rows)
     arrays = [wire_column(_array(file, group, table, name)) for name in chunk.columns]
@@ -111,10 +128,10 @@ def _read(parquet: pq.ParquetFile, group: FileRowGroup, columns: Sequence[str]) 
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
-    """Open a Parquet file; what Arrow says of it in the block becomes an InputError."""
+def _parquet(path: Path, link: Path | None = None) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
+    """Open a Parquet file, by a link if there is one; what Arrow says of it in the block becomes an InputError."""
     try:
-        with path.open("rb") as file:
+        with (link or path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
                 raise InputError(f"{path} is empty: it has no bytes", hint="Remove it, or write it again.")
             with pq.ParquetFile(file) as parquet:
@@ -122,9 +139,13 @@ def _parquet(path: Path) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as problem:
+        if isinstance(problem, OSError) and problem.strerror:
+            raise InputError(f"{path} cannot be read: {problem.strerror}", hint="Let this user read it.") from None
         reason = str(problem).split("\n", 1)[0]
         raise InputError(
-            f"{path} cannot be read as Parquet: {reason}", hint="Write it again, or take it out of the folder."
+            f"{path} cannot be read as Parquet: {reason}",
+            hint="If it is being written, wait for its end, and write beside the folder or under a name that begins "
+            "with a dot, then rename; else write it again, or take it out of the folder.",
         ) from None
 
 
