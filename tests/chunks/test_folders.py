@@ -13,10 +13,11 @@ import pytest
 
 from cumulus.chunks import folders
 from cumulus.chunks.catalogue import Catalogue, DataFile
+from cumulus.chunks.fitting import check_fits
 from cumulus.chunks.folders import read_source
 from cumulus.chunks.parquet_files import read_footer
 from cumulus.epochs.output.sink import Sink, Written
-from cumulus.errors import InputError, UnknownNameError
+from cumulus.errors import InputError, RingError, UnknownNameError
 from support.random_files import committed, write
 
 NUMBERS = pa.table({"n": [1, 2, 3]})
@@ -55,6 +56,22 @@ def test_columns_that_are_small_together_are_one_chunk(tmp_path: Path) -> None:
     assert [chunk.columns for chunk in found.table("large").chunks()] == [("a",), ("b",), ("c",)]
     assert [chunk.columns for batch in found.table("large").groups(["b"]) for chunk in batch.chunks] == [("b",)]
     assert [chunk.size for chunk in found.table("large").chunks()] == [812_500] * 3
+
+
+def test_batches_that_no_node_can_hold_are_refused_with_both_sizes(tmp_path: Path) -> None:
+    write(pa.table({name: range(120_000) for name in "abc"}), tmp_path / "t.parquet", 100_000)
+    (table,) = read_source(tmp_path).tables
+    check_fits(table.groups("abc"), 3 * 812_500)
+    check_fits(table.groups("a"), 812_500)
+    check_fits([], 0)
+    told = r"table t has 1,625,000 bytes in the 2 columns .*rows 0 to 99999 of row group 0 of t\.parquet.* 1,624,999 "
+    with pytest.raises(RingError, match=told) as caught:
+        check_fits(table.groups("ac"), 1_624_999)
+    assert "--storage" in caught.value.hint
+    # The second row group is one chunk, with columns that nobody asks for.
+    (small,) = (group for group in table.groups("a") if group.row_group.number == 1)
+    with pytest.raises(RingError, match=r"487,500 bytes in the 3 columns"):
+        check_fits([small], 162_500)
 
 
 def test_numbers_are_those_of_another_machine(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_a_node_finds_chunks_of_all_epochs(places: tuple[Path, Path]) -> None:
     committed(out, 2, {"t": NUMBERS.slice(1)})
     new = keeper.refresh()
     assert all(node.chunk(chunk) is not None for chunk in (*old.chunks, *new.chunks))
+    assert node.chunks().keys() == old.chunks.keys() | new.chunks.keys()
     assert node.chunk(1) is None
     assert node.catalogue(2) is node.catalogue(2), "it is read once"
     assert node.catalogue(2).chunks.keys() == new.chunks.keys()

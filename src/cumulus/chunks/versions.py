@@ -138,6 +138,11 @@ class SourceVersions:
             hint=f"It has {known}: ask about one that is there, or about none for the last.",
         )
 
+    def chunks(self) -> dict[int, Chunk]:
+        """Return all chunks of all epochs that are there."""
+        known = [found for found in map(self._read, self.epochs) if found is not None]
+        return {number: chunk for catalogue in known for number, chunk in catalogue.chunks.items()}
+
     def chunk(self, number: int) -> Chunk | None:
         """Return the chunk of a number, whichever epoch it is in; None if no epoch that is there has it."""
         for epoch in reversed(self.epochs):
