@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from cumulus.chunks import folders
 from cumulus.chunks.catalogue import Catalogue, DataFile
 from cumulus.chunks.fitting import check_fits
 from cumulus.chunks.folders import read_source
-from cumulus.chunks.parquet_files import read_footer
+from cumulus.chunks.parquet_files import read_chunk, read_footer
 from cumulus.epochs.output.sink import Sink, Written
 from cumulus.errors import InputError, RingError, UnknownNameError
 from support.random_files import committed, write
@@ -133,6 +136,50 @@ def test_what_is_no_folder_of_tables_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, r"two tables have the name t, in T/a\.parquet and t\.parquet")
 
 
+def test_what_is_no_file_or_has_no_name_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.parquet")
+    refused(tmp_path, r"t\.parquet is not a file")
+    (tmp_path / "t.parquet").unlink()
+    (tmp_path / "t.parquet").symlink_to("nowhere")
+    refused(tmp_path, r"t\.parquet cannot be read: No such file")
+    (tmp_path / "t.parquet").unlink()
+    for name in (b"t\xff.parquet", b"t/\xff.parquet"):
+        write(NUMBERS, tmp_path / "t" / "a.parquet", 1)
+        os.rename(tmp_path / "t" / "a.parquet", os.fsencode(tmp_path) + b"/" + name)
+        refused(tmp_path, r"\\udcff\.parquet in .* has a name that is no text|t\\udcff in .* no text")
+        os.unlink(os.fsencode(tmp_path) + b"/" + name)
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """As a user who may not read what nobody may."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_told_of() -> None:
+    with tempfile.TemporaryDirectory() as name:  # in a folder that others can enter
+        folder = Path(name)
+        folder.chmod(0o755)
+        write(NUMBERS, folder / "t" / "a.parquet", 2)
+        listed = read_source(folder).tables[0].chunks()[0]
+        (folder / "t" / "a.parquet").chmod(0)
+        with without_rights():
+            refused(folder, r"t/a\.parquet cannot be read: Permission denied")
+            with pytest.raises(InputError, match=r"t/a\.parquet cannot be read: Permission denied"):
+                read_chunk(listed)
+        (folder / "t").chmod(0)
+        with without_rights():
+            refused(folder, "t cannot be read: Permission denied")
+        (folder / "t").chmod(0o755)
+
+
 def test_folders_inside_a_tables_folder_are_refused(tmp_path: Path) -> None:
     write(NUMBERS, tmp_path / "t" / "year=2024" / "month=1" / "a.parquet", 1)
     refused(tmp_path, "year=2024 is a folder inside the folder of a table")
@@ -166,10 +213,12 @@ def test_columns_that_sql_cannot_tell_apart_are_refused(tmp_path: Path, table: p
     refused(tmp_path, reason)
 
 
-@pytest.mark.parametrize("value", ["INTERVAL 1 DAY", "[INTERVAL 1 DAY]", "TIME WITH TIME ZONE '08:00:00+00'"])
+@pytest.mark.parametrize(
+    "value", ["INTERVAL 1 DAY", "[INTERVAL 1 DAY]", "TIME WITH TIME ZONE '08:00:00+00'", "{'a': 1}::VARIANT"]
+)
 def test_types_that_arrow_does_not_keep_are_refused(tmp_path: Path, value: str) -> None:
     duckdb.sql(f"COPY (SELECT {value} AS x) TO '{tmp_path}/t.parquet'")
-    refused(tmp_path, "column x.* is of type (INTERVAL|TIME WITH TIME ZONE)")
+    refused(tmp_path, "column x.* is of type (INTERVAL|TIME WITH TIME ZONE|VARIANT)")
 
 
 def test_decimals_that_sql_does_not_have_are_refused(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,6 +127,32 @@ def test_without_its_source_a_chunk_is_told_of(tmp_path: Path) -> None:
     with pytest.raises(ChunkDamagedError, match=r"table t, column n, .* is damaged at node north") as caught:
         store.load(first)
     assert (caught.value.chunk, caught.value.table, caught.value.node) == (first.id, "t", "north")
+
+
+@pytest.mark.parametrize("kept", [0, 5, 1000, -10])
+def test_a_file_that_is_cut_after_it_was_listed_is_told_of(tmp_path: Path, kept: int) -> None:
+    first, *_ = chunks(tmp_path, 20)
+    data = first.file.path.read_bytes()
+    first.file.path.write_bytes(data[:kept])
+    with pytest.raises(ChunkDamagedError, match=r"table t, column n, .*t\.parquet (cannot be read as|is empty)"):
+        ChunkStore(tmp_path / "store", "a").load(first)
+
+
+@given(at=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255))
+@settings(max_examples=40, deadline=None)
+def test_damage_of_a_file_whose_pages_have_checksums_is_told_of(at: float, change: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name, "in", "t.parquet")
+        place.parent.mkdir()
+        pq.write_table(pa.table({"n": range(ROWS)}), place, write_page_checksum=True, compression="none")
+        (chunk,) = read_source(place.parent).tables[0].chunks()
+        data = bytearray(place.read_bytes())
+        pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        data[int(at * pages)] ^= change
+        place.write_bytes(data)
+        store = ChunkStore(Path(name, "store"), "a")
+        with contextlib.suppress(ChunkDamagedError):
+            assert numbers(store, chunk) == list(range(ROWS)), "nobody needs those bytes"
 
 
 def test_a_source_that_is_not_what_it_was_is_told_of(tmp_path: Path) -> None:

@@ -116,6 +116,13 @@ def _files(root: Path) -> list[tuple[str, list[str]]]:
                 found.append((entry.name, [f"{entry.name}/{name}" for name in inside]))
         elif _is_parquet(entry):
             found.append((entry.name[: -len(_SUFFIX)], [entry.name]))
+    for table, names in found:
+        for name in (table, *names):
+            if not _is_text(name):
+                raise InputError(
+                    f"{name.encode(errors='backslashreplace').decode()} in {root} has a name that is no text",
+                    hint="Names are of UTF-8: rename it.",
+                )
     return found
 
 
@@ -125,6 +132,14 @@ def _entries(folder: Path) -> list[Path]:
 
 def _is_parquet(path: Path) -> bool:
     return len(path.name) > len(_SUFFIX) and path.name.lower().endswith(_SUFFIX)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # bytes of a file name that Python could not read
+        return False
+    return True
 
 
 def _catalogue(root: Path, files: list[tuple[str, list[str]]], before: Catalogue | None, version: int) -> Catalogue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from cumulus.chunks.ids import file_digest
 from cumulus.chunks.zones import ColumnBounds, Key
 from cumulus.errors import InputError
 
-_MAGIC = b"PAR1"
+_VARIANT = re.compile(r"^ *\w+ group field_id=\S+ (.+) \(Variant\(", re.MULTILINE)
 _TAIL_BYTES = 8
 _MOST_DIGITS = 38
 _TO_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
@@ -118,7 +119,7 @@ def _array(file: DataFile, group: FileRowGroup, table: pa.Table, name: str) -> p
     except pa.ArrowException as problem:
         raise InputError(
             f"{file.path}, row group {group.number}, column {name}: {problem}",
-            hint="Write the file with smaller row groups.",
+            hint="Write the file again; with smaller row groups, if it is too large.",
         ) from None
 
 
@@ -130,11 +131,17 @@ def _read(parquet: pq.ParquetFile, group: FileRowGroup, columns: Sequence[str]) 
 @contextmanager
 def _parquet(path: Path, link: Path | None = None) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
     """Open a Parquet file, by a link if there is one; what Arrow says of it in the block becomes an InputError."""
+    hint = (
+        "If it is being written, wait for its end, and let it begin with a dot until then; "
+        "else write it again, or take it out of the folder."
+    )
     try:
         with (link or path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
-                raise InputError(f"{path} is empty: it has no bytes", hint="Remove it, or write it again.")
-            with pq.ParquetFile(file) as parquet:
+                raise InputError(f"{path} is empty: it has no bytes", hint=hint)
+            # Nanoseconds, Arrow's choice for moments of 96 bits, are no TIMESTAMP, and end in 2262.
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as parquet:
+                hint = "Write it again, or take it out of the folder."
                 yield file, parquet
     except FileNotFoundError:
         raise
@@ -142,11 +149,7 @@ def _parquet(path: Path, link: Path | None = None) -> Iterator[tuple[IO[bytes], 
         if isinstance(problem, OSError) and problem.strerror:
             raise InputError(f"{path} cannot be read: {problem.strerror}", hint="Let this user read it.") from None
         reason = str(problem).split("\n", 1)[0]
-        raise InputError(
-            f"{path} cannot be read as Parquet: {reason}",
-            hint="If it is being written, wait for its end, and write beside the folder or under a name that begins "
-            "with a dot, then rename; else write it again, or take it out of the folder.",
-        ) from None
+        raise InputError(f"{path} cannot be read as Parquet: {reason}", hint=hint) from None
 
 
 def _digest(name: str, file: IO[bytes]) -> bytes:
@@ -160,6 +163,11 @@ def _digest(name: str, file: IO[bytes]) -> bytes:
 def _check_columns(path: Path, schema: pa.Schema, parquet: pq.ParquetSchema) -> None:
     if not schema.names:
         raise InputError(f"{path} has no columns", hint="Write it with one, or take it out of the folder.")
+    if found := _VARIANT.search(str(parquet)):
+        raise InputError(
+            f"{path}: column {found[1]} is of type VARIANT, which chunks do not have",
+            hint="Write it as JSON, or as a text.",
+        )
     for place in range(len(parquet)):
         column = parquet.column(place)
         if lost := _lost_type(column):
