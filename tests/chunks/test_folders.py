@@ -206,6 +206,7 @@ def test_files_of_a_table_that_disagree_are_refused(tmp_path: Path, other: dict[
         (pa.table({"a": [1], "A": [2]}), "has columns a and A"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]), "has two columns a"),
         (pa.table({}), "has no columns"),
+        (pa.table({"": [1], "b": [2]}), "has a column without a name"),
     ],
 )
 def test_columns_that_sql_cannot_tell_apart_are_refused(tmp_path: Path, table: pa.Table, reason: str) -> None:

@@ -163,6 +163,8 @@ def _digest(name: str, file: IO[bytes]) -> bytes:
 def _check_columns(path: Path, schema: pa.Schema, parquet: pq.ParquetSchema) -> None:
     if not schema.names:
         raise InputError(f"{path} has no columns", hint="Write it with one, or take it out of the folder.")
+    if "" in schema.names:
+        raise InputError(f"{path} has a column without a name", hint="Write it with one: SQL cannot say it.")
     if found := _VARIANT.search(str(parquet)):
         raise InputError(
             f"{path}: column {found[1]} is of type VARIANT, which chunks do not have",
