@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cumulus.ring.messages import (
+    Asked,
+    AskedAgain,
     ChunkLoaded,
     ChunkRequest,
     ChunkSent,
@@ -14,8 +16,15 @@ from cumulus.ring.messages import (
     LoadFailed,
     QueryEnded,
     Reconfigured,
+    Refresh,
+    Refreshed,
+    RefreshFailed,
+    Released,
     RequestsCame,
+    ScanEnded,
     SendChunk,
+    SendRequests,
+    Waits,
 )
 from support.one_ring_node import SIZE, OneNode, forwarded, only, requested
 
@@ -91,6 +100,59 @@ def test_e7_what_a_query_waits_for_and_the_node_comes_to_own_is_read_here() -> N
     assert node.hear(Reconfigured(2, 4, {7: SIZE})) == [LoadChunk(7)]
 
 
+def test_e7_a_node_that_is_behind_refreshes_before_it_lets_a_request_go_by() -> None:
+    node = OneNode()
+    assert node.request(7, version=3) == [Refresh(3)]
+    assert node.request(8, version=4) == []  # one at a time
+    assert node.hear(Refreshed(3, {7: SIZE})) == [LoadChunk(7), Refresh(4)]
+    assert requested(node.hear(Refreshed(4, {7: SIZE}))) == [("n1", 8)]
+    assert requested(node.request(9, version=4)) == [("n1", 9)]
+
+
+def test_e7_a_driver_may_refresh_by_itself_and_what_is_held_goes_on() -> None:
+    node = OneNode()
+    assert node.request(7, version=1) == [Refresh(1)]
+    assert node.hear(Refreshed(2, {7: SIZE})) == [LoadChunk(7)]
+    assert node.request(8, version=3) == [Refresh(3)]
+
+
+def test_e7_what_a_node_knows_needs_no_refresh() -> None:
+    node = OneNode({7: SIZE})
+    node.ask(1, [8])
+    assert node.request(7, version=3) == [LoadChunk(7)]
+    assert node.request(8, version=3) == []
+    assert node.counts["request absorbed"] == 1
+
+
+def test_e7_a_catalogue_that_cannot_be_read_does_not_stop_requests_for_ever() -> None:
+    node = OneNode()
+    assert node.request(7, version=3) == [Refresh(3)]
+    assert node.request(7, ring_epoch=2) == []  # held as well, for the ring
+    node.request(8, version=3)
+    assert requested(node.hear(RefreshFailed())) == [("n1", 8)]
+    assert node.request(8, version=3) == [Refresh(3)]
+
+
+def test_e7_requests_carry_the_version_and_those_of_an_older_ring_are_not_held_any_more() -> None:
+    node = OneNode()
+    node.hear(Refreshed(3, {}))
+    (sent,) = only(SendRequests, node.ask(1, [7]))
+    assert sent.requests == (ChunkRequest("n0", 7, 1, 3),)
+    node.request(9, version=5)
+    assert requested(node.hear(Reconfigured(2, 4, {}, 5))) == [("n0", 7)]  # n1 asks anew by itself
+
+
+def test_e7_what_a_refresh_takes_from_a_node_is_asked_for_and_what_it_brings_is_read_here() -> None:
+    node = OneNode({7: SIZE})
+    node.hear(Asked(1, [[[7]], [[8]]]))
+    for scan in (0, 1):
+        node.hear(Waits(1, scan))
+    found = node.hear(Refreshed(2, {8: SIZE}))
+    assert requested(found) == [("n0", 7)]
+    assert only(LoadChunk, found) == [LoadChunk(8)]
+    assert node.hear(LoadFailed(7, "the file is gone")) == []  # another node owns it now
+
+
 def test_e8_a_chunk_that_does_not_come_back_is_loaded_again_and_the_late_one_destroyed() -> None:
     node = OneNode({7: SIZE})
     node.request(7)
@@ -110,6 +172,18 @@ def test_e8_a_double_of_a_chunk_is_destroyed() -> None:
     load(node, 7)
     assert forwarded(node.come(7, home="n0", hops=3, copies=3)).cycles == 1
     assert only(SendChunk, node.come(7, home="n0", hops=3, copies=3)) == []
+
+
+def test_e8_a_chunk_that_was_given_away_and_is_owned_again_has_another_incarnation() -> None:
+    node = OneNode({7: SIZE})
+    node.request(7)
+    load(node, 7)
+    node.hear(Refreshed(1, {}))
+    node.hear(Refreshed(2, {7: SIZE}))
+    node.request(7)
+    load(node, 7)
+    assert only(SendChunk, node.come(7, home="n0", hops=3, copies=3, incarnation=1)) == []
+    assert forwarded(node.come(7, home="n0", hops=3, copies=3, incarnation=2)).cycles == 1
 
 
 def test_e9_a_small_chunk_overtakes_older_ones_by_the_papers_rule_and_not_by_the_fair_one() -> None:
@@ -177,6 +251,37 @@ def test_e43_a_query_that_ends_leaves_nothing_behind() -> None:
     assert only(HandOver, node.come(8)) == []
 
 
+def test_e43_a_scan_that_ends_early_leaves_nothing_behind_and_others_go_on() -> None:
+    node = OneNode()
+    node.hear(Asked(1, [[[7, 8], [9]], [[8]]]))
+    for scan in (0, 1):
+        node.hear(Waits(1, scan))
+    node.come(7)
+    node.hear(ScanEnded(1, 0))
+    status = node.node.status()
+    assert (status.outstanding, status.queries, status.blocked, status.leases) == (1, 1, 1, 1)
+    node.hear(ScanEnded(1, 0))
+    assert [each.scan for each in only(HandOver, node.come(8))] == [1]
+    node.hear(QueryEnded(1))
+    node.hear(ScanEnded(1, 1))
+    assert node.node.status().queries == 0
+
+
+def test_a_scan_that_is_opened_again_asks_again_under_the_next_number() -> None:
+    node = OneNode()
+    node.ask(1, [7])
+    node.wait(1)
+    node.come(7)
+    node.hear(ScanEnded(1, 0))
+    node.hear(Released(1, 7))
+    node.hear(ChunkSent(1))
+    assert requested(node.hear(AskedAgain(1, [[7]]))) == [("n0", 7)]
+    node.hear(Waits(1, 1))
+    assert [each.scan for each in only(HandOver, node.come(7))] == [1]
+    node.hear(QueryEnded(1))
+    assert node.hear(AskedAgain(1, [[7]])) == []  # it has ended meanwhile
+
+
 def test_a_chunk_that_cannot_be_read_fails_the_queries_of_all_nodes() -> None:
     owner = OneNode({7: SIZE})
     owner.ask(1, [7])
@@ -186,7 +291,7 @@ def test_a_chunk_that_cannot_be_read_fails_the_queries_of_all_nodes() -> None:
     assert requested(found) == [("n0", 7)]
     other = OneNode()
     other.ask(2, [7])
-    found = other.hear(RequestsCame([ChunkRequest("n3", 7, 1, "chunk 7 is damaged")]))
+    found = other.hear(RequestsCame([ChunkRequest("n3", 7, 1, 0, "chunk 7 is damaged")]))
     assert only(FailQuery, found) == [FailQuery(2, "chunk 7 is damaged")]
     assert requested(found) == [("n3", 7)]
 

@@ -84,9 +84,9 @@ class OneNode:
         }
         return self.hear(ChunkCame(ChunkHeader(**(usual | changes)), self.slots))
 
-    def request(self, chunk: int, origin: str = "n1", ring_epoch: int = 1) -> list[RingEffect]:
+    def request(self, chunk: int, origin: str = "n1", ring_epoch: int = 1, version: int = 0) -> list[RingEffect]:
         """A request comes from the successor."""
-        return self.hear(RequestsCame([ChunkRequest(origin, chunk, ring_epoch)]))
+        return self.hear(RequestsCame([ChunkRequest(origin, chunk, ring_epoch, version)]))
 
     def tick(self, after_us: int = 1) -> list[RingEffect]:
         """Let time pass."""

@@ -32,6 +32,8 @@ class Loader:
         self._pending: dict[ChunkId, OwnedChunk] = {}
         """Postponed loads, oldest first."""
         self._returns = Deadlines()
+        self._incarnations = 0
+        """Counted over all chunks, so that one that is given away and owned again has no incarnation twice (E8)."""
 
     # --- into the ring ----------------------------------------------------------------------------------------------
 
@@ -85,7 +87,8 @@ class Loader:
     def _load(self, each: OwnedChunk) -> None:
         self._pending.pop(each.chunk, None)
         each.state = "loaded"
-        each.incarnation += 1
+        self._incarnations += 1
+        each.incarnation = self._incarnations
         each.ring_epoch = self._s.ring_epoch
         each.seen_at = None
         self._s.counts["load"] += 1
@@ -121,9 +124,7 @@ class Loader:
 
     def failed(self, chunk: ChunkId) -> None:
         """The disk cannot give a chunk."""
-        each = self._owned.get(chunk)
-        if each is None:
-            return
+        each = self._owned[chunk]
         if each.is_loading and each.state == "loaded" and not self._is_on_its_way(each):
             self._outlet.reserve(-each.size)
             each.state = "cold"

@@ -7,6 +7,18 @@ Three things differ from the paper. A query says per *scan* which *groups* of ch
 scans of one table in one query do not take each other's chunks. Events come with the time, so there is no clock to
 fall behind. And what is handed over by reference is given back by `Released` for each hand-over, also after the query
 has ended, since an engine lets go of its last batch later.
+
+Life of a query. `Asked` says all scans that its plan has, numbered from 0. When the engine opens a scan once more, as
+it does in each round of a recursive WITH, `AskedAgain` adds one with the next number: the driver counts, the machine
+does not answer. A scan that is closed before its last batch, or that the engine never opens, is told by `ScanEnded`;
+what was handed over to it by reference is released all the same. `QueryEnded` ends all that is left. A query of which
+`FailQuery` has spoken is forgotten: what its node still says of it, but for `Released`, is not wrong and does nothing.
+
+Versions of the catalogue. `Reconfigured` and `Refreshed` say from which version on a node knows its chunks, and its
+requests carry that. A node that gets a request of a later version, for a chunk that it does not know, holds it back and
+says `Refresh`: it may be the owner without knowing it (E7). The driver answers with `Refreshed`, of that version or a
+later one, or with `RefreshFailed`; then the request goes on. A driver whose source has no versions of its own may count
+its refreshes: told to be at version 3 it says 3, like a clock that is set by the others' (7.3).
 """
 
 from __future__ import annotations
@@ -38,7 +50,7 @@ class ChunkHeader:
     home
         The node that has loaded it: a hint, for people who read (E41).
     ring_epoch, incarnation
-        In which ring it was loaded, for the how manieth time; an older one never comes back to life (E8).
+        In which ring it was loaded, as the how manieth load of its owner; an older one never comes back to life (E8).
     loi
         The level of interest when it last left its owner.
     copies, hops
@@ -63,11 +75,18 @@ class ChunkHeader:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRequest:
-    """A node wants a chunk; or, with a `refusal`, its owner says to all why it cannot be had."""
+    """A node wants a chunk; or, with a `refusal`, its owner says to all why it cannot be had.
+
+    Parameters
+    ----------
+    ring_epoch, version
+        The ring and the catalogue that its origin knew when it was sent (E7).
+    """
 
     origin: Name
     chunk: ChunkId
     ring_epoch: int
+    version: int
     refusal: str = ""
 
 
@@ -80,6 +99,14 @@ class Asked:
 
     query: QueryId
     scans: Sequence[Groups]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """A query that runs opens a scan that it has not spoken of, or one more time: it gets the next number."""
+
+    query: QueryId
+    groups: Groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +124,14 @@ class Released:
 
     query: QueryId
     chunk: ChunkId
+
+
+@dataclass(frozen=True, slots=True)
+class ScanEnded:
+    """A scan wants no more, by whatever cause: nothing is asked for or kept for it any more (E43)."""
+
+    query: QueryId
+    scan: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +189,43 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """The ring has other members: links are new, and this node owns other chunks (E41)."""
+    """The ring has other members: links are new, and this node owns other chunks (E41).
+
+    Parameters
+    ----------
+    ring_epoch, members
+        Higher than any before; how many there are.
+    owned
+        All chunks of this node, with their sizes as far as they are known.
+    version
+        Of the catalogue that these are from.
+    """
 
     ring_epoch: int
     members: int
     owned: Mapping[ChunkId, int]
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """The catalogue is another: told after `Refresh`, or because the driver has found out by itself.
+
+    Parameters
+    ----------
+    version
+        Of the catalogue; not before the one that was asked for.
+    owned
+        All chunks that this node owns of it, among the members that `Reconfigured` has told of last.
+    """
+
+    version: int
+    owned: Mapping[ChunkId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshFailed:
+    """The version that was asked for cannot be had: what waits for it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +235,10 @@ class TimePassed:
 
 RingEvent: TypeAlias = (
     Asked
+    | AskedAgain
     | Waits
     | Released
+    | ScanEnded
     | QueryEnded
     | ChunkCame
     | RequestsCame
@@ -178,6 +247,8 @@ RingEvent: TypeAlias = (
     | ChunkLoaded
     | LoadFailed
     | Reconfigured
+    | Refreshed
+    | RefreshFailed
     | TimePassed
 )
 
@@ -240,4 +311,11 @@ class FailQuery:
     reason: str
 
 
-RingEffect: TypeAlias = SendChunk | SendRequests | GrantCredit | LoadChunk | FreeSlot | HandOver | FailQuery
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Another node knows a later catalogue: read it; say `Refreshed` or `RefreshFailed`, once."""
+
+    version: int
+
+
+RingEffect: TypeAlias = SendChunk | SendRequests | GrantCredit | LoadChunk | FreeSlot | HandOver | FailQuery | Refresh

@@ -7,7 +7,7 @@ The parts, in the order of the paper: requests (figure 6), chunks that come by (
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,18 +19,23 @@ from cumulus.ring.hot_set import Threshold
 from cumulus.ring.loading import Loader
 from cumulus.ring.messages import (
     Asked,
+    AskedAgain,
     ChunkCame,
     ChunkHeader,
+    ChunkId,
     ChunkLoaded,
     ChunkSent,
     CreditCame,
     LoadFailed,
     QueryEnded,
     Reconfigured,
+    Refreshed,
+    RefreshFailed,
     Released,
     RequestsCame,
     RingEffect,
     RingEvent,
+    ScanEnded,
     TimePassed,
     Waits,
 )
@@ -49,6 +54,8 @@ class RingStatus:
 
     Parameters
     ----------
+    ring_epoch, version
+        Which ring and which catalogue it knows.
     loit, queued_bytes
         Its threshold, and what is in its queue.
     transit_bytes, used_bytes, kept_bytes, slots, leases
@@ -61,6 +68,8 @@ class RingStatus:
         How often each thing has happened.
     """
 
+    ring_epoch: int
+    version: int
     loit: float
     queued_bytes: int
     transit_bytes: int
@@ -110,8 +119,10 @@ class RingNode:
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             Asked: self._asked,
+            AskedAgain: self._asked_again,
             Waits: self._waits,
             Released: self._released,
+            ScanEnded: self._scan_ended,
             QueryEnded: self._query_ended,
             ChunkCame: self._chunk_came,
             RequestsCame: self._requests_came,
@@ -120,6 +131,8 @@ class RingNode:
             ChunkLoaded: self._chunk_loaded,
             LoadFailed: self._load_failed,
             Reconfigured: self._reconfigured,
+            Refreshed: self._refreshed,
+            RefreshFailed: self._refresh_failed,
             TimePassed: self._time_passed,
         }
 
@@ -150,11 +163,17 @@ class RingNode:
     def _asked(self, event: Asked) -> None:
         self.scans.begin(event.query, event.scans, self.requests)
 
+    def _asked_again(self, event: AskedAgain) -> None:
+        self.scans.add(event.query, event.groups, self.requests)
+
     def _waits(self, event: Waits) -> None:
         self.scans.wait(event.query, event.scan, event.group, self.requests)
 
     def _released(self, event: Released) -> None:
         self.buffers.release(event.query, event.chunk)
+
+    def _scan_ended(self, event: ScanEnded) -> None:
+        self.scans.end_scan(event.query, event.scan)
 
     def _query_ended(self, event: QueryEnded) -> None:
         self.scans.end(event.query)
@@ -228,6 +247,8 @@ class RingNode:
         self.loader.loaded(record)
 
     def _load_failed(self, event: LoadFailed) -> None:
+        if event.chunk not in self._owned:
+            return  # another node owns it now, and may be able to read it
         self.loader.failed(event.chunk)
         self.scans.fail_all(event.chunk, event.reason)
         self.requests.refuse(event.chunk, event.reason)
@@ -250,14 +271,27 @@ class RingNode:
         assert event.ring_epoch > self._s.ring_epoch, f"ring epoch {event.ring_epoch} after {self._s.ring_epoch}"
         self._s.ring_epoch = event.ring_epoch
         self._s.members = event.members
-        for chunk in [each for each in self._owned if each not in event.owned]:
-            self.loader.disown(chunk)
-        for chunk, size in event.owned.items():
-            if chunk not in self._owned:
-                self._owned[chunk] = OwnedChunk(chunk, size)
+        self._own(event.version, event.owned)
         self.outlet.relinked()
         self.requests.reconfigured()
         self.scans.pull_again(self.requests)
+
+    def _refreshed(self, event: Refreshed) -> None:
+        """Know of another catalogue, and own what is new in it (7.3)."""
+        self._own(event.version, event.owned)
+        self.requests.refreshed()
+        self.scans.pull_again(self.requests)
+
+    def _refresh_failed(self, event: RefreshFailed) -> None:
+        self.requests.refresh_failed()
+
+    def _own(self, version: int, owned: Mapping[ChunkId, int]) -> None:
+        self._s.version = version
+        for chunk in [each for each in self._owned if each not in owned]:
+            self.loader.disown(chunk)
+        for chunk, size in owned.items():
+            if chunk not in self._owned:
+                self._owned[chunk] = OwnedChunk(chunk, size)
 
     # --- looked at from outside -------------------------------------------------------------------------------------
 
@@ -265,6 +299,8 @@ class RingNode:
         """Return what can be seen of this node."""
         states = [each.state for each in self._owned.values()]
         return RingStatus(
+            ring_epoch=self._s.ring_epoch,
+            version=self._s.version,
             loit=self.threshold.loit,
             queued_bytes=self.outlet.queued_bytes,
             transit_bytes=self.buffers.transit_bytes,

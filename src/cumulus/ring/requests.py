@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cumulus.machine import Name
 from cumulus.ring.buffers import Buffers
 from cumulus.ring.catalogs import Need, Outstanding, OutstandingRequests, Owned
 from cumulus.ring.loading import Loader
-from cumulus.ring.messages import ChunkId, ChunkRequest, SendRequests
+from cumulus.ring.messages import ChunkId, ChunkRequest, Refresh, SendRequests
 from cumulus.ring.surroundings import Deadlines, Surroundings
 
 FailAll = Callable[[ChunkId, str], None]
@@ -45,8 +46,10 @@ class Requests:
         self._fail_all = fail_all
         self._deadlines = Deadlines()
         self._leaving: list[ChunkRequest] = []
-        self._early: list[ChunkRequest] = []
-        """Requests of a ring epoch that this node does not know yet (E7)."""
+        self._early: dict[tuple[Name, ChunkId], ChunkRequest] = {}
+        """Requests of a ring epoch or a catalogue that this node does not know yet (E7)."""
+        self._refreshes_to: int | None = None
+        """The version that is asked for, until there is an answer."""
 
     # --- this node's ------------------------------------------------------------------------------------------------
 
@@ -72,7 +75,7 @@ class Requests:
         entry.is_sent = True
         entry.sent_at = self._s.now
         self._s.counts["request"] += 1
-        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, self._s.ring_epoch))
+        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, self._s.ring_epoch, self._s.version))
         self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
 
     def _patience(self, entry: Outstanding) -> int:
@@ -103,7 +106,7 @@ class Requests:
     def came(self, request: ChunkRequest) -> None:
         """Take in a request from the successor: figure 6, as its text has it."""
         if request.ring_epoch > self._s.ring_epoch:
-            self._early.append(request)
+            self._early[request.origin, request.chunk] = request
         elif request.refusal:
             if request.origin != self._s.name:
                 self._fail_all(request.chunk, request.refusal)
@@ -112,8 +115,18 @@ class Requests:
             self._came_round(request)
         elif request.chunk in self._owned:
             self._loader.wanted(request.chunk)
+        elif request.version > self._s.version and request.chunk not in self._outstanding:
+            self._hold(request)
         else:
             self._meet(request)
+
+    def _hold(self, request: ChunkRequest) -> None:
+        """Keep a request until it is known whether this node owns the chunk (E7)."""
+        self._s.counts["request held for a refresh"] += 1
+        self._early[request.origin, request.chunk] = request
+        if self._refreshes_to is None:
+            self._refreshes_to = request.version
+            self._s.effects.append(Refresh(request.version))
 
     def _came_round(self, request: ChunkRequest) -> None:
         """No node owns the chunk, unless owners have changed meanwhile (E5-E7)."""
@@ -140,15 +153,36 @@ class Requests:
 
     def refuse(self, chunk: ChunkId, reason: str) -> None:
         """Let all nodes know that a chunk of this one cannot be had."""
-        self._leaving.append(ChunkRequest(self._s.name, chunk, self._s.ring_epoch, reason))
+        self._leaving.append(ChunkRequest(self._s.name, chunk, self._s.ring_epoch, self._s.version, reason))
 
     def reconfigured(self) -> None:
-        """Ask anew for everything: what was under way may be lost, and owners are others (E7)."""
+        """Ask anew for everything, as all nodes do: what was under way may be lost, and owners are others (E7)."""
         for entry in list(self._outstanding.values()):
             entry.is_sent = False
             self.ask(entry)
-        early, self._early = self._early, []
-        for request in early:
+        now = self._s.ring_epoch
+        self._early = {key: each for key, each in self._early.items() if each.ring_epoch >= now}
+        self._take_early()
+
+    def refreshed(self) -> None:
+        """Go on with what was of a later catalogue; what is of a still later one waits for that."""
+        if self._refreshes_to is not None and self._refreshes_to <= self._s.version:
+            self._refreshes_to = None
+        self._take_early()
+
+    def refresh_failed(self) -> None:
+        """Let others own what was of a later catalogue."""
+        self._refreshes_to = None
+        early, self._early = self._early, {}
+        for key, request in early.items():
+            if request.ring_epoch > self._s.ring_epoch:
+                self._early[key] = request
+            else:
+                self._meet(request)
+
+    def _take_early(self) -> None:
+        early, self._early = self._early, {}
+        for request in early.values():
             self.came(request)
 
     def flush(self) -> None:

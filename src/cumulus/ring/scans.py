@@ -70,7 +70,7 @@ class Scans:
         self._outstanding = outstanding
         self._buffers = buffers
         self._loader = loader
-        self._queries: dict[QueryId, Sequence[ScanProgress]] = {}
+        self._queries: dict[QueryId, list[ScanProgress]] = {}
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -83,11 +83,20 @@ class Scans:
     def begin(self, query: QueryId, scans: Sequence[Groups], requests: Requests) -> None:
         """Register all that a query needs (DC-10)."""
         assert query not in self._queries, f"query {query} asks twice"
-        self._queries[query] = [ScanProgress(groups) for groups in scans]
-        for number, groups in enumerate(scans):
-            for group, chunks in enumerate(groups):
-                for chunk in chunks:
-                    requests.need(chunk, (query, number, group))
+        self._queries[query] = []
+        for groups in scans:
+            self.add(query, groups, requests)
+
+    def add(self, query: QueryId, groups: Groups, requests: Requests) -> None:
+        """Register one more scan, which gets the next number; a query that has failed needs nothing."""
+        scans = self._queries.get(query)
+        if scans is None:
+            return
+        number = len(scans)
+        scans.append(ScanProgress(groups))
+        for group, chunks in enumerate(groups):
+            for chunk in chunks:
+                requests.need(chunk, (query, number, group))
 
     def wait(self, query: QueryId, number: int, group: int, requests: Requests) -> None:
         """Let a scan's pull block, until a group is complete; it may be so already."""
@@ -172,13 +181,22 @@ class Scans:
 
     def end(self, query: QueryId) -> None:
         """Forget a query: nothing is asked for or kept for it any more (E43)."""
-        for number, scan in enumerate(self._queries.pop(query, ())):
-            for group, chunks in scan.missing.items():
-                for chunk in chunks:
-                    entry = self._outstanding[chunk]
-                    del entry.needs[query, number, group]
-                    if not entry.needs:
-                        del self._outstanding[chunk]
+        for number in range(len(self._queries.get(query, ()))):
+            self.end_scan(query, number)
+        self._queries.pop(query, None)
+
+    def end_scan(self, query: QueryId, number: int) -> None:
+        """Let a scan want no more; its query may have failed."""
+        if query not in self._queries:
+            return
+        scan = self._queries[query][number]
+        self._queries[query][number] = ScanProgress(())
+        for group, chunks in scan.missing.items():
+            for chunk in chunks:
+                entry = self._outstanding[chunk]
+                del entry.needs[query, number, group]
+                if not entry.needs:
+                    del self._outstanding[chunk]
 
     def fail_all(self, chunk: ChunkId, reason: str) -> None:
         """Fail all queries that need a chunk, also those that do not wait for it yet (E6, DC-16)."""

@@ -38,6 +38,7 @@ class Surroundings:
         "ring_epoch",
         "rng",
         "settings",
+        "version",
     )
 
     def __init__(self, name: Name, settings: RingSettings, rng: random.Random) -> None:
@@ -48,6 +49,8 @@ class Surroundings:
         """In microseconds, by the last event."""
         self.ring_epoch = 0
         self.members = 1
+        self.version = 0
+        """Of the catalogue."""
         self.effects: list[RingEffect] = []
         """What is to be done after this step."""
         self.counts: Counter[str] = Counter()
