@@ -285,6 +285,14 @@ class QueryTimeoutError(RingError):
     """A query that has not ended in its time."""
 
 
+class EpochMissingError(RingError):
+    """An epoch of the source that a ring does not have, or not any more; `epochs` has those that it has."""
+
+    def __init__(self, message: str, *, epochs: tuple[int, ...] = (), hint: str = "") -> None:
+        self.epochs = epochs
+        super().__init__(message, hint=hint)
+
+
 class MemoryLimitError(CumulusError, MemoryError):
     """Maps that may not grow any more; nothing of the transaction was applied."""
 
