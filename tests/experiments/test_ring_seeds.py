@@ -37,9 +37,9 @@ def test_a_broken_rule_of_a_node_is_found(name: str) -> None:
 
 
 def test_a_failing_ring_is_made_small_and_can_be_run_again() -> None:
-    case = partial(ring_case, broken="E4")
-    failed = simulated(case, 4, CONDITIONS)
-    small = shrunk(case, failed, CONDITIONS, attempts=60).run
-    assert small.messages < failed.messages / 2
-    assert any("requests for" in line for line in small.trace)
+    case = partial(ring_case, broken="E39")
+    failed = simulated(case, 0, CONDITIONS)
+    small = shrunk(case, failed, CONDITIONS, attempts=300).run
+    assert small.steps < failed.steps / 2
+    assert any(": chunk 0 of node" in line for line in small.trace)
     assert repeated(case, small.choices, CONDITIONS).failure == small.failure
