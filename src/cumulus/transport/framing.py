@@ -63,11 +63,44 @@ class FrameKind(IntEnum):
     """Why a process ends."""
     STOP = 15
     """End."""
+    CHUNK = 16
+    """Sizes, a header, and a chunk of a ring."""
+    CHUNK_DESCRIPTOR = 17
+    """Sizes and a header; the chunk is in a file whose descriptor comes with the first byte."""
+    CREDIT = 18
+    """For how many more bytes of chunks there is room."""
 
 
 def header(kind: int, length: int, incarnation: int) -> bytes:
     """Return the first bytes of a frame with so many bytes of payload."""
     return _HEADER.pack(_MAGIC, _VERSION, kind, length, incarnation)
+
+
+def parsed_header(data: Piece, begin: int, most: int) -> tuple[int, int, int]:
+    """Return kind, length and incarnation of the frame that begins there.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If it is no frame, or longer than `most`.
+    """
+    magic, version, kind, length, incarnation = _HEADER.unpack_from(data, begin)
+    if magic != _MAGIC:
+        raise RemoteProtocolError(
+            f"what has come does not begin as a frame does, but with {bytes(magic)!r}",
+            hint="Something else than Cumulus has connected here, or a port is another's.",
+        )
+    if version != _VERSION:
+        raise RemoteProtocolError(
+            f"frames of version {version} have come; this is version {_VERSION}",
+            hint="Run one version of Cumulus on all machines.",
+        )
+    if length > most:
+        raise RemoteProtocolError(
+            f"a frame of {length:,} bytes is announced; {most:,} are allowed",
+            hint="Send less in one message.",
+        )
+    return kind, length, incarnation
 
 
 def framed(kind: int, pieces: Sequence[Piece], incarnation: int = 0) -> list[Piece]:
@@ -137,22 +170,7 @@ class FrameReader:
         """
         self._end += count
         while self._end - self._start >= HEADER_BYTES:
-            magic, version, kind, length, incarnation = _HEADER.unpack_from(self._view, self._start)
-            if magic != _MAGIC:
-                raise RemoteProtocolError(
-                    f"what has come does not begin as a frame does, but with {bytes(magic)!r}",
-                    hint="Something else than Cumulus has connected here, or a port is another's.",
-                )
-            if version != _VERSION:
-                raise RemoteProtocolError(
-                    f"frames of version {version} have come; this is version {_VERSION}",
-                    hint="Run one version of Cumulus on all machines.",
-                )
-            if length > self._most:
-                raise RemoteProtocolError(
-                    f"a frame of {length:,} bytes is announced; {self._most:,} are allowed",
-                    hint="Send less in one message.",
-                )
+            kind, length, incarnation = parsed_header(self._view, self._start, self._most)
             self._wanted = HEADER_BYTES + length
             stop = self._start + self._wanted
             if stop > self._end:

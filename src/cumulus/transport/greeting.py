@@ -61,23 +61,32 @@ class Greeting:
         The machine that was connected to; None on the other side, which learns it.
     admit
         Raises RefusalError if a machine of that name may not connect now.
+    purpose
+        What the connection is for, if two machines have several; the other side learns it before it admits.
     """
 
-    def __init__(self, me: Credentials, incarnation: int, peer: Name | None, admit: Callable[[Name], None]) -> None:
+    def __init__(
+        self,
+        me: Credentials,
+        incarnation: int,
+        peer: Name | None,
+        admit: Callable[[Name], None],
+        purpose: str = "",
+    ) -> None:
         self.peer = peer
+        self.purpose = purpose
         self.is_over = False
         self._me = me
         self._incarnation = incarnation
         self._admit = admit
         self._connects = peer is not None
-        self._mine = json.dumps(
-            {
-                "name": me.name,
-                "program": me.program.hex(),
-                "incarnation": incarnation,
-                "nonce": secrets.token_hex(16),
-            }
-        ).encode()
+        mine = {
+            "name": me.name,
+            "program": me.program.hex(),
+            "incarnation": incarnation,
+            "nonce": secrets.token_hex(16),
+        }
+        self._mine = json.dumps({**mine, "purpose": purpose} if purpose else mine).encode()
         self._theirs: bytes | None = None
 
     def begin(self) -> list[tuple[FrameKind, bytes]]:
@@ -129,6 +138,7 @@ class Greeting:
                 hint="Start all machines from the same file, with the same version of Cumulus.",
             )
         if not self._connects:
+            self.purpose = str(hello.get("purpose", ""))
             self._admit(name)
             self.peer = name
         self._theirs = payload
