@@ -167,6 +167,18 @@ def test_e8_a_chunk_that_does_not_come_back_is_loaded_again_and_the_late_one_des
     assert forwarded(node.come(7, home="n0", hops=3, copies=3, incarnation=2)).cycles == 1
 
 
+def test_e8_a_chunk_that_was_taken_for_lost_and_comes_late_tells_how_long_a_cycle_takes() -> None:
+    node = OneNode({7: SIZE}, lost_cycles=2.0)
+    node.request(7)
+    load(node, 7)
+    node.tick(1_100_000)
+    load(node, 7)
+    node.tick(900_000)
+    node.come(7, home="n0", hops=3, copies=3, incarnation=1)  # after two seconds
+    assert only(LoadChunk, node.tick(3_000_000)) == []
+    assert only(LoadChunk, node.tick(200_000)) == [LoadChunk(7)]
+
+
 def test_e8_a_double_of_a_chunk_is_destroyed() -> None:
     node = OneNode({7: SIZE})
     node.request(7)

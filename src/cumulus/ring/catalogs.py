@@ -22,6 +22,7 @@ class OwnedChunk:
         "incarnation",
         "is_loading",
         "leaves_from",
+        "lost",
         "pending_since",
         "ring_epoch",
         "seen_at",
@@ -42,6 +43,8 @@ class OwnedChunk:
         """When it last left for the ring; None while it waits for its disk, or in the queue (E8)."""
         self.leaves_from: Slot | None = None
         """The slot in which it waits to leave; another slot may have an older copy of it (E8)."""
+        self.lost: dict[int, int] = {}
+        """Incarnations that were taken for lost, of late, and when they left: some of them do come back (E8)."""
         self.is_loading = False
         """Whether its disk has been asked."""
 

@@ -11,6 +11,9 @@ from cumulus.ring.hot_set import Threshold, came_round
 from cumulus.ring.messages import ChunkHeader, ChunkId, LoadChunk
 from cumulus.ring.surroundings import Deadlines, Surroundings
 
+MOST_LOST = 8
+"""Of so many incarnations of a chunk that were lost it is remembered when they left."""
+
 
 class Loader:
     """The owner of some chunks (S1).
@@ -150,6 +153,9 @@ class Loader:
         sent = (each.ring_epoch, each.incarnation, each.cycles)
         if each.state != "loaded" or (header.ring_epoch, header.incarnation, header.cycles) != sent:
             self._s.counts["old incarnation destroyed"] += 1
+            if header.ring_epoch == each.ring_epoch and (left := each.lost.pop(header.incarnation, None)) is not None:
+                # It was late, so a cycle takes longer than was thought: else the next one would be late again.
+                self._s.saw_cycle(self._s.now - left)
             self._outlet.drop(record)
             return
         if each.seen_at is not None:
@@ -202,6 +208,10 @@ class Loader:
 
     def _lose(self, each: OwnedChunk) -> None:
         self._s.counts["chunk lost"] += 1
+        if each.seen_at is not None:
+            each.lost[each.incarnation] = each.seen_at
+            if len(each.lost) > MOST_LOST:
+                del each.lost[next(iter(each.lost))]
         each.cycles = -1
         each.leaves_from = None
         self._postpone(each)

@@ -69,7 +69,9 @@ class Steward:
             return []
         self.is_due, self.is_renewing = False, True
         self.ring_epoch += 1
-        members = tuple(name for name in self.names if name not in self.left_out) or tuple(self.names)
+        if len(self.left_out) == len(self.names):
+            self.left_out.clear()
+        members = tuple(name for name in self.names if name not in self.left_out)
         return [Perform(Renew(self.ring_epoch, RingTold(self.ring_epoch, members)))]
 
     def check(self) -> None:
