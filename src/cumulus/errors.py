@@ -273,12 +273,24 @@ class RingError(CumulusError):
     """A query on a storage ring has no answer, for a reason of the ring's."""
 
 
+class NodeLostError(RingError):
+    """A node of a ring that has gone, or does not answer."""
+
+
 class QueryCancelledError(RingError):
     """A query that somebody has cancelled."""
 
 
 class QueryTimeoutError(RingError):
     """A query that has not ended in its time."""
+
+
+class EpochMissingError(RingError):
+    """An epoch of the source that a ring does not have, or not any more; `epochs` has those that it has."""
+
+    def __init__(self, message: str, *, epochs: tuple[int, ...] = (), hint: str = "") -> None:
+        self.epochs = epochs
+        super().__init__(message, hint=hint)
 
 
 class MemoryLimitError(CumulusError, MemoryError):

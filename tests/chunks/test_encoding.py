@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from cumulus.chunks.encoding import decode, encode, wire_column
 from cumulus.chunks.folders import read_source
 from cumulus.chunks.parquet_files import read_chunk
 from cumulus.chunks.store import ChunkStore
+from cumulus.errors import ChunkDamagedError, InputError
 from support.random_files import PREFIX, connected, scanned, tables, write
 from support.tiers import examples
 
@@ -63,6 +65,12 @@ RARE = {
     "list": pa.array([["a", None], None, []]),
     "struct": pa.array([{"a": 1, "b": [None]}, None, {"a": None, "b": None}]),
     "map": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+    "halves": pa.array([[1.5, None], None, []]).cast(pa.list_(pa.float16())),
+    "durations": pa.array([{"a": [1]}, None, {"a": None}], pa.struct([("a", pa.large_list(pa.duration("ms")))])),
+    "moments": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.timestamp("ms"))),
+    "wides": pa.array([[[Decimal(1)]], None, []], pa.list_(pa.list_(pa.decimal256(30, 5)))),
+    "narrows": pa.array([{"a": Decimal(1)}, None, {"a": None}], pa.struct([("a", pa.decimal32(5, 1))])),
+    "views": pa.array([["a"], None, []], pa.list_(pa.string_view())),
 }
 
 
@@ -72,6 +80,27 @@ def test_rare_types_are_what_duckdb_reads_from_the_files(tmp_path: Path) -> None
     with connected() as connection:
         connection.register("found", found)
         assert said(connection.table("found")) == said(connection.read_parquet(f"{tmp_path}/t.parquet"))
+
+
+def test_moments_of_96_bits_are_what_duckdb_reads_from_the_files(tmp_path: Path) -> None:
+    """Spark writes them if nobody tells it otherwise."""
+    moments = [dt.datetime(2020, 1, 1, 1, 2, 3, 456789), None, dt.datetime(9999, 1, 1), dt.datetime(1, 1, 1)]
+    table = pa.table({"moment": pa.array(moments, pa.timestamp("us")), "list": [moments, [], None, moments]})
+    pq.write_table(table, tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
+    found = scanned(read_source(tmp_path).tables[0], ChunkStore(tmp_path / "store", "a"))
+    assert found.column("moment").type == pa.timestamp("us")
+    with connected() as connection:
+        connection.register("found", found)
+        assert said(connection.table("found")) == said(connection.read_parquet(f"{tmp_path}/t.parquet"))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_bytes_that_are_no_text_are_told_of(tmp_path: Path, nested: bool) -> None:
+    texts = pa.array(["good", b"\xff\xfe"], pa.binary()).view(pa.string())
+    write(pa.table({"n": [1, 2], "t": texts if not nested else pa.ListArray.from_arrays([0, 1, 2], texts)}),
+          tmp_path / "t.parquet", 2)  # fmt: skip
+    with pytest.raises((InputError, ChunkDamagedError), match=r"t\.parquet, row group 0, column t: .*Invalid UTF8"):
+        scanned(read_source(tmp_path).tables[0], ChunkStore(tmp_path / "store", "a"))
 
 
 def buffers(array: pa.Array) -> list[pa.Buffer]:

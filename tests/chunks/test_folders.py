@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,12 @@ import pytest
 
 from cumulus.chunks import folders
 from cumulus.chunks.catalogue import Catalogue, DataFile
+from cumulus.chunks.fitting import check_fits
 from cumulus.chunks.folders import read_source
-from cumulus.chunks.parquet_files import read_footer
+from cumulus.chunks.parquet_files import read_chunk, read_footer
 from cumulus.epochs.output.sink import Sink, Written
-from cumulus.errors import InputError, UnknownNameError
-from support.random_files import write
+from cumulus.errors import InputError, RingError, UnknownNameError
+from support.random_files import committed, write
 
 NUMBERS = pa.table({"n": [1, 2, 3]})
 
@@ -55,6 +59,22 @@ def test_columns_that_are_small_together_are_one_chunk(tmp_path: Path) -> None:
     assert [chunk.columns for chunk in found.table("large").chunks()] == [("a",), ("b",), ("c",)]
     assert [chunk.columns for batch in found.table("large").groups(["b"]) for chunk in batch.chunks] == [("b",)]
     assert [chunk.size for chunk in found.table("large").chunks()] == [812_500] * 3
+
+
+def test_batches_that_no_node_can_hold_are_refused_with_both_sizes(tmp_path: Path) -> None:
+    write(pa.table({name: range(120_000) for name in "abc"}), tmp_path / "t.parquet", 100_000)
+    (table,) = read_source(tmp_path).tables
+    check_fits(table.groups("abc"), 3 * 812_500)
+    check_fits(table.groups("a"), 812_500)
+    check_fits([], 0)
+    told = r"table t has 1,625,000 bytes in the 2 columns .*rows 0 to 99999 of row group 0 of t\.parquet.* 1,624,999 "
+    with pytest.raises(RingError, match=told) as caught:
+        check_fits(table.groups("ac"), 1_624_999)
+    assert "--storage" in caught.value.hint
+    # The second row group is one chunk, with columns that nobody asks for.
+    (small,) = (group for group in table.groups("a") if group.row_group.number == 1)
+    with pytest.raises(RingError, match=r"487,500 bytes in the 3 columns"):
+        check_fits([small], 162_500)
 
 
 def test_numbers_are_those_of_another_machine(tmp_path: Path) -> None:
@@ -116,6 +136,50 @@ def test_what_is_no_folder_of_tables_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, r"two tables have the name t, in T/a\.parquet and t\.parquet")
 
 
+def test_what_is_no_file_or_has_no_name_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.parquet")
+    refused(tmp_path, r"t\.parquet is not a file")
+    (tmp_path / "t.parquet").unlink()
+    (tmp_path / "t.parquet").symlink_to("nowhere")
+    refused(tmp_path, r"t\.parquet cannot be read: No such file")
+    (tmp_path / "t.parquet").unlink()
+    for name in (b"t\xff.parquet", b"t/\xff.parquet"):
+        write(NUMBERS, tmp_path / "t" / "a.parquet", 1)
+        os.rename(tmp_path / "t" / "a.parquet", os.fsencode(tmp_path) + b"/" + name)
+        refused(tmp_path, r"\\udcff\.parquet in .* has a name that is no text|t\\udcff in .* no text")
+        os.unlink(os.fsencode(tmp_path) + b"/" + name)
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """As a user who may not read what nobody may."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_told_of() -> None:
+    with tempfile.TemporaryDirectory() as name:  # in a folder that others can enter
+        folder = Path(name)
+        folder.chmod(0o755)
+        write(NUMBERS, folder / "t" / "a.parquet", 2)
+        listed = read_source(folder).tables[0].chunks()[0]
+        (folder / "t" / "a.parquet").chmod(0)
+        with without_rights():
+            refused(folder, r"t/a\.parquet cannot be read: Permission denied")
+            with pytest.raises(InputError, match=r"t/a\.parquet cannot be read: Permission denied"):
+                read_chunk(listed)
+        (folder / "t").chmod(0)
+        with without_rights():
+            refused(folder, "t cannot be read: Permission denied")
+        (folder / "t").chmod(0o755)
+
+
 def test_folders_inside_a_tables_folder_are_refused(tmp_path: Path) -> None:
     write(NUMBERS, tmp_path / "t" / "year=2024" / "month=1" / "a.parquet", 1)
     refused(tmp_path, "year=2024 is a folder inside the folder of a table")
@@ -142,6 +206,7 @@ def test_files_of_a_table_that_disagree_are_refused(tmp_path: Path, other: dict[
         (pa.table({"a": [1], "A": [2]}), "has columns a and A"),
         (pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]), "has two columns a"),
         (pa.table({}), "has no columns"),
+        (pa.table({"": [1], "b": [2]}), "has a column without a name"),
     ],
 )
 def test_columns_that_sql_cannot_tell_apart_are_refused(tmp_path: Path, table: pa.Table, reason: str) -> None:
@@ -149,10 +214,12 @@ def test_columns_that_sql_cannot_tell_apart_are_refused(tmp_path: Path, table: p
     refused(tmp_path, reason)
 
 
-@pytest.mark.parametrize("value", ["INTERVAL 1 DAY", "[INTERVAL 1 DAY]", "TIME WITH TIME ZONE '08:00:00+00'"])
+@pytest.mark.parametrize(
+    "value", ["INTERVAL 1 DAY", "[INTERVAL 1 DAY]", "TIME WITH TIME ZONE '08:00:00+00'", "{'a': 1}::VARIANT"]
+)
 def test_types_that_arrow_does_not_keep_are_refused(tmp_path: Path, value: str) -> None:
     duckdb.sql(f"COPY (SELECT {value} AS x) TO '{tmp_path}/t.parquet'")
-    refused(tmp_path, "column x.* is of type (INTERVAL|TIME WITH TIME ZONE)")
+    refused(tmp_path, "column x.* is of type (INTERVAL|TIME WITH TIME ZONE|VARIANT)")
 
 
 def test_decimals_that_sql_does_not_have_are_refused(tmp_path: Path) -> None:
@@ -160,19 +227,8 @@ def test_decimals_that_sql_does_not_have_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, r"column x is of type DECIMAL\(39\)")
 
 
-def committed(out: Path, epoch: int, views: dict[str, pa.Table], keep: int = 100) -> None:
-    """Commit an epoch as `cumulus run` does."""
-    sink = Sink(out, "checkpoint", "program")
-    files = {}
-    for view, table in views.items():
-        files[view] = f"data/{view}/{epoch}-0-0.parquet"
-        write(table, out / files[view], 2)
-    sink.commit(epoch, [Written(0, files, {}, {}, True)], keep=keep)
-    sink.close()
-
-
 def test_an_output_folder_has_the_views_of_its_last_epoch(tmp_path: Path) -> None:
-    Sink(tmp_path, "checkpoint", "program").close()
+    Sink(tmp_path, "one", "program").close()
     refused(tmp_path, "has no committed epoch")
     committed(tmp_path, 1, {"kept": NUMBERS, 'Some "view"': NUMBERS})
     first = read_source(tmp_path)
@@ -187,7 +243,7 @@ def test_an_output_folder_has_the_views_of_its_last_epoch(tmp_path: Path) -> Non
 
 
 def test_a_view_that_has_no_file_yet_is_no_table(tmp_path: Path) -> None:
-    sink = Sink(tmp_path, "checkpoint", "program")
+    sink = Sink(tmp_path, "one", "program")
     write(NUMBERS, tmp_path / "data" / "good" / "1-0-0.parquet", 2)
     sink.commit(1, [Written(0, {"good": "data/good/1-0-0.parquet"}, {}, {"bad": "division by zero"}, True)])
     sink.close()

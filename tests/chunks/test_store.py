@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.chunks.catalogue import Chunk
+from cumulus.chunks.disk_rate import SAVED_S, DiskRate
 from cumulus.chunks.encoding import decode
 from cumulus.chunks.folders import read_source
 from cumulus.chunks.ids import file_name
@@ -125,6 +129,32 @@ def test_without_its_source_a_chunk_is_told_of(tmp_path: Path) -> None:
     assert (caught.value.chunk, caught.value.table, caught.value.node) == (first.id, "t", "north")
 
 
+@pytest.mark.parametrize("kept", [0, 5, 1000, -10])
+def test_a_file_that_is_cut_after_it_was_listed_is_told_of(tmp_path: Path, kept: int) -> None:
+    first, *_ = chunks(tmp_path, 20)
+    data = first.file.path.read_bytes()
+    first.file.path.write_bytes(data[:kept])
+    with pytest.raises(ChunkDamagedError, match=r"table t, column n, .*t\.parquet (cannot be read as|is empty)"):
+        ChunkStore(tmp_path / "store", "a").load(first)
+
+
+@given(at=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255))
+@settings(max_examples=40, deadline=None)
+def test_damage_of_a_file_whose_pages_have_checksums_is_told_of(at: float, change: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name, "in", "t.parquet")
+        place.parent.mkdir()
+        pq.write_table(pa.table({"n": range(ROWS)}), place, write_page_checksum=True, compression="none")
+        (chunk,) = read_source(place.parent).tables[0].chunks()
+        data = bytearray(place.read_bytes())
+        pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        data[int(at * pages)] ^= change
+        place.write_bytes(data)
+        store = ChunkStore(Path(name, "store"), "a")
+        with contextlib.suppress(ChunkDamagedError):
+            assert numbers(store, chunk) == list(range(ROWS)), "nobody needs those bytes"
+
+
 def test_a_source_that_is_not_what_it_was_is_told_of(tmp_path: Path) -> None:
     first, second, *_ = chunks(tmp_path)
     store = ChunkStore(tmp_path / "store", "a")
@@ -157,6 +187,67 @@ def test_what_is_adopted_stays(tmp_path: Path) -> None:
         store.adopt(each)
     shutil.rmtree(tmp_path / "in")
     assert [numbers(store, chunk)[0] for chunk in each[:2]] == [0, ROWS]
+
+
+def test_adopting_tells_how_far_it_is_and_begins_where_another_has_ended(tmp_path: Path) -> None:
+    each = chunks(tmp_path)
+    told: list[tuple[int, int]] = []
+    store = ChunkStore(tmp_path / "store", "a")
+    store.adopt(each[:3], lambda done, count: told.append((done, count)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    size = store.bytes // 3
+    store.close()
+    place(store, each[0]).unlink()
+    store = ChunkStore(tmp_path / "store", "a", limit=4 * size)
+    store.adopt(each[:4])  # the first is encoded anew; it may not take the place of those that are not looked at yet
+    assert (store.counts.encoded, store.counts.dropped) == (2, 0)
+    for wrong in (3, 1):
+        place(store, each[wrong]).write_bytes(b"damaged")
+    assert numbers(store, each[3])[0] == 3 * ROWS, "as long as there is a source"
+    shutil.rmtree(tmp_path / "in")
+    assert [numbers(store, chunk)[0] for chunk in (each[0], each[2], each[3])] == [0, 2 * ROWS, 3 * ROWS]
+    with pytest.raises(ChunkDamagedError, match=r"table t, column n, rows 0 to 9 of row group 1 of t.* at node a"):
+        store.load(each[1])
+
+
+def test_chunks_that_no_version_has_are_removed(tmp_path: Path) -> None:
+    each = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    store.adopt(each[:2])
+    size = store.bytes
+    store.load(each[2])
+    store.retain({each[1].id, each[2].id, 7})
+    assert (kept(store), store.bytes) == ({file_name(each[number].id) for number in (1, 2)}, size)
+    store.limit = size // 2
+    store.load(each[3])
+    assert kept(store) == {file_name(each[1].id)}, "what was adopted still is"
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 5000)), max_size=30))
+def test_a_disk_gives_no_more_than_its_rate(reads: list[tuple[float, int]]) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    rate, taken, busy = DiskRate(1000, lambda: now, sleep), 0, 0.0
+    for pause, size in reads:
+        sleep(pause)
+        began = now
+        rate.take(size)
+        taken += size
+        busy += now - began
+        assert taken <= 1000 * (now + SAVED_S) + 1e-6
+        assert busy <= taken / 1000 + 1e-6, "nobody waits longer than for what was read"
+
+
+def test_reads_of_a_store_take_the_time_of_its_disk(tmp_path: Path) -> None:
+    slept: list[float] = []
+    first, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a", rate=DiskRate(100, lambda: 0.0, slept.append))
+    sizes = [store.load(first).size for _ in range(2)]  # encoded, then read
+    assert slept == pytest.approx([sizes[0] / 100, sum(sizes) / 100])
 
 
 def test_a_store_has_one_process(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cumulus.chunks.catalogue import ChunkedTable, ChunkGroup
 from cumulus.chunks.encoding import declared, decode
 from cumulus.chunks.store import ChunkStore
+from cumulus.epochs.output.sink import Sink, Written
 
 PREFIX = "a common beginning of sixty characters and some more " * 2
 TEXTS = st.one_of(
@@ -94,6 +95,17 @@ def connected() -> duckdb.DuckDBPyConnection:
 def write(table: pa.Table, path: Path, group_rows: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, row_group_size=group_rows)
+
+
+def committed(out: Path, epoch: int, views: dict[str, pa.Table], keep: int = 100, checkpoint: str = "one") -> None:
+    """Commit an epoch as `cumulus run` does."""
+    sink = Sink(out, checkpoint, "program")
+    files = {}
+    for view, table in views.items():
+        files[view] = f"data/{view}/{epoch}-0-0.parquet"
+        write(table, out / files[view], 2)
+    sink.commit(epoch, [Written(0, files, {}, {}, True)], keep=keep)
+    sink.close()
 
 
 def scanned(table: ChunkedTable, store: ChunkStore, batches: list[ChunkGroup] | None = None) -> pa.Table:

@@ -76,6 +76,8 @@ class DataFile:
         Its columns, as they are decoded (`cumulus.chunks.encoding.plain_type`).
     row_groups
         Those that have rows.
+    link
+        A hard link of the ring's own to the file, which stays when the source lets it go (`cumulus.chunks.keeper`).
     """
 
     name: str
@@ -84,6 +86,7 @@ class DataFile:
     schema: pa.Schema
     row_groups: tuple[FileRowGroup, ...]
     stamp: tuple[int, ...]
+    link: Path | None = None
 
     @property
     def rows(self) -> int:
@@ -207,7 +210,7 @@ class Catalogue:
     Parameters
     ----------
     version
-        The committed epoch, or how many times a folder was read.
+        The committed epoch, or the how manieth state of a folder it is.
     tables
         No two have one name in any case of letters.
 

@@ -3,7 +3,7 @@
 Nothing is compressed, and all buffers lie at multiples of 64 bytes, if the stream does; Arrow's own writer keeps to 8.
 Decimals of up to 18 digits are `decimal64`. Texts are `string`, or dictionaries where at most a sixteenth as many
 values as rows are in the chunk, so how a chunk is encoded depends on its file alone. Everything else is what DuckDB
-would read from the file; inside of lists and structs, what Arrow does.
+would read from the file, also inside of lists, structs and maps.
 
 A scan has one schema, declared for the table by what its first row group would be: a chunk that disagrees is cast when
 it is pinned (`declared`).
@@ -53,9 +53,26 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if types.is_timestamp(kind) and kind.unit in ("s", "ms"):
         return pa.timestamp("us", kind.tz)
-    if types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_type)
-    return kind
+    return _plain_inside(kind) if types.is_nested(kind) else kind
+
+
+def _plain_inside(kind: pa.DataType) -> pa.DataType:
+    """Return a nested type with all that is in it plain; decimals there keep 128 bits."""
+    types = pa.types
+
+    def inside(field: pa.Field) -> pa.Field:
+        found = field.type
+        if types.is_decimal(found):
+            return field.with_type(pa.decimal128(found.precision, found.scale))
+        return field if types.is_dictionary(found) else field.with_type(plain_type(found))
+
+    if types.is_struct(kind):
+        return pa.struct([inside(field) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(inside(kind.key_field), inside(kind.item_field), kind.keys_sorted)
+    if types.is_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(inside(kind.value_field))
+    return pa.large_list(inside(kind.value_field)) if types.is_large_list(kind) else kind
 
 
 def plain_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -64,11 +81,13 @@ def plain_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     Raises
     ------
     pyarrow.ArrowException
-        If it does not fit, such as more than 2 GB of texts.
+        If it does not fit, such as more than 2 GB of texts; or if a text is none.
     """
     column = decoded(column)
     if column.type != kind:
         column = column.cast(kind)
+    if pa.types.is_string(kind) or pa.types.is_nested(kind):
+        column.validate(full=True)  # nobody looks at the bytes of a text later
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], kind)

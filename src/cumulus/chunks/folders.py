@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cumulus.chunks.catalogue import Catalogue, ChunkedTable, DataFile
 from cumulus.chunks.parquet_files import declared_schema, read_footer
-from cumulus.epochs.output.sink import Manifest, newest_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, newest_manifest
 from cumulus.errors import InputError
 
 _SUFFIX = ".parquet"
@@ -40,7 +40,7 @@ def read_source(source: str | Path, before: Catalogue | None = None) -> Catalogu
     root = Path(source)
     if not root.is_dir():
         raise InputError(f"{root} is not a folder", hint=_HINT)
-    if (root / "epochs").is_dir() and (root / "cumulus.json").is_file():
+    if _is_output(root):
         return _read_epoch(root, before)
     try:
         files = _files(root)
@@ -52,6 +52,31 @@ def read_source(source: str | Path, before: Catalogue | None = None) -> Catalogu
             f"{problem.filename or root} cannot be read: {problem.strerror}",
             hint="Leave the files of a source where they are, and readable.",
         ) from None
+
+
+def newest_epoch(source: str | Path) -> int | None:
+    """Return the last committed epoch of an output folder; None if there is none, or it is another folder."""
+    epochs = committed_epochs(source) if _is_output(Path(source)) else []
+    return epochs[-1] if epochs else None
+
+
+def source_identity(source: str | Path) -> str:
+    """Return what stays the same while a source changes: another run in the same output folder is another source.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    root = Path(source).absolute()
+    try:
+        return f"{root} {(root / 'cumulus.json').read_text()}" if _is_output(root) else str(root)
+    except OSError as problem:
+        raise InputError(f"{root / 'cumulus.json'} cannot be read: {problem.strerror}", hint=_HINT) from None
+
+
+def _is_output(root: Path) -> bool:
+    return (root / "epochs").is_dir() and (root / "cumulus.json").is_file()
 
 
 def _read_epoch(root: Path, before: Catalogue | None) -> Catalogue:
@@ -91,6 +116,13 @@ def _files(root: Path) -> list[tuple[str, list[str]]]:
                 found.append((entry.name, [f"{entry.name}/{name}" for name in inside]))
         elif _is_parquet(entry):
             found.append((entry.name[: -len(_SUFFIX)], [entry.name]))
+    for table, names in found:
+        for name in (table, *names):
+            if not _is_text(name):
+                raise InputError(
+                    f"{name.encode(errors='backslashreplace').decode()} in {root} has a name that is no text",
+                    hint="Names are of UTF-8: rename it.",
+                )
     return found
 
 
@@ -102,14 +134,22 @@ def _is_parquet(path: Path) -> bool:
     return len(path.name) > len(_SUFFIX) and path.name.lower().endswith(_SUFFIX)
 
 
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # bytes of a file name that Python could not read
+        return False
+    return True
+
+
 def _catalogue(root: Path, files: list[tuple[str, list[str]]], before: Catalogue | None, version: int) -> Catalogue:
     known = {} if before is None else {table.name: table for table in before.tables}
     return Catalogue(version, tuple(_table(root, table, names, known.get(table)) for table, names in files))
 
 
 def _table(root: Path, table: str, names: list[str], before: ChunkedTable | None) -> ChunkedTable:
-    known = {} if before is None else {file.path: file for file in before.files}
-    files = tuple(read_footer(name, root / name, known.get(root / name)) for name in names)
+    known = {} if before is None else {file.name: file for file in before.files}
+    files = tuple(read_footer(name, root / name, known.get(name)) for name in names)
     first = files[0]
     for file in files[1:]:
         if file.schema != first.schema:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from cumulus.chunks.ids import file_digest
 from cumulus.chunks.zones import ColumnBounds, Key
 from cumulus.errors import InputError
 
-_MAGIC = b"PAR1"
+_VARIANT = re.compile(r"^ *\w+ group field_id=\S+ (.+) \(Variant\(", re.MULTILINE)
 _TAIL_BYTES = 8
 _MOST_DIGITS = 38
 _TO_NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds": 1}
@@ -40,8 +42,7 @@ def read_footer(name: str, path: Path, before: DataFile | None = None) -> DataFi
     FileNotFoundError
         If it is not there.
     """
-    found = path.stat()
-    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+    stamp = file_stamp(path)
     if before is not None and before.stamp == stamp:
         return before
     with _parquet(path) as (file, parquet):
@@ -51,6 +52,22 @@ def read_footer(name: str, path: Path, before: DataFile | None = None) -> DataFi
         flat, count = _leaves(metadata), metadata.num_row_groups
         groups = tuple(_row_group(metadata.row_group(number), number, plain, flat) for number in range(count))
         return DataFile(name, path, _digest(name, file), plain, tuple(group for group in groups if group.rows), stamp)
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Return by what it is seen that a file is written anew, also at the same place.
+
+    Raises
+    ------
+    InputError
+        If it is no file, but a pipe, say.
+    OSError
+        If it is not there.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is not a file", hint="Take it out of the folder, or give it another name.")
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def declared_schema(file: DataFile) -> pa.Schema:
@@ -84,11 +101,12 @@ def read_chunk(chunk: Chunk) -> pa.RecordBatch:
         If it is not there.
     """
     file, group = chunk.file, chunk.row_group
-    with _parquet(file.path) as (opened, parquet):
+    linked = file.link is not None and file.link.exists()
+    with _parquet(file.path, file.link if linked else None) as (opened, parquet):
         if _digest(file.name, opened) != file.digest:
             raise InputError(
                 f"{file.path} was written anew since it was listed",
-                hint="Files on the ring are immutable: add new ones, or start the ring again.",
+                hint="Ask again for what is there now; and write new files rather than into old ones.",
             )
         table = _read(parquet, group, chunk.columns).slice(chunk.first_row, chunk.rows)
     arrays = [wire_column(_array(file, group, table, name)) for name in chunk.columns]
@@ -101,7 +119,7 @@ def _array(file: DataFile, group: FileRowGroup, table: pa.Table, name: str) -> p
     except pa.ArrowException as problem:
         raise InputError(
             f"{file.path}, row group {group.number}, column {name}: {problem}",
-            hint="Write the file with smaller row groups.",
+            hint="Write the file again; with smaller row groups, if it is too large.",
         ) from None
 
 
@@ -111,21 +129,27 @@ def _read(parquet: pq.ParquetFile, group: FileRowGroup, columns: Sequence[str]) 
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
-    """Open a Parquet file; what Arrow says of it in the block becomes an InputError."""
+def _parquet(path: Path, link: Path | None = None) -> Iterator[tuple[IO[bytes], pq.ParquetFile]]:
+    """Open a Parquet file, by a link if there is one; what Arrow says of it in the block becomes an InputError."""
+    hint = (
+        "If it is being written, wait for its end, and let it begin with a dot until then; "
+        "else write it again, or take it out of the folder."
+    )
     try:
-        with path.open("rb") as file:
+        with (link or path).open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
-                raise InputError(f"{path} is empty: it has no bytes", hint="Remove it, or write it again.")
-            with pq.ParquetFile(file) as parquet:
+                raise InputError(f"{path} is empty: it has no bytes", hint=hint)
+            # Nanoseconds, Arrow's choice for moments of 96 bits, are no TIMESTAMP, and end in 2262.
+            with pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as parquet:
+                hint = "Write it again, or take it out of the folder."
                 yield file, parquet
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as problem:
+        if isinstance(problem, OSError) and problem.strerror:
+            raise InputError(f"{path} cannot be read: {problem.strerror}", hint="Let this user read it.") from None
         reason = str(problem).split("\n", 1)[0]
-        raise InputError(
-            f"{path} cannot be read as Parquet: {reason}", hint="Write it again, or take it out of the folder."
-        ) from None
+        raise InputError(f"{path} cannot be read as Parquet: {reason}", hint=hint) from None
 
 
 def _digest(name: str, file: IO[bytes]) -> bytes:
@@ -139,6 +163,13 @@ def _digest(name: str, file: IO[bytes]) -> bytes:
 def _check_columns(path: Path, schema: pa.Schema, parquet: pq.ParquetSchema) -> None:
     if not schema.names:
         raise InputError(f"{path} has no columns", hint="Write it with one, or take it out of the folder.")
+    if "" in schema.names:
+        raise InputError(f"{path} has a column without a name", hint="Write it with one: SQL cannot say it.")
+    if found := _VARIANT.search(str(parquet)):
+        raise InputError(
+            f"{path}: column {found[1]} is of type VARIANT, which chunks do not have",
+            hint="Write it as JSON, or as a text.",
+        )
     for place in range(len(parquet)):
         column = parquet.column(place)
         if lost := _lost_type(column):

@@ -5,7 +5,8 @@ the stream. Beyond the limit, what was used longest ago is dropped; it can be en
 gone, as long as the source is there; else there is one error that says which chunk of which table it was, and where.
 
 `adopt` encodes a node's whole share, after which the source may go: what is adopted is on the disk as safely as any
-file, and never dropped. A store belongs to one process, and to one thread of it at a time.
+file, and never dropped for room. `retain` removes what no version of the source has any more. A store belongs to one
+process, and to one thread of it at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,10 +25,11 @@ from typing import IO
 import pyarrow as pa
 
 from cumulus.chunks.catalogue import Chunk
+from cumulus.chunks.disk_rate import DiskRate
 from cumulus.chunks.encoding import encode
 from cumulus.chunks.ids import file_name
 from cumulus.chunks.parquet_files import read_chunk
-from cumulus.durable.files import write_durably, written_aside
+from cumulus.durable.files import open_synced, written_aside
 from cumulus.durable.folders import lock_file, sync_folder
 from cumulus.errors import ChunkDamagedError, ChunkMissingError, InputError, LockedError, StoreError
 
@@ -58,6 +60,9 @@ class ChunkStore:
         Whose it is, to be told in errors.
     limit
         Bytes of the disk that it may take; None for as many as there are.
+    rate
+        How fast chunks may be read; None for as fast as the disk is. A chunk counts with its bytes on the wire, also
+        when it is encoded.
 
     Raises
     ------
@@ -67,10 +72,11 @@ class ChunkStore:
         If the folder cannot be written.
     """
 
-    def __init__(self, folder: str | Path, node: str, limit: int | None = None) -> None:
+    def __init__(self, folder: str | Path, node: str, limit: int | None = None, rate: DiskRate | None = None) -> None:
         self.folder = Path(folder)
         self.node = node
         self.limit = limit
+        self.rate = rate
         self.counts = StoreCounts()
         self._sizes: OrderedDict[int, int] = OrderedDict()  # what was used longest ago comes first
         self._adopted: set[int] = set()
@@ -108,38 +114,66 @@ class ChunkStore:
         StoreError
             If the disk takes nothing more.
         """
-        stream, problem = self._read(chunk)
-        if stream is None:
-            stream = self._encode(chunk, problem)
-            self._keep(chunk, stream, durably=chunk.id in self._adopted)
-        self._use(chunk.id)
-        return stream
+        return self._load(chunk)[0]
 
-    def adopt(self, chunks: Iterable[Chunk]) -> None:
-        """Keep chunks until the end, whatever becomes of their source.
+    def adopt(self, chunks: Collection[Chunk], told: Callable[[int, int], None] | None = None) -> None:
+        """Keep chunks, whatever becomes of their source, until `retain` says otherwise.
+
+        Parameters
+        ----------
+        told
+            Called after each chunk with how many are done, and how many there are.
 
         Raises
         ------
         StoreError
             If the limit has no room for them, or the disk has none.
         ChunkMissingError, ChunkDamagedError
-            As `load`.
+            As `load`. What could be adopted before stays in the store, but may be dropped.
         """
-        for chunk in chunks:
-            was_adopted = chunk.id in self._adopted
-            self._adopted.add(chunk.id)
-            stream, problem = self._read(chunk)
-            if stream is None:
-                stream = self._encode(chunk, problem)
-                self._keep(chunk, stream, durably=True)
-            elif not was_adopted:
-                self._sync(chunk.id)
-            self._use(chunk.id)
-            if self.limit is not None and self.bytes > self.limit:
-                raise StoreError(
-                    f"node {self.node}: its share of the tables takes more than the {self.limit} bytes of its disk",
-                    hint="Give it more with --disk, or start more nodes.",
-                )
+        # All of them first, so that none makes room for another.
+        new = {chunk.id for chunk in chunks} - self._adopted
+        self._adopted |= new
+        try:
+            for done, chunk in enumerate(chunks, 1):
+                _, is_new = self._load(chunk)
+                if chunk.id in new and not is_new:
+                    self._sync(chunk.id)
+                self._check_room()
+                if told is not None:
+                    told(done, len(chunks))
+        except BaseException:
+            self._adopted -= new
+            raise
+
+    def retain(self, known: Collection[int]) -> None:
+        """Remove all chunks but some, adopted or not: those that a version of the source has.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not do it.
+        """
+        gone = [chunk for chunk in self._sizes if chunk not in known]
+        self._adopted.intersection_update(known)
+        try:
+            for chunk in gone:
+                del self._sizes[chunk]
+                self._path(chunk).unlink(missing_ok=True)
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+
+    def _load(self, chunk: Chunk) -> tuple[pa.Buffer, bool]:
+        """Return a chunk, and whether it had to be encoded."""
+        stream, problem = self._read(chunk)
+        is_new = stream is None
+        if stream is None:
+            stream = self._encode(chunk, problem)
+            self._keep(chunk, stream, durably=chunk.id in self._adopted)
+        self._use(chunk.id)
+        if self.rate is not None:
+            self.rate.take(stream.size)
+        return stream, is_new
 
     # --- Files --------------------------------------------------------------------------------------------------------
 
@@ -192,7 +226,7 @@ class ChunkStore:
                 chunk=chunk.id,
                 table=chunk.table,
                 node=self.node,
-                hint=f"Bring {chunk.file.path} back.",
+                hint=f"Bring {chunk.file.path} back, or ask about a later epoch.",
             ) from None
         except InputError as reason:
             raise ChunkDamagedError(
@@ -212,15 +246,14 @@ class ChunkStore:
         place = self._path(chunk.id)
         head = _head(chunk.id, stream)
         try:
-            if durably:
-                write_durably(place, head + stream.to_pybytes())
-            elif self.limit is not None and self.bytes + size > self.limit:
+            if not durably and self.limit is not None and self.bytes + size > self.limit:
                 place.unlink(missing_ok=True)
                 return
-            else:
-                with written_aside(place) as aside, aside.open("wb") as file:
-                    file.write(head)
-                    file.write(memoryview(stream))
+            with written_aside(place) as aside, open_synced(aside) if durably else aside.open("wb") as file:
+                file.write(head)
+                file.write(memoryview(stream))
+            if durably:
+                sync_folder(self.folder)
         except OSError as problem:
             raise self._unwritable(problem) from None
         self._sizes[chunk.id] = size
@@ -236,6 +269,13 @@ class ChunkStore:
             used -= self._sizes.pop(chunk)
             self._path(chunk).unlink(missing_ok=True)
             self.counts.dropped += 1
+
+    def _check_room(self) -> None:
+        if self.limit is not None and self.bytes > self.limit:
+            raise StoreError(
+                f"node {self.node}: its share of the tables takes more than the {self.limit} bytes of its disk",
+                hint="Give it more with --disk, or start more nodes.",
+            )
 
     def _sync(self, chunk: int) -> None:
         try:

@@ -14,10 +14,14 @@ Goncalves and Kersten, "The Data Cyclotron Query Processing Scheme", figures 4 a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cumulus.chunks.catalogue import Catalogue, ChunkedTable
+from cumulus.chunks.owners import owner
+from cumulus.chunks.zones import may_touch
 from cumulus.nodes.planning import PlanOperator, QueryPlan, ScanNeed
 
 
@@ -37,6 +41,8 @@ class ScanRequests:
         Of the row groups that are asked for, for each column of the scan.
     owners
         Node → how many of the row groups it owns.
+    chunk_count, chunk_bytes
+        What comes: small row groups come with all of their columns.
     """
 
     row_groups: tuple[int, ...]
@@ -44,6 +50,43 @@ class ScanRequests:
     ruled_out: tuple[tuple[str, int], ...]
     column_bytes: tuple[int, ...]
     owners: tuple[tuple[str, int], ...]
+    chunk_count: int
+    chunk_bytes: int
+
+
+def scan_requests(plan: QueryPlan, catalogue: Catalogue, members: Collection[str]) -> list[ScanRequests]:
+    """Return what each scan of a plan would ask for.
+
+    Parameters
+    ----------
+    catalogue
+        Of the version that the query is about; it has the tables of the plan.
+    members
+        The nodes of the ring.
+    """
+    return [_requests(need, catalogue.table(need.occurrence.table.name), members) for need in plan.scans]
+
+
+def _requests(need: ScanNeed, table: ChunkedTable, members: Collection[str]) -> ScanRequests:
+    every = [(file, group) for file in table.files for group in file.row_groups]
+    numbers = {(file.digest, group.number): number for number, (file, group) in enumerate(every, 1)}
+    asked = table.groups(need.columns, need.predicates)
+    places = list(dict.fromkeys((each.file.digest, each.row_group.number) for each in asked))
+    owners = Counter(owner(*place, members) for place in places)
+    ruled_out = [
+        (str(predicate), sum(not may_touch(predicate, group.bounds) for _, group in every))
+        for predicate in need.predicates
+    ]
+    chunks = [chunk for each in asked for chunk in each.chunks]
+    return ScanRequests(
+        tuple(numbers[place] for place in places),
+        len(every),
+        tuple(each for each in ruled_out if each[1]),
+        tuple(sum(each.row_group.size(column, each.rows) for each in asked) for column in need.columns),
+        tuple(sorted(owners.items())),
+        len(chunks),
+        sum(chunk.size for chunk in chunks),
+    )
 
 
 def explain_text(plan: QueryPlan, requests: Sequence[ScanRequests]) -> str:
@@ -76,6 +119,8 @@ def explain_json(plan: QueryPlan, requests: Sequence[ScanRequests]) -> dict[str,
                 ],
                 "row_groups": list(asked.row_groups),
                 "row_group_count": asked.row_group_count,
+                "chunk_count": asked.chunk_count,
+                "bytes": asked.chunk_bytes,
                 "predicates": [str(each) for each in need.predicates],
                 "ruled_out": dict(asked.ruled_out),
                 "owners": dict(asked.owners),
@@ -100,8 +145,10 @@ def _request_lines(need: ScanNeed, asked: ScanRequests, variables: Sequence[str]
     table, alias = need.occurrence.table.name, need.occurrence.alias
     mention = table if alias.lower() == table.lower() else f"{table} {alias}"
     owners = ", ".join(f"{count} of {node}" for node, count in asked.owners)
-    size = _megabytes(sum(asked.column_bytes))
-    told = f"{len(asked.row_groups)} of {asked.row_group_count} row groups, {size}"
+    told = f"{len(asked.row_groups)} of {asked.row_group_count} row groups"
+    if asked.chunk_count:
+        chunks = "1 chunk" if asked.chunk_count == 1 else f"{asked.chunk_count} chunks"
+        told += f", {chunks} of {_megabytes(asked.chunk_bytes)}"
     yield f"  # {mention}: {told}{': ' if owners else ''}{owners}"
     for predicate, count in asked.ruled_out:
         yield f"  #   {predicate} rules {count} out"

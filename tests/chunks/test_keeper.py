@@ -1,0 +1,336 @@
+"""Versions of a source: what nodes are told of is there, stays as it is, and is the same for all of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cumulus.chunks.keeper import SourceKeeper
+from cumulus.chunks.parquet_files import read_chunk
+from cumulus.chunks.store import ChunkStore
+from cumulus.chunks.versions import SourceVersions
+from cumulus.errors import ChunkMissingError, EpochMissingError, InputError, LockedError, StoreError
+from support.random_files import committed, scanned, write
+
+NUMBERS = pa.table({"n": [1, 2, 3]})
+
+
+def numbers(ring: Path, epoch: int | None = None, table: str = "t") -> list[int]:
+    """The rows of a table as a node without any store finds them."""
+    chunks = SourceVersions(ring).catalogue(epoch).table(table).chunks()
+    return [number for chunk in chunks for number in read_chunk(chunk).column("n").to_pylist()]
+
+
+def links(ring: Path) -> set[str]:
+    return {file.name for file in (ring / "files").iterdir()}
+
+
+def listed(ring: Path) -> set[str]:
+    """The links that the versions that are there list."""
+    versions = SourceVersions(ring)
+    tables = [table for epoch in versions.epochs for table in versions.catalogue(epoch).tables]
+    return {file.link.name for table in tables for file in table.files if file.link is not None}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """A source, and a ring."""
+    return tmp_path / "in", tmp_path / "ring"
+
+
+def test_epochs_that_the_output_folder_has_dropped_stay_with_the_ring(places: tuple[Path, Path]) -> None:
+    out, ring = places
+    committed(out, 1, {"t": NUMBERS, "same": NUMBERS})
+    keeper = SourceKeeper(out, ring, keep=2)
+    first = keeper.refresh()
+    assert keeper.refresh() is first
+    committed(out, 3, {"t": pa.table({"n": [4]})}, keep=1)
+    assert not (out / "data" / "t" / "1-0-0.parquet").exists()
+    assert keeper.refresh().version == 3
+    node = SourceVersions(ring)
+    assert (keeper.epochs, node.epochs) == ((1, 3), (1, 3))
+    assert (numbers(ring, 1), numbers(ring, 3), numbers(ring)) == ([1, 2, 3], [4], [4])
+    one, three = node.catalogue(1), node.catalogue(3)
+    assert len(one.chunks.keys() & three.chunks.keys()) == len(one.table("same").chunks()), "these chunks stay hot"
+    assert one.table("same").files[0].link == three.table("same").files[0].link
+    committed(out, 4, {"t": pa.table({"n": [5]})}, keep=1)
+    keeper.refresh()
+    assert node.epochs == (3, 4)
+    assert links(ring) == listed(ring), "nothing is kept for epoch 1"
+    with pytest.raises(EpochMissingError, match=r"no epoch 1, or not any more\n.*3 and 4") as caught:
+        node.catalogue(1)
+    assert caught.value.epochs == (3, 4)
+    assert (one.version, node.catalogue().version) == (1, 4)
+
+
+def test_a_node_finds_chunks_of_all_epochs(places: tuple[Path, Path]) -> None:
+    out, ring = places
+    committed(out, 1, {"t": NUMBERS})
+    keeper = SourceKeeper(out, ring)
+    node = SourceVersions(ring)
+    with pytest.raises(EpochMissingError, match="the ring has no epoch of its source"):
+        node.catalogue()
+    old = keeper.refresh()
+    committed(out, 2, {"t": NUMBERS.slice(1)})
+    new = keeper.refresh()
+    assert all(node.chunk(chunk) is not None for chunk in (*old.chunks, *new.chunks))
+    assert node.chunks().keys() == old.chunks.keys() | new.chunks.keys()
+    assert node.chunk(1) is None
+    assert node.catalogue(2) is node.catalogue(2), "it is read once"
+    assert node.catalogue(2).chunks.keys() == new.chunks.keys()
+
+
+def test_files_of_a_plain_folder_that_are_replaced_or_removed_stay_with_their_version(
+    places: tuple[Path, Path],
+) -> None:
+    source, ring = places
+    write(NUMBERS, source / "t.parquet", 2)
+    write(NUMBERS, source / "u.parquet", 2)
+    keeper = SourceKeeper(source, ring)
+    assert (keeper.refresh().version, keeper.refresh().version) == (1, 1)
+    write(pa.table({"n": [7, 8]}), source / ".t.parquet", 2)
+    os.rename(source / ".t.parquet", source / "t.parquet")
+    assert keeper.refresh().version == 2
+    (source / "u.parquet").unlink()
+    assert keeper.refresh().version == 3
+    assert [numbers(ring, epoch) for epoch in (1, 2, 3)] == [[1, 2, 3], [7, 8], [7, 8]]
+    assert numbers(ring, 2, "u") == [1, 2, 3]
+
+
+def test_a_file_that_is_written_into_takes_its_versions_with_it(places: tuple[Path, Path]) -> None:
+    source, ring = places
+    write(NUMBERS, source / "t.parquet", 2)
+    write(NUMBERS, source / "u.parquet", 2)
+    keeper = SourceKeeper(source, ring)
+    keeper.refresh()
+    with (source / "t.parquet").open("r+b") as file:  # the same file, with another content
+        write(pa.table({"n": [7, 8]}), source / ".new", 2)
+        file.truncate()
+        file.write((source / ".new").read_bytes())
+    with pytest.raises(InputError, match=r"t\.parquet was written anew since it was listed"):
+        numbers(ring, 1)
+    keeper.refresh()
+    assert SourceVersions(ring).epochs == (2,)
+    assert (numbers(ring), numbers(ring, 2, "u")) == ([7, 8], [1, 2, 3])
+    assert links(ring) == listed(ring)
+
+
+def test_versions_outlive_their_keeper(places: tuple[Path, Path]) -> None:
+    out, ring = places
+    for epoch in (1, 2):
+        committed(out, epoch, {"t": pa.table({"n": [epoch]})}, keep=1)
+        keeper = SourceKeeper(out, ring)
+        with pytest.raises(LockedError, match="the folder of a ring that runs"):
+            SourceKeeper(out, ring)
+        keeper.refresh()
+        keeper.close()
+    assert (numbers(ring, 1), numbers(ring, 2)) == ([1], [2])
+    shutil.rmtree(out)
+    keeper = SourceKeeper(out, ring)
+    with pytest.raises(InputError, match="in is not a folder"):
+        keeper.refresh()
+    assert keeper.epochs == (1, 2)
+    newest = keeper.newest
+    assert newest is not None
+    assert newest.version == 2
+
+
+def test_another_run_in_the_same_folder_is_another_source(places: tuple[Path, Path]) -> None:
+    out, ring = places
+    committed(out, 1, {"t": NUMBERS})
+    committed(out, 2, {"t": NUMBERS})
+    keeper = SourceKeeper(out, ring)
+    keeper.refresh()
+    node = SourceVersions(ring)
+    assert node.catalogue(2).table("t").rows == 3
+    shutil.rmtree(out)
+    committed(out, 2, {"t": NUMBERS.slice(2)}, checkpoint="other")
+    keeper.refresh()
+    assert node.epochs == (2,)
+    assert node.catalogue(2).table("t").rows == 1
+    assert links(ring) == listed(ring)
+
+
+def test_a_source_that_cannot_be_read_now_leaves_the_versions_as_they_are(places: tuple[Path, Path]) -> None:
+    source, ring = places
+    write(NUMBERS, source / "t" / "a.parquet", 2)
+    keeper = SourceKeeper(source, ring)
+    keeper.refresh()
+    whole = (source / "t" / "a.parquet").read_bytes()
+    (source / "t" / "b.parquet").write_bytes(whole[:-20])  # it is being written
+    with pytest.raises(InputError, match=r"b\.parquet cannot be read as Parquet: .*\nIf it is being written, wait"):
+        keeper.refresh()
+    assert numbers(ring) == [1, 2, 3]
+    (source / "t" / "b.parquet").write_bytes(whole)
+    assert keeper.refresh().version == 2
+    assert numbers(ring) == [1, 2, 3] * 2
+
+
+def test_what_all_nodes_have_adopted_needs_no_source(places: tuple[Path, Path], tmp_path: Path) -> None:
+    source, ring = places
+    write(NUMBERS, source / "t.parquet", 2)
+    keeper = SourceKeeper(source, ring)
+    store = ChunkStore(tmp_path / "store", "a")
+    store.adopt(keeper.refresh().chunks.values())
+    keeper.let_go(1)
+    assert links(ring) == set()
+    assert keeper.refresh().version == 1, "the same files are the same version"
+    shutil.rmtree(source)
+    keeper.close()
+    SourceKeeper(source, ring).close()
+    table = SourceVersions(ring).catalogue().table("t")
+    assert scanned(table, store).column("n").to_pylist() == [1, 2, 3]
+    (first, *_) = table.chunks()
+    (store.folder / f"{first.id:016x}").unlink()
+    with pytest.raises(ChunkMissingError, match=r"table t, column n, rows 0 to 1 of row group 0 of t.* gone at node a"):
+        store.load(first)
+
+
+# --- Where there are no links, and where there is no time -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", [errno.EXDEV, errno.EPERM])
+def test_without_hard_links_files_are_read_where_they_are(
+    places: tuple[Path, Path], reason: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_link(*_: object) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    source, ring = places
+    write(NUMBERS, source / "t.parquet", 2)
+    monkeypatch.setattr(os, "link", no_link)
+    keeper = SourceKeeper(source, ring)
+    keeper.refresh()
+    assert keeper.unlinked == f"{source / 't.parquet'} is read where it is: {os.strerror(reason)}"
+    assert numbers(ring) == [1, 2, 3]
+    write(pa.table({"n": [7, 8]}), source / "t.parquet", 2)
+    with pytest.raises(InputError, match="written anew since it was listed"):
+        numbers(ring)
+    keeper.refresh()
+    assert (numbers(ring), keeper.epochs) == ([7, 8], (2,)), "the version went with its file"
+    monkeypatch.undo()
+    write(NUMBERS, source / "u.parquet", 2)
+    keeper.refresh()
+    assert (keeper.unlinked, len(links(ring))) == ("", 2)
+
+
+def test_files_that_are_links_themselves_are_linked_as_what_they_lead_to(
+    places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    source, ring = places
+    write(NUMBERS, tmp_path / "elsewhere", 2)
+    source.mkdir()
+    (source / "t.parquet").symlink_to(tmp_path / "elsewhere")
+    keeper = SourceKeeper(source, ring)
+    keeper.refresh()
+    (tmp_path / "elsewhere").unlink()
+    assert numbers(ring) == [1, 2, 3]
+
+
+def test_a_folder_that_takes_nothing_is_told_of(places: tuple[Path, Path]) -> None:
+    source, ring = places
+    write(NUMBERS, source / "t.parquet", 2)
+    ring.touch()
+    with pytest.raises(StoreError, match=r"the folder of the ring cannot be written: (Not a directory|File exists)"):
+        SourceKeeper(source, ring)
+    ring.unlink()
+    keeper = SourceKeeper(source, ring)
+    shutil.rmtree(ring)
+    with pytest.raises(StoreError, match="the folder of the ring cannot be written: No such file"):
+        keeper.refresh()
+
+
+@pytest.mark.parametrize("change", ["replace", "remove", "write into", "commit"])
+def test_what_changes_between_its_footer_and_its_link_is_read_again(
+    places: tuple[Path, Path], change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, ring = places
+    if change == "commit":
+        committed(source, 1, {"t": NUMBERS})
+    else:
+        write(NUMBERS, source / "t" / "a.parquet", 2)
+        write(NUMBERS, source / "t" / "b.parquet", 2)
+    place = source / "t" / "b.parquet"
+    real = os.link
+
+    def link_late(*args: Any) -> None:
+        monkeypatch.undo()
+        if change == "remove":
+            place.unlink()
+        elif change == "commit":
+            committed(source, 2, {"t": pa.table({"n": [7]})}, keep=1)
+        else:
+            write(pa.table({"n": [7]}), source / "new", 2)
+            if change == "replace":
+                os.rename(source / "new", place)
+            else:
+                place.write_bytes((source / "new").read_bytes())
+        real(*args)
+
+    keeper = SourceKeeper(source, ring)
+    monkeypatch.setattr(os, "link", link_late)
+    keeper.refresh()
+    wanted = {"replace": [1, 2, 3, 7], "remove": [1, 2, 3], "write into": [1, 2, 3, 7], "commit": [7]}
+    assert numbers(ring) == wanted[change]
+    assert links(ring) == listed(ring)
+
+
+def counted(steps: Iterator[int], change: Callable[..., None], *args: Any, **named: Any) -> None:
+    if next(steps, None) is None:
+        os._exit(9)  # as if it were killed: nothing is tidied up
+    change(*args, **named)
+
+
+def crash_at(step: int, work: Callable[[], None]) -> bool:
+    """Whether a child process that ends at its so manieth change of a folder has come to the end of its work before."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    try:
+        steps = iter(range(step))
+        for name in ("link", "rename", "unlink", "fsync"):
+            setattr(os, name, partial(counted, steps, getattr(os, name)))
+        work()
+        os._exit(0)
+    finally:
+        os._exit(8)
+
+
+def test_a_keeper_that_is_killed_anywhere_leaves_whole_versions_and_the_next_tidies_up(
+    places: tuple[Path, Path],
+) -> None:
+    out, ring = places
+    views = [{name: pa.table({"n": [epoch]}) for name in ("t", "u")} for epoch in range(5)]
+
+    def work() -> None:
+        keeper = SourceKeeper(out, ring, keep=2)
+        keeper.refresh()
+        keeper.close()
+
+    finished, step = False, 0
+    while not finished:
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.rmtree(ring, ignore_errors=True)
+        for epoch in (1, 2):
+            committed(out, epoch, views[epoch])
+            work()
+        committed(out, 3, views[3], keep=1)
+        finished = crash_at(step, work)
+        there = SourceVersions(ring).epochs
+        assert there in ((1, 2), (1, 2, 3), (2, 3))
+        assert listed(ring) <= links(ring)
+        assert all(numbers(ring, epoch, table) == [epoch] for epoch in there[-2:] for table in ("t", "u"))
+        work()
+        assert SourceVersions(ring).epochs == (2, 3)
+        assert links(ring) == listed(ring)
+        assert len(links(ring)) == 4
+        step += 1
+    assert step > 6
