@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from cumulus.cli.experiments import tell_figure
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
+from cumulus.experiments.ring.figures import FigureRun
+from cumulus.experiments.ring.findings import FigureFinding
+from cumulus.experiments.ring.set_up import RingSetUp
 
 SCALED = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--at", "8")
 SMALL = (*SCALED, "--rate", "1", "--seconds", "10")
@@ -69,6 +74,16 @@ def test_touches_are_normally_distributed_and_chunks_add_up() -> None:
     assert sum(touches[12:29]) > 0.9 * sum(touches)
     for name in ("requests", "loads"):
         assert sum(each[name] for each in row["chunks"]) == row[name]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    finding = FigureFinding("finished", "many", "few", "many", is_inside=False)
+    run = FigureRun((), (finding,), ("finished: few, must be many",))
+    with pytest.raises(typer.Exit) as caught:
+        tell_figure(run, RingSetUp(), as_json)
+    assert caught.value.exit_code == 1
+    assert "finished: few, must be many" in capsys.readouterr().out
 
 
 def test_each_figure_is_drawn(tmp_path: Path) -> None:
