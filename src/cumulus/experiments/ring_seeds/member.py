@@ -57,7 +57,7 @@ class RingTold:
 
 
 @dataclass(frozen=True)
-class LinkFaults:
+class RandomFaults:
     """What may happen to what comes to a node.
 
     Parameters
@@ -112,7 +112,7 @@ class RingMember:
         open_groups: int,
         runs: list[ScriptedRun],
         source: SimulatedSource,
-        faults: LinkFaults,
+        faults: RandomFaults,
         ledger: RingLedger,
         reports: Reports,
     ) -> None:
