@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from cumulus.ring.messages import (
@@ -61,6 +62,22 @@ def test_e3_a_request_that_is_mine_and_on_its_way_absorbs_others() -> None:
     assert node.request(7) == []
     assert node.counts["request absorbed"] == 1
     assert forwarded(node.come(7)).absorbed == 1
+
+
+def test_e3_what_is_sent_again_goes_round_although_it_is_absorbed() -> None:
+    """Two nodes that want what nobody has absorb each other's requests."""
+    node = OneNode()
+    node.ask(1, [7])
+    again = ChunkRequest("n1", 7, 1, 0, is_again=True)
+    (sent,) = only(SendRequests, node.hear(RequestsCame([again])))
+    assert sent.requests == (replace(again, is_absorbed=True),)
+    assert node.counts["request absorbed"] == 1
+    assert only(SendRequests, node.hear(RequestsCame([sent.requests[0]]))) == [sent]
+    (mine,) = only(SendRequests, node.tick(1_200_000))
+    assert mine.requests == (ChunkRequest("n0", 7, 1, 0, is_again=True),)
+    assert only(FailQuery, node.hear(RequestsCame([replace(mine.requests[0], is_absorbed=True)])))
+    owner = OneNode({7: SIZE})
+    assert owner.hear(RequestsCame([sent.requests[0]])) == []  # whoever has absorbed it asks
 
 
 def test_e4_once_the_chunk_has_passed_others_are_forwarded() -> None:
@@ -237,6 +254,15 @@ def test_e25_a_request_is_sent_again_when_its_chunk_has_not_been_seen_for_the_ti
     assert node.tick(900_000) == []
     assert requested(node.tick(300_000)) == [("n0", 7)]
     assert node.counts["request sent again"] == 1
+
+
+def test_e12_a_chunk_that_has_come_by_is_asked_for_when_it_does_not_come_again() -> None:
+    node = OneNode({7: SIZE})
+    node.ask(1, [7], [8])
+    node.wait(1, 1)
+    assert requested(node.hear(Refreshed(1, {}))) == [("n0", 7)]  # it was this node's own
+    node.come(7)
+    assert sorted(requested(node.tick(2_500_000))) == [("n0", 7), ("n0", 8)]
 
 
 def test_e25_it_waits_longer_each_time_and_at_most_eight_times_as_long() -> None:

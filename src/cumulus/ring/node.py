@@ -222,9 +222,7 @@ class RingNode:
 
     def _use(self, entry: Outstanding, record: SlotRecord) -> int:
         """Give a chunk to who waits for it; return 1 if this node counts as one that has used it (E14)."""
-        entry.is_sent = True  # it is in the ring (E12)
-        entry.seen_at = self._s.now
-        entry.tries = 0
+        self.requests.saw(entry)  # it is in the ring (E12)
         without = self._s.counts["pin without a buffer"]
         if self.scans.serve(entry, record):
             return 1
@@ -327,3 +325,4 @@ class RingNode:
         self.outlet.check()
         self.loader.check()
         self.scans.check()
+        self.requests.check()

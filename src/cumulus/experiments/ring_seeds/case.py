@@ -13,7 +13,7 @@ from cumulus.experiments.ring_seeds.engine import ScriptedRun
 from cumulus.experiments.ring_seeds.member import LinkFaults, RingLedger, RingMember, RingTold
 from cumulus.experiments.ring_seeds.message_texts import message_text
 from cumulus.experiments.ring_seeds.scripts import random_queries
-from cumulus.experiments.ring_seeds.source import LARGEST, NOBODYS, UNIT, SimulatedSource
+from cumulus.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
 from cumulus.ring import RingNode, RingSettings
 from cumulus.ring.messages import LoadChunk, Refresh
@@ -179,7 +179,7 @@ class RingCase:
         for run in self.runs:
             number, state = run.script.number, run.state
             assert run.is_over or (state == "to come" and run.script.node not in names), f"query {number} never ends"
-            missing = any(chunk >= NOBODYS for chunk in run.chunks)
+            missing = any(self.source.is_gone(chunk) for chunk in run.chunks)
             damaged = any(chunk in self.source.damaged for chunk in run.chunks)
             if state == "failed":
                 is_right = missing if run.failure.startswith("no node has chunk") else damaged
@@ -240,12 +240,13 @@ def ring_conditions(faults: Sequence[str]) -> Conditions:
 
 
 RING_NEEDED = (
-    "catalogue grown",
+    "another version",
     "chunk doubled",
     "chunk dropped",
     "chunk late",
     "chunk lost",
     "chunk thrown away for want of credit",
+    "chunk without an owner destroyed",
     "cold load",
     "group refused",
     "kept chunk given up",

@@ -255,7 +255,7 @@ class RingMember:
     def _came(self, header: ChunkHeader) -> None:
         life = header.ring_epoch, header.incarnation, header.cycles
         assert header.copies <= header.hops, f"chunk {header.chunk} was used by more nodes than it has passed"
-        if self._started.get(header.chunk) == life:
+        if header.chunk in self._owned and self._started.get(header.chunk) == life:
             assert header.hops == len(self.told.members) - 1, f"chunk {header.chunk} is back after {header.hops} hops"
         self._hear(ChunkCame(header, self._new_slot(header.chunk)))
         self._seen[header.chunk] = self._now
@@ -275,11 +275,13 @@ class RingMember:
         if request.refusal or request.origin == self.name or request.ring_epoch != self.told.ring_epoch:
             return
         sent = [each for each in self._requested if each.chunk == chunk and not each.refusal]
+        if request.is_absorbed and chunk not in self._owned and request.version <= self.version:
+            assert request in sent, f"a request for chunk {chunk} does not come round"
         if chunk in self._owned:
             assert not sent, f"a request for chunk {chunk} goes past its owner"
         elif not any(each.origin in (request.origin, self.name) for each in sent):
             is_newer = request.version > self.version
-            is_mine = self._asked.get(chunk, -1) > self._seen.get(chunk, -1)
+            is_mine = self._asked.get(chunk, -1) > self._seen.get(chunk, -1) and not request.is_again
             assert is_newer or is_mine, f"a request for chunk {chunk} is swallowed, and the chunk has passed"
 
     def _strikes(self, share: float) -> bool:
