@@ -57,7 +57,7 @@ class RingTold:
 
 
 @dataclass(frozen=True)
-class LinkFaults:
+class FaultsOnTheWay:
     """What may happen to what comes to a node.
 
     Parameters
@@ -112,7 +112,7 @@ class RingMember:
         open_groups: int,
         runs: list[ScriptedRun],
         source: SimulatedSource,
-        faults: LinkFaults,
+        faults: FaultsOnTheWay,
         ledger: RingLedger,
         reports: Reports,
     ) -> None:

@@ -78,10 +78,11 @@ class QueryScript:
     def groups_of(self, scan: ScanScript, source: SimulatedSource, version: int) -> list[tuple[ChunkId, ...]]:
         """Return the chunks of each batch of a scan, if its node knows a version of the catalogue."""
         chunks = source.chunks_of(version)
-        found = [
-            tuple(dict.fromkeys(chunks[pick % len(chunks)] if pick >= 0 else NOBODYS + self.number % 3 for pick in group))
-            for group in scan.picks
-        ]
+
+        def chunk(pick: int) -> ChunkId:
+            return chunks[pick % len(chunks)] if pick >= 0 else NOBODYS + self.number % 3
+
+        found = [tuple(dict.fromkeys(map(chunk, group))) for group in scan.picks]
         return list(dict.fromkeys(found))
 
 
