@@ -270,6 +270,9 @@ class RingNode:
         self._s.members = event.members
         self._own(event.version, event.owned)
         self.outlet.relinked()
+        if event.members == 1:
+            self.loader.withdraw_all()
+            self.outlet.clear()
         self.requests.reconfigured()
         self.scans.pull_again(self.requests)
 

@@ -269,6 +269,7 @@ RING_NEEDED = (
     "request held for a refresh",
     "request returned",
     "request sent again",
+    "ring of one",
     "scan asked again",
     "scan ended early",
     "scan never opened",

@@ -216,10 +216,8 @@ class RingMember:
 
     def _join(self, told: RingTold) -> None:
         """Begin a ring epoch: what was on the way is lost, and what was being sent has left."""
-        while self._sending:
-            slot = next(iter(self._sending))
-            del self._sending[slot]
-            self._hear(ChunkSent(slot))
+        if told.ring_epoch % 2:
+            self._end_links(list(self._sending))
         self._late.clear()
         self._to_itself.clear()
         self._lost.clear()
@@ -227,14 +225,23 @@ class RingMember:
         self._started.clear()
         begins = not self.told.members
         self.told = told
+        self._reports("ring of one", times=int(told.members == (self.name,)))
         if self.name in told.members:
             self._owned = self._source.owned(self.name, told.members, self.version)
+            former = list(self._sending)
             self._hear(Reconfigured(told.ring_epoch, len(told.members), self._owned, self.version))
+            self._end_links(former)
             if begins:
                 self.engine.begin(self._now)
         else:
             assert begins, f"{self.name} is put out of the ring alive"
             self.told = RingTold(0, ())
+
+    def _end_links(self, sending: Sequence[Slot]) -> None:
+        """Say of what was being sent that it has left, before or after the machine hears of new links."""
+        for slot in sending:
+            del self._sending[slot]
+            self._hear(ChunkSent(slot))
 
     def _chunk_came(self, header: ChunkHeader) -> None:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
@@ -326,6 +333,7 @@ class RingMember:
     def _do(self, effect: RingEffect) -> None:
         match effect:
             case SendChunk(header, slot):
+                assert len(self.told.members) > 1, "a ring of one sends a chunk"
                 self._check_life(header)
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
