@@ -63,6 +63,12 @@ class RingClient:
         self._name = f"client-{uuid.uuid4().hex[:12]}"
         read_address(self.home)
 
+    def __enter__(self) -> RingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open between two calls."""
+
     @property
     def nodes(self) -> tuple[Name, ...]:
         """The nodes of the ring that are not lost, in the order in which chunks go round."""
@@ -154,8 +160,3 @@ class RingClient:
                     raise NodeLostError(
                         f"{name} does not answer: {problem.message}", hint="Ask another node."
                     ) from None
-
-
-def connect(home: str | Path) -> RingClient:
-    """Return a client of the ring that was started with a home."""
-    return RingClient(home)

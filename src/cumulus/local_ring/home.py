@@ -105,6 +105,11 @@ class RingHome:
         self._lock.close()
 
 
+def is_home(home: Path) -> bool:
+    """Whether a ring was started with a folder, ever."""
+    return (home / _LOCK).exists() and (home / "versions").is_dir()
+
+
 def read_address(home: Path) -> RingAddress:
     """Return where the ring of a home is.
 
@@ -115,7 +120,7 @@ def read_address(home: Path) -> RingAddress:
     NotRunningError
         If the ring does not run.
     """
-    if not (home / _LOCK).exists():
+    if not is_home(home):
         raise InputError(
             f"{home}: not the home of a ring", hint="Start one: cumulus ring start --from FOLDER --home HOME."
         )

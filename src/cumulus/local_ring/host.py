@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cumulus.chunks.encoding import decode
-from cumulus.errors import CumulusError
+from cumulus.errors import CumulusError, RingError
 from cumulus.local_ring.wire import decode_header, decode_requests, encode_header, encode_requests
 from cumulus.machine import Name
 from cumulus.nodes.feed import copied, lend
@@ -43,6 +43,9 @@ from cumulus.ring.messages import (
     QueryEnded,
     QueryId,
     Reconfigured,
+    Refresh,
+    Refreshed,
+    RefreshFailed,
     Released,
     RequestsCame,
     RingEffect,
@@ -91,7 +94,7 @@ class HostStatus:
 
     machine: RingStatus
     steps: int
-    loads_waiting: int
+    reads_waiting: int
 
 
 class RingHost:
@@ -103,17 +106,26 @@ class RingHost:
         Where loaded chunks are put.
     load
         Reads a chunk of this node; CumulusError says why it cannot be had.
+    refresh
+        Reads the versions of the tables again, and says what this node owns of them.
     seed
         Of the machine's jitter.
     """
 
     def __init__(
-        self, name: Name, settings: RingSettings, pool: SlotPool, load: Callable[[ChunkId], pa.Buffer], seed: int
+        self,
+        name: Name,
+        settings: RingSettings,
+        pool: SlotPool,
+        load: Callable[[ChunkId], pa.Buffer],
+        refresh: Callable[[], Refreshed | RefreshFailed],
+        seed: int,
     ) -> None:
         self._node = RingNode(name, settings, random.Random(seed))
         self._settings = settings
         self._pool = pool
         self._load = load
+        self._refresh = refresh
         self._links: NodeLinks | None = None
         self._ring_epoch = 0
         self._read: dict[Hashable, pa.Buffer] = {}
@@ -124,11 +136,11 @@ class RingHost:
         self._steps = 0
         self._is_closed = False
         self._lock = threading.Lock()
-        self._loads: SimpleQueue[ChunkId | None] = SimpleQueue()
+        self._reads: SimpleQueue[LoadChunk | Refresh | None] = SimpleQueue()
         self._releases: SimpleQueue[tuple[QueryId, ChunkId] | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=_or_end, args=[work], name=f"{name} {what}", daemon=True)
-            for work, what in ((self._read_chunks, "disk"), (self._keep_time, "time"))
+            for work, what in ((self._read_disk, "disk"), (self._keep_time, "time"))
         ]
 
     def start(self) -> None:
@@ -143,8 +155,8 @@ class RingHost:
             self._links = None
         with suppress(Empty):  # nobody wants what was to be read
             while True:
-                self._loads.get_nowait()
-        self._loads.put(None)
+                self._reads.get_nowait()
+        self._reads.put(None)
         self._releases.put(None)
         for thread in self._threads:
             thread.join()
@@ -157,7 +169,7 @@ class RingHost:
     def status(self) -> HostStatus:
         """Return how the node is."""
         with self._lock:
-            return HostStatus(self._node.status(), self._steps, self._loads.qsize())
+            return HostStatus(self._node.status(), self._steps, self._reads.qsize())
 
     # --- links ------------------------------------------------------------------------------------------------------
 
@@ -250,8 +262,8 @@ class RingHost:
             case GrantCredit(count):
                 if links is not None:
                     links.grant(count)
-            case LoadChunk(chunk):
-                self._loads.put(chunk)
+            case LoadChunk() | Refresh():
+                self._reads.put(effect)
             case FreeSlot(slot):
                 self._read.pop(slot, None)
                 self._pool.free(slot)  # type: ignore[arg-type]
@@ -275,26 +287,36 @@ class RingHost:
 
     # --- threads ----------------------------------------------------------------------------------------------------
 
-    def _read_chunks(self) -> None:
-        while (chunk := self._loads.get()) is not None:
-            try:
-                stream = self._load(chunk)
-                if stream.size > self._settings.largest_chunk:
-                    reason = (
-                        f"chunk {chunk:016x} has {stream.size:,} bytes, and the ring takes "
-                        f"{self._settings.largest_chunk:,} in one: give it more --storage"
-                    )
-                    self.tell(LoadFailed(chunk, reason))
-                    continue
-                slot = self._pool.fill(stream.size, memoryview(stream).cast("B"))
-            except CumulusError as problem:
-                self.tell(LoadFailed(chunk, str(problem)))
-            else:
-                with self._lock:
-                    if self._is_closed:
-                        self._pool.free(slot)
-                    else:
-                        self._step(ChunkLoaded(chunk, slot, stream.size))
+    def refresh(self) -> None:
+        """Read the versions of the tables again, soon."""
+        self._reads.put(Refresh(0))
+
+    def _read_disk(self) -> None:
+        while (effect := self._reads.get()) is not None:
+            match effect:
+                case LoadChunk(chunk):
+                    self._read_chunk(chunk)
+                case Refresh():
+                    self.tell(self._refresh())
+
+    def _read_chunk(self, chunk: ChunkId) -> None:
+        try:
+            stream = self._load(chunk)
+            if stream.size > self._settings.largest_chunk:
+                raise RingError(
+                    f"chunk {chunk:016x} has {stream.size:,} bytes, and the ring takes "
+                    f"{self._settings.largest_chunk:,} in one",
+                    hint="Give it more --storage, or write the file with smaller row groups.",
+                )
+            slot = self._pool.fill(stream.size, memoryview(stream).cast("B"))
+        except CumulusError as problem:
+            self.tell(LoadFailed(chunk, str(problem)))
+        else:
+            with self._lock:
+                if self._is_closed:
+                    self._pool.free(slot)
+                else:
+                    self._step(ChunkLoaded(chunk, slot, stream.size))
 
     def _keep_time(self) -> None:
         due = time.monotonic()

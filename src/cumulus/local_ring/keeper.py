@@ -15,19 +15,21 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from cumulus.errors import CumulusError, ProcessError, RingError
+from cumulus.chunks.keeper import SourceKeeper
+from cumulus.errors import CumulusError, InputError, ProcessError, RingError
 from cumulus.interrupts import Interrupt
 from cumulus.local_ring.home import LOG, RingAddress, RingHome, is_running, read_address
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
-from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Supervisor
+from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
 
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
-_STOP_SECONDS = 30.0
+_START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
+"""A node that adopts its share takes as long as it takes."""
 
 
 class Keeper:
@@ -46,6 +48,10 @@ class Keeper:
         self._lost: dict[Name, str] = {}
         self._unanswered: dict[Name, float] = {}
         """Node → since when it does not answer."""
+        self._adopting: dict[int, set[Name]] = {}
+        """Epoch → who has not adopted its share."""
+        self._trouble = ""
+        """What was said last of a source that cannot be read."""
 
     def keep(self, is_stopped: Callable[[], bool], on_up: Callable[[], None]) -> None:
         """Run the ring until it is stopped.
@@ -57,61 +63,115 @@ class Keeper:
         """
         home = RingHome(self._home)
         problem: CumulusError | None = None
-        argument = self._options.to_json()
-        processes = [
-            Process(name, module="cumulus.local_ring.process", argument=argument) for name in self._options.names()
-        ]
         try:
-            with Supervisor(processes, secret=home.secret, on_line=self._say) as supervisor:
-                self._tell_where(supervisor, home)
-                on_up()
-                asked = time.monotonic()
-                while not is_stopped():
-                    occurrence = supervisor.wait(_LOOK_SECONDS)
-                    if isinstance(occurrence, ProcessEnded):
-                        self._lose(supervisor, home, occurrence.name, occurrence.reason)
-                    elif isinstance(occurrence, LinkLost) and occurrence.name not in self._lost:
-                        self._note(f"{occurrence.name}: the link with {occurrence.peer} is gone: {occurrence.reason}")
-                        self._meet(supervisor, home)
-                    if time.monotonic() - asked >= _ASK_SECONDS:
-                        self._find_hung(supervisor, home)
-                        asked = time.monotonic()
+            with closing(SourceKeeper(self._options.source, self._home, self._options.keep)) as source:
+                self._begin(source)
+                with Supervisor(
+                    self._processes(), secret=home.secret, on_line=self._say, start_seconds=_START_SECONDS
+                ) as nodes:
+                    self._tell_where(nodes, home)
+                    on_up()
+                    self._watch(nodes, home, source, is_stopped)
         except CumulusError as error:
             problem = error
             raise
         finally:
             home.close(problem)
 
-    def _find_hung(self, supervisor: Supervisor, home: RingHome) -> None:
+    def _processes(self) -> list[Process]:
+        argument = self._options.to_json()
+        return [Process(name, module="cumulus.local_ring.process", argument=argument) for name in self._options.names()]
+
+    def _watch(self, nodes: Supervisor, home: RingHome, source: SourceKeeper, is_stopped: Callable[[], bool]) -> None:
+        asked = time.monotonic()
+        while not is_stopped():
+            occurrence = nodes.wait(_LOOK_SECONDS)
+            match occurrence:
+                case ProcessEnded(name, reason=reason):
+                    self._lose(nodes, home, name, reason)
+                case LinkLost(name, peer, reason=reason) if name not in self._lost:
+                    self._note(f"{name}: the link with {peer} is gone: {reason}")
+                    self._meet(nodes, home)
+                case Said(name, payload):
+                    self._adopted(source, name, *json.loads(payload))
+            if time.monotonic() - asked >= _ASK_SECONDS:
+                self._find_hung(nodes, home)
+                self._refresh(nodes, source)
+                asked = time.monotonic()
+
+    # --- the source -------------------------------------------------------------------------------------------------
+
+    def _begin(self, source: SourceKeeper) -> None:
+        """Read the source for the first time; what nodes have adopted before needs none."""
+        try:
+            source.refresh()
+        except InputError as problem:
+            if not (self._options.adopt and source.epochs):
+                raise
+            self._note(f"{problem.message}; the nodes have adopted epoch {source.epochs[-1]}")
+        if source.unlinked:
+            self._note(source.unlinked)
+        self._adopting[source.epochs[-1]] = set(self._options.names())
+
+    def _refresh(self, nodes: Supervisor, source: SourceKeeper) -> None:
+        """Look whether there is another epoch, and tell the nodes."""
+        before, trouble = source.epochs, ""
+        try:
+            source.refresh()
+        except CumulusError as problem:
+            trouble = problem.message
+        if trouble and trouble != self._trouble:
+            self._note(f"the epochs that are there stay: {trouble}")
+        self._trouble = trouble
+        if source.epochs != before:
+            self._adopting[source.epochs[-1]] = set(nodes.addresses())
+            self._note(f"epoch {source.epochs[-1]} of the tables")
+            for name in nodes.addresses():
+                nodes.send(name, b"")
+
+    def _adopted(self, source: SourceKeeper, name: Name, epoch: int, count: int) -> None:
+        """A node has adopted its share of an epoch; when all nodes have, its files may go."""
+        waited_for = self._adopting.get(epoch, set())
+        if name not in waited_for:
+            return
+        waited_for.discard(name)
+        self._note(f"{name} has adopted its {count} chunks of epoch {epoch}")
+        if not waited_for and epoch in source.epochs:
+            source.let_go(epoch)
+            self._note(f"epoch {epoch} needs its files no more")
+
+    # --- the nodes --------------------------------------------------------------------------------------------------
+
+    def _find_hung(self, nodes: Supervisor, home: RingHome) -> None:
         now = time.monotonic()
-        for name, health in supervisor.health(_ASK_SECONDS).items():
+        for name, health in nodes.health(_ASK_SECONDS).items():
             if health is not None:
                 self._unanswered.pop(name, None)
             elif now - self._unanswered.setdefault(name, now) >= self._options.failure_s:
-                self._lose(supervisor, home, name, f"it has not answered for {self._options.failure_s:g} s")
+                self._lose(nodes, home, name, f"it has not answered for {self._options.failure_s:g} s")
 
-    def _lose(self, supervisor: Supervisor, home: RingHome, name: Name, reason: str) -> None:
+    def _lose(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
         if name in self._lost:
             return
         self._lost[name] = reason
         self._unanswered.pop(name, None)
         self._note(f"{name} is lost: {reason}")
-        supervisor.give_up(name)
+        nodes.give_up(name)
         if len(self._lost) == self._options.nodes:
             raise RingError(f"all nodes are lost; the last one, {name}: {reason}", hint=f"See {self._home / LOG}.")
-        self._meet(supervisor, home)
+        self._meet(nodes, home)
 
-    def _meet(self, supervisor: Supervisor, home: RingHome) -> None:
-        supervisor.meet(supervisor.incarnation + 1)
-        self._tell_where(supervisor, home)
+    def _meet(self, nodes: Supervisor, home: RingHome) -> None:
+        nodes.meet(nodes.incarnation + 1)
+        self._tell_where(nodes, home)
 
-    def _tell_where(self, supervisor: Supervisor, home: RingHome) -> None:
+    def _tell_where(self, nodes: Supervisor, home: RingHome) -> None:
         RingAddress(
             os.getpid(),
-            supervisor.incarnation,
+            nodes.incarnation,
             home.secret.hex(),
-            supervisor.addresses(),
-            supervisor.pids(),
+            nodes.addresses(),
+            nodes.pids(),
             self._lost,
             self._options,
         ).write(self._home)

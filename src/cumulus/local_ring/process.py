@@ -59,6 +59,8 @@ class NodeProcess:
             match kind:
                 case FrameKind.MEET:
                     self._meet(epoch, json.loads(payload)[0])
+                case FrameKind.MESSAGE:  # there is another epoch
+                    self._node.host.refresh()
                 case FrameKind.ASK:
                     self._tell(FrameKind.HEALTH, self._health())
                 case _:
@@ -73,11 +75,14 @@ class NodeProcess:
         self._me = Credentials(name, secret=secret)
         self._faults = link_faults(options.faults) if options.faults else None
         self._largest = options.machine().largest_chunk
-        self._node = RunningNode(name, options, self._pool)
+        self._node = RunningNode(name, options, self._pool, self._adopted)
         self._service = ClientService(self._node)
         self._listener = LinkListener(self._me, is_local=is_local)
         self._door = LinkListener(self._me)
         self._tell(FrameKind.READY, [*self._door.address, self._listener.address])
+
+    def _adopted(self, epoch: int, count: int) -> None:
+        self._tell(FrameKind.MESSAGE, [epoch, count])
 
     def _meet(self, epoch: int, said: dict[Name, Any]) -> None:
         """Make the links of a ring epoch; those of the former one end when their chunks have new ones."""

@@ -11,7 +11,9 @@ import threading
 import pyarrow as pa
 
 from cumulus.chunks.catalogue import Catalogue
-from cumulus.errors import RingError
+from cumulus.chunks.fitting import check_fits
+from cumulus.chunks.versions import SourceVersions
+from cumulus.errors import EpochMissingError, RingError
 from cumulus.local_ring.host import RingHost
 from cumulus.nodes.feed import ArrivalFeed
 from cumulus.nodes.planning import QueryPlan, ScanNeed
@@ -24,17 +26,28 @@ class QueryScans:
     Parameters
     ----------
     catalogue
-        The version of the tables that the query is about.
+        The version of the tables that the query is about, one of `versions`.
+    most
+        Bytes of chunks that a batch may have.
+
+    Raises
+    ------
+    RingError
+        If a batch has more.
     """
 
-    def __init__(self, host: RingHost, catalogue: Catalogue, plan: QueryPlan) -> None:
+    def __init__(
+        self, host: RingHost, versions: SourceVersions, catalogue: Catalogue, plan: QueryPlan, most: int
+    ) -> None:
         self._host = host
+        self._versions = versions
+        self._most = most
         self._catalogue = catalogue
         self._state = threading.Lock()  # inside the host's, where both are held
         self._error: RingError | None = None
         self._feeds: dict[int, ArrivalFeed] = {}
         self._numbers: dict[ArrivalFeed, int] = {}
-        asked = [_groups(catalogue, need) for need in plan.scans]
+        asked = [self._groups(need) for need in plan.scans]
         self._unopened = [(number, *each) for number, each in enumerate(zip(plan.scans, asked, strict=True))]
         self.id = host.ask(self, asked)
 
@@ -49,7 +62,7 @@ class QueryScans:
         if known is not None:
             number, _, groups = known
         else:
-            groups = _groups(self._catalogue, need)
+            groups = self._groups(need)
             number = self._host.ask_again(self.id, groups)
         table = need.occurrence.table.schema
         schema = pa.schema([table.field(column) for column in need.columns])
@@ -82,14 +95,22 @@ class QueryScans:
 
     def fail(self, reason: str) -> None:
         """Let all feeds raise, and those that are opened later."""
+        epoch = self._catalogue.version
+        error = RingError(reason)
+        if epoch not in self._versions.epochs:
+            error = EpochMissingError(
+                f"the ring has let go of epoch {epoch} while the query read it",
+                epochs=self._versions.epochs,
+                hint="Ask again, about the last one; or start the ring with a larger --keep.",
+            )
         with self._state:
-            self._error = RingError(reason)
+            self._error = error
             feeds = list(self._feeds.values())
         for feed in feeds:
-            feed.fail(self._error)
+            feed.fail(error)
 
-
-def _groups(catalogue: Catalogue, need: ScanNeed) -> list[tuple[ChunkId, ...]]:
-    """Return the chunks of each batch of a scan."""
-    table = catalogue.table(need.occurrence.table.name)
-    return [tuple(chunk.id for chunk in group.chunks) for group in table.groups(need.columns, need.predicates)]
+    def _groups(self, need: ScanNeed) -> list[tuple[ChunkId, ...]]:
+        """Return the chunks of each batch of a scan."""
+        groups = self._catalogue.table(need.occurrence.table.name).groups(need.columns, need.predicates)
+        check_fits(groups, self._most)
+        return [tuple(chunk.id for chunk in group.chunks) for group in groups]

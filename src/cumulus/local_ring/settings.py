@@ -28,6 +28,8 @@ class RingOptions:
     storage
         Bytes of chunks that a node may hold: a quarter each for its queue, for what comes in, for queries, and for
         whatever needs more.
+    query_storage
+        Bytes of it that queries may hold in place, all others being copied for them; None for what there is.
     memory
         Of each node's DuckDB, as DuckDB takes it, such as ``1GB``.
     threads
@@ -40,6 +42,8 @@ class RingOptions:
         Whether each node keeps all of its share, so that the source is not needed after the start.
     disk_mb_s
         How fast a node reads from its store; 0 for as fast as it can.
+    keep
+        How many epochs of the tables can be asked for.
     faults
         What happens to chunks on their way, such as ``drop=0.01,delay-ms=5``.
     record
@@ -53,12 +57,14 @@ class RingOptions:
     nodes: int = 4
     transport: Transport = "auto"
     storage: int = 256_000_000
+    query_storage: int | None = None
     memory: str = "1GB"
     threads: int = 1
     queries: int = 4
     disk: int | None = None
     adopt: bool = False
     disk_mb_s: float = 0.0
+    keep: int = 3
     faults: str = ""
     record: bool = False
     failure_s: float = 10.0
@@ -66,6 +72,11 @@ class RingOptions:
     def names(self) -> tuple[str, ...]:
         """Return the names of the nodes, in the order in which chunks go round."""
         return tuple(f"node{number}" for number in range(1, self.nodes + 1))
+
+    @property
+    def largest_batch(self) -> int:
+        """How many bytes of chunks a scan may need for one batch."""
+        return self.storage // 2
 
     def machine(self) -> RingSettings:
         """Return the settings of the nodes' machines.
@@ -76,8 +87,8 @@ class RingOptions:
         return RingSettings(
             queue_bytes=quarter,
             credit_bytes=quarter,
-            dbms_bytes=quarter,
-            neutral_bytes=self.storage - 3 * quarter,
+            dbms_bytes=quarter if self.query_storage is None else self.query_storage,
+            neutral_bytes=quarter if self.query_storage is None else 0,
             largest_chunk=quarter // 2,
         )
 

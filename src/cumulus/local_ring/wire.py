@@ -128,7 +128,7 @@ def _receive(link: OpenLink) -> bytes:
 
 def error_said(problem: CumulusError) -> dict[str, Any]:
     """Return an error as `error_of` takes it."""
-    attributes = {name: value for name, value in vars(problem).items() if isinstance(value, str | int | float)}
+    attributes = {name: value for name, value in vars(problem).items() if isinstance(value, str | int | float | tuple)}
     return {"kind": type(problem).__name__, "text": str(problem), "attributes": attributes}
 
 
@@ -138,5 +138,6 @@ def error_of(said: Mapping[str, Any]) -> CumulusError:
     found = kind if isinstance(kind, type) and issubclass(kind, CumulusError) else RingError
     problem = found.__new__(found)
     problem.args = (said["text"],)
-    problem.__dict__.update(said["attributes"])
+    attributes = said["attributes"].items()
+    problem.__dict__.update({name: tuple(value) if isinstance(value, list) else value for name, value in attributes})
     return problem

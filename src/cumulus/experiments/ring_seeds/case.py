@@ -10,7 +10,7 @@ from typing import Any
 
 from cumulus.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus.experiments.ring_seeds.engine import ScriptedRun
-from cumulus.experiments.ring_seeds.member import FaultsOnTheWay, RingLedger, RingMember, RingTold
+from cumulus.experiments.ring_seeds.member import RandomFaults, RingLedger, RingMember, RingTold
 from cumulus.experiments.ring_seeds.message_texts import message_text
 from cumulus.experiments.ring_seeds.scripts import random_queries
 from cumulus.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
@@ -129,7 +129,7 @@ class RingCase:
             self._bury(self._members[name], runs)
         rng = random.Random(self._choices.stream("jitter").below(1 << 30))
         node = self._broken(RingNode(name, self.settings, rng))
-        faults = FaultsOnTheWay(**self._shares, stream=self._choices.stream(f"fault on the way to {name}"))
+        faults = RandomFaults(**self._shares, stream=self._choices.stream(f"fault on the way to {name}"))
         member = RingMember(
             name, node, self.settings.open_groups, runs, self.source, faults, self._ledger, self._reports
         )

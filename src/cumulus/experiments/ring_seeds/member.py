@@ -57,7 +57,7 @@ class RingTold:
 
 
 @dataclass(frozen=True)
-class FaultsOnTheWay:
+class RandomFaults:
     """What may happen to what comes to a node.
 
     Parameters
@@ -112,7 +112,7 @@ class RingMember:
         open_groups: int,
         runs: list[ScriptedRun],
         source: SimulatedSource,
-        faults: FaultsOnTheWay,
+        faults: RandomFaults,
         ledger: RingLedger,
         reports: Reports,
     ) -> None:
