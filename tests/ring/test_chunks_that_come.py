@@ -225,7 +225,7 @@ def test_e37_what_is_loaded_warm_has_the_size_that_it_has_and_not_the_one_that_w
 
 def test_e40_a_new_catalogue_leaves_chunks_of_old_files_where_they_are() -> None:
     node = circulating()
-    node.hear(Refreshed(1, {7: SIZE, 8: SIZE}))
+    node.hear(Refreshed(1, {7: SIZE, 8: SIZE}, 1))
     assert forwarded(node.come(7, home="n0", hops=3, copies=3)).cycles == 1
     assert node.counts["load"] == 1
 

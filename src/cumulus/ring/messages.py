@@ -221,11 +221,14 @@ class Refreshed:
     version
         Of the catalogue; not before the one that was asked for.
     owned
-        All chunks that this node owns of it, among the members that `Reconfigured` has told of last.
+        All chunks that this node owns of it.
+    ring_epoch
+        Among which members it does. If `Reconfigured` has told of others meanwhile, there is another `Refresh`.
     """
 
     version: int
     owned: Mapping[ChunkId, int]
+    ring_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

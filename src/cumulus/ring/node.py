@@ -29,6 +29,7 @@ from cumulus.ring.messages import (
     LoadFailed,
     QueryEnded,
     Reconfigured,
+    Refresh,
     Refreshed,
     RefreshFailed,
     Released,
@@ -277,7 +278,10 @@ class RingNode:
         self.scans.pull_again(self.requests)
 
     def _refreshed(self, event: Refreshed) -> None:
-        """Know of another catalogue, and own what is new in it (7.3)."""
+        """Know of another catalogue, and own what is new in it (7.3), unless members are others by now."""
+        if event.ring_epoch < self._s.ring_epoch:
+            self._s.effects.append(Refresh(event.version))
+            return
         self._own(event.version, event.owned)
         self.requests.refreshed()
         self.scans.pull_again(self.requests)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cumulus.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus.experiments.ring_seeds.engine import ScriptedRun
-from cumulus.experiments.ring_seeds.member import RandomFaults, RingLedger, RingMember, RingTold
+from cumulus.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
 from cumulus.experiments.ring_seeds.message_texts import message_text
 from cumulus.experiments.ring_seeds.scripts import random_queries
 from cumulus.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
@@ -150,7 +150,8 @@ class RingCase:
             case LoadChunk(chunk):
                 return self.source.read(chunk)
             case Refresh():
-                return None
+                told = self._members[name].told
+                return CatalogueRead(self.source.version, told.members, told.ring_epoch)
             case _:
                 raise AssertionError(f"nobody does {task!r}")
 

@@ -56,6 +56,15 @@ class RingTold:
     members: tuple[Name, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogueRead:
+    """What has come of a task to refresh: a version, for the members at that time."""
+
+    version: int
+    members: tuple[Name, ...]
+    ring_epoch: int
+
+
 @dataclass(frozen=True)
 class RandomFaults:
     """What may happen to what comes to a node.
@@ -157,8 +166,8 @@ class RingMember:
                     self._received(message)
                 case Completed(LoadChunk(chunk), result):
                     self._loaded(chunk, result)
-                case Completed(Refresh(), _):
-                    self._refresh(True)
+                case Completed(Refresh(), CatalogueRead(version, members, ring_epoch)):
+                    self._read_catalogue(version, members, ring_epoch)
                 case Lost(peer):
                     self._lost.add(peer)
                 case _:
@@ -305,14 +314,19 @@ class RingMember:
             self._hear(ChunkLoaded(chunk, self._new_slot(chunk), result))
 
     def _refresh(self, is_wanted: bool) -> int:
-        """Read the catalogue anew, for a query or for the machine."""
-        if is_wanted and self.version < self._source.version:
-            self.version = self._source.version
-            self._owned = self._source.owned(self.name, self.told.members, self.version)
-            self._hear(Refreshed(self.version, self._owned))
-        elif is_wanted:
-            self._hear(Refreshed(self.version, self._owned))
+        """Read the catalogue anew for a query, if that is wished for."""
+        if is_wanted:
+            self._read_catalogue(self._source.version, self.told.members, self.told.ring_epoch)
         return self.version
+
+    def _read_catalogue(self, version: int, members: Sequence[Name], ring_epoch: int) -> None:
+        """Tell of a catalogue; if it was read for members that are others by now, the machine does not take it."""
+        owned = self._source.owned(self.name, members, version)
+        if ring_epoch == self.told.ring_epoch:
+            self.version, self._owned = version, owned
+        else:
+            self._reports("catalogue read for other members")
+        self._hear(Refreshed(version, owned, ring_epoch))
 
     def _new_slot(self, chunk: ChunkId) -> int:
         self._next_slot += 1
