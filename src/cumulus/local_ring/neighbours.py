@@ -72,7 +72,9 @@ class NeighbourLinks:
         )
 
     def open(self, listener: LinkListener) -> None:
-        """Let both neighbours in."""
+        """Let both neighbours in, and connect to them."""
+        self._outlet.start()
+        self._requests.start()
         listener.expect(self._epoch, {CHUNKS: self._predecessor, REQUESTS: self._successor}, self._came)
 
     def send_chunk(self, header: bytes, slot: Slot) -> None:
@@ -130,12 +132,14 @@ class NeighbourLinks:
                     largest=self._largest,
                 )
                 self._inlet.grant(self._granted)
+                self._inlet.start()
             else:
                 self._asked = MessageLink(
                     link,
                     came=self._asked_for,
                     lost=lambda reason: self._lost(self._successor, reason),
                 )
+                self._asked.start()
 
     def _asked_for(self, messages: Sequence[bytes]) -> None:
         for message in messages:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import json
 import secrets
 from collections.abc import Callable
@@ -155,6 +156,14 @@ def refusal(reason: RemoteProtocolError) -> bytes:
     """Return the payload of a REFUSAL."""
     outlook = reason.outlook if isinstance(reason, RefusalError) else Outlook.NEVER
     return json.dumps({"reason": reason.message[:1000], "outlook": outlook.value}).encode()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to that address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _object(payload: bytes, **fields: type) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -24,7 +23,7 @@ from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
 from cumulus.transport.equipment import SUPERVISOR
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
-from cumulus.transport.greeting import Credentials, Outlook, RefusalError
+from cumulus.transport.greeting import Credentials, Outlook, RefusalError, is_loopback
 
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
@@ -102,7 +101,7 @@ class Links:
         UsageError
             If the port is taken, or others than this machine's users could connect and there is no secret.
         """
-        if self.me.secret is None and not _is_loopback(host):
+        if self.me.secret is None and not is_loopback(host):
             raise UsageError(
                 f"{self.me.name}: {host} can be reached from other machines, and there is no secret",
                 hint=f"Give a secret, or listen at {LOOPBACK}.",
@@ -300,10 +299,3 @@ class Links:
                 del self._links[link.peer]
             self._receiver.lost(link.peer, link.is_guest, reason)
             self._receiver.eased()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

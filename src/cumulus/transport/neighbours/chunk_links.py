@@ -1,8 +1,9 @@
 """Chunks to the successor and from the predecessor, and the credits that come back.
 
 An *outlet* sends in a thread of its own, in the order in which it is told to; a second thread hears credits. An *inlet*
-receives in a thread of its own, straight into a slot. Whoever has them is called by these threads, by one at a time
-each; no method of theirs waits for the other side, so they may be called with locks held.
+receives in a thread of its own, straight into a slot; its second thread sends credits that the socket does not take at
+once. Whoever has them is called by these threads, by one at a time each; no method of theirs waits for the other side,
+so they may be called with locks held.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 
 from cumulus.errors import RemoteProtocolError, RingError
 from cumulus.transport.framing import HEADER_BYTES, FrameKind, FrameReader, header
@@ -208,9 +208,8 @@ class ChunkInlet:
         self._chunk_came = chunk_came
         self._largest = largest
         self._owed = 0  # credit that is not sent
-        self._unsent = b""  # the rest of a frame of credit
-        self._credits = Lock()
-        self._threads = LinkThreads(source, lost, self._receive)
+        self._unsent = b""  # the rest of a frame of credit, for which the second thread waits until the socket takes it
+        self._threads = LinkThreads(source, lost, self._receive, self._send_unsent)
 
     def start(self) -> None:
         """Begin; nobody is called before."""
@@ -218,7 +217,7 @@ class ChunkInlet:
 
     def grant(self, bytes: int) -> None:
         """Tell the predecessor that there is room for so much more; what it does not take now goes later."""
-        with self._credits:
+        with self._threads.condition:
             self._owed += bytes
             self._send_credit()
 
@@ -240,44 +239,52 @@ class ChunkInlet:
         return self._threads.link.kernel_counts() if self._threads.link else None
 
     def _send_credit(self) -> None:
-        # A peer that leaves so many credits unread has chunks to send when it goes on, and each brings us here again.
+        """Send what is owed if the socket takes it; else the second thread does."""
         link = self._threads.link
-        if link is None or self._threads.is_over:
+        if link is None or self._threads.is_over or self._unsent or not self._owed:
             return
+        frame = header(_CREDITS, _CREDIT.size, link.epoch) + _CREDIT.pack(self._owed)
+        self._owed = 0
         try:
-            if self._unsent:
-                self._unsent = link.send_what_fits(self._unsent)
-            if self._owed and not self._unsent:
-                frame = header(_CREDITS, _CREDIT.size, link.epoch) + _CREDIT.pack(self._owed)
-                self._unsent, self._owed = link.send_what_fits(frame), 0
+            self._unsent = link.send_what_fits(frame)
         except OSError:
             return  # the thread that receives finds out why
+        if self._unsent:
+            self._threads.condition.notify_all()
+
+    def _send_unsent(self, link: OpenLink) -> None:
+        condition = self._threads.condition
+        with condition:
+            self._send_credit()  # what was granted before the link was open
+        while True:
+            with condition:
+                while not self._unsent and not self._threads.is_over:
+                    condition.wait()
+                if self._threads.is_over:
+                    return
+            link.send_pieces([self._unsent])
+            with condition:
+                self._unsent = b""
+                self._send_credit()
 
     def _receive(self, link: OpenLink) -> None:
-        with self._credits:
-            self._send_credit()  # what was granted before the link was open
-        room = memoryview(bytearray(max(HEADER_BYTES, _SIZES.size, MOST_HEADER_BYTES)))
+        start = memoryview(bytearray(HEADER_BYTES + _SIZES.size))
+        room = memoryview(bytearray(MOST_HEADER_BYTES))
         most = _SIZES.size + MOST_HEADER_BYTES + self._largest
         while True:
-            kind, length, epoch, descriptor = link.receive_header(room, most)
+            kind, length, epoch, descriptor = link.receive_header(start, most)
             try:
-                if kind not in (_CHUNK, _DESCRIPTOR) or epoch != link.epoch:
-                    raise RemoteProtocolError(f"a frame of kind {kind} and ring epoch {epoch} has come for a chunk")
-                link.receive_into(room[: _SIZES.size])
-                header_bytes, size = _SIZES.unpack_from(room)
-                moved = size if kind == _CHUNK else 0
-                if length != _SIZES.size + header_bytes + moved or header_bytes > MOST_HEADER_BYTES:
-                    raise RemoteProtocolError(f"a frame of {length:,} bytes has come for a chunk of {size:,}")
-                if size > self._largest:
-                    raise RemoteProtocolError(f"a chunk of {size:,} bytes has come; {self._largest:,} are allowed")
-                link.receive_into(room[:header_bytes])
-                head = bytes(room[:header_bytes])
+                head_bytes, size = _SIZES.unpack_from(start, HEADER_BYTES)
+                self._check(link, kind, length, epoch, head_bytes, size)
+                head = room[:head_bytes]
                 if kind == _CHUNK:
-                    slot = self._fill(link, size)
-                elif descriptor is None:
-                    slot = None  # no more files may be open here, so the system has thrown it away
+                    slot = self._fill(link, head, size)
                 else:
-                    slot, descriptor = self._pool.adopt(descriptor, size), None
+                    link.receive_into(head)
+                    slot = None  # without a descriptor: no more files may be open here, so the system has dropped it
+                    if descriptor is not None:
+                        taken, descriptor = descriptor, None
+                        slot = self._pool.adopt(taken, size)
             finally:
                 if descriptor is not None:
                     os.close(descriptor)
@@ -287,15 +294,24 @@ class ChunkInlet:
             else:
                 link.counts.messages_in += 1
                 link.counts.payload_in += size
-                self._chunk_came(head, slot)
-                if self._owed or self._unsent:
-                    self.grant(0)
+                self._chunk_came(bytes(head), slot)
 
-    def _fill(self, link: OpenLink, size: int) -> Slot | None:
-        """Receive a chunk into a slot; None if there is no memory, and it is gone."""
+    def _check(self, link: OpenLink, kind: int, length: int, epoch: int, head_bytes: int, size: int) -> None:
+        """Refuse what is no chunk before memory is taken for it."""
+        if kind not in (_CHUNK, _DESCRIPTOR) or epoch != link.epoch:
+            raise RemoteProtocolError(f"a frame of kind {kind} and ring epoch {epoch} has come for a chunk")
+        moved = size if kind == _CHUNK else 0
+        if length != _SIZES.size + head_bytes + moved or head_bytes > MOST_HEADER_BYTES:
+            raise RemoteProtocolError(f"a frame of {length:,} bytes has come for a chunk of {size:,}")
+        if size > self._largest:
+            raise RemoteProtocolError(f"a chunk of {size:,} bytes has come; {self._largest:,} are allowed")
+
+    def _fill(self, link: OpenLink, head: memoryview, size: int) -> Slot | None:
+        """Receive a header, and a chunk into a slot; None if there is no memory, and the chunk is gone."""
         try:
-            return self._pool.fill(size, link.receive_into)
+            return self._pool.fill(size, lambda content: link.receive_into(head, content))
         except RingError:
+            link.receive_into(head)
             scratch = memoryview(bytearray(min(size, _DISCARDED_AT_ONCE)))
             while size:
                 part = min(size, len(scratch))

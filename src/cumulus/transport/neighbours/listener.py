@@ -19,7 +19,7 @@ from typing import TypeAlias
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, header
-from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, refusal
+from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, is_loopback, refusal
 from cumulus.transport.neighbours.open_link import LinkAddress, LinkCounts, OpenLink
 
 Expected: TypeAlias = Mapping[str, Name]
@@ -29,7 +29,8 @@ GREETING_SECONDS = 5.0
 """How long somebody who connects may take to say who it is."""
 MOST_STRANGERS = 64
 """When more have not said it yet, the one that has had most time is sent away."""
-_BACKLOG = 128
+_BACKLOG = 1024
+"""How many may wait to be accepted: beyond that a neighbour would have to come again."""
 
 
 class _Stranger:
@@ -60,7 +61,7 @@ class LinkListener:
     Raises
     ------
     UsageError
-        If the port is taken.
+        If the port is taken, or others than this machine's users could connect and there is no secret.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LinkListener:
     ) -> None:
         self._me = me
         self._refused = refused
-        self._socket, self.address = _local_socket() if is_local else _tcp_socket(me.name, host, port)
+        self._socket, self.address = _local_socket() if is_local else _tcp_socket(me, host, port)
         self._epoch = 0
         self._expected: dict[str, Name] = {}
         self._guests = ""
@@ -251,7 +252,12 @@ def _local_socket() -> tuple[socket.socket, LinkAddress]:
     return found, name
 
 
-def _tcp_socket(name: Name, host: str, port: int) -> tuple[socket.socket, LinkAddress]:
+def _tcp_socket(me: Credentials, host: str, port: int) -> tuple[socket.socket, LinkAddress]:
+    if me.secret is None and not is_loopback(host):
+        raise UsageError(
+            f"{me.name}: {host} can be reached from other machines, and there is no secret",
+            hint="Give a secret, or listen at 127.0.0.1.",
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -262,7 +268,7 @@ def _tcp_socket(name: Name, host: str, port: int) -> tuple[socket.socket, LinkAd
         found.close()
         reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be used: {problem.strerror}"
         raise UsageError(
-            f"{name}: port {port} of {host} {reason}", hint="Give another one, or 0 for any that is free."
+            f"{me.name}: port {port} of {host} {reason}", hint="Give another one, or 0 for any that is free."
         ) from None
     host, port = found.getsockname()[:2]
     return found, (host, port)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
-from cumulus.transport.framing import HEADER_BYTES, Piece, header, parsed_header
+from cumulus.transport.framing import Piece, header, parsed_header
 
 LinkAddress: TypeAlias = tuple[str, int] | str
 """Host and port, or the name of a socket on this machine (in the abstract namespace, without its leading zero)."""
@@ -126,28 +126,23 @@ class OpenLink:
             if sent:
                 pieces[0] = memoryview(pieces[0])[sent:]
 
-    def receive_into(self, room: memoryview) -> None:
-        """Fill memory with what comes; LinkClosedError if it ends before."""
-        done = 0
-        LOW = int(os.environ.get("XL","0"))
-        if LOW and len(room) >= 2*LOW and not self.is_local:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW)
-            while len(room) - done >= LOW:
-                came = self._socket.recv_into(room[done:])
-                if not came:
-                    raise LinkClosedError("closed by the other side")
-                done += came
-                self.counts.wire_in += came
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        while done < len(room):
-            came = self._socket.recv_into(room[done:], 0, socket.MSG_WAITALL)
+    def receive_into(self, *rooms: memoryview) -> None:
+        """Fill memory with what comes, one after the other; LinkClosedError if it ends before."""
+        left = [room for room in rooms if len(room)]
+        while left:
+            came = self._socket.recvmsg_into(left, 0, socket.MSG_WAITALL)[0]
             if not came:
                 raise LinkClosedError("closed by the other side")
-            done += came
             self.counts.wire_in += came
+            while left and came >= len(left[0]):
+                came -= len(left.pop(0))
+            if came:
+                left[0] = left[0][came:]
 
     def receive_header(self, room: memoryview, most: int) -> tuple[int, int, int, int | None]:
-        """Return kind and length of the next frame, its epoch, and the descriptor that came with it, if one did.
+        """Fill memory with the header of the next frame and what is behind it.
+
+        Returns kind and length of the frame, its epoch, and the descriptor that came with it, if one did.
 
         Raises
         ------
@@ -157,13 +152,13 @@ class OpenLink:
             If it is no frame, or longer than `most`.
         """
         descriptor = None
-        if self.is_local:
-            part = room[:HEADER_BYTES]
-            came, descriptor = self._receive_with_descriptor(part)
-            self.receive_into(part[came:])
-        else:
-            self.receive_into(room[:HEADER_BYTES])
         try:
+            if self.is_local:
+                came, descriptor = self._receive_with_descriptor(room)
+                if came < len(room):
+                    self.receive_into(room[came:])
+            else:
+                self.receive_into(room)
             kind, length, epoch = parsed_header(room, 0, most)
         except BaseException:
             if descriptor is not None:

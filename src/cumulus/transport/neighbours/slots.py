@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import resource
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,13 @@ _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_
 _SMALLEST_BUFFER = 1 << 12
 IDLE_BYTES = 64 << 20
 """So much memory is kept for chunks to come, if no other number is given."""
+
+
+def allow_descriptors() -> int:
+    """Let this process have as many open files as the system lets it: each slot of a local link is one; return it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
 
 
 class Slot:
