@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cumulus.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
+from cumulus.experiments.ring_seeds.node_checks import NodeChecks
 from cumulus.experiments.ring_seeds.source import SimulatedSource
 from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Send, Tick
 from cumulus.ring import RingNode
@@ -146,12 +147,7 @@ class RingMember:
         self._owned: dict[ChunkId, int] = {}
         self._requested: list[ChunkRequest] = []
         """What was sent by the last event."""
-        self._asked: dict[ChunkId, int] = {}
-        self._seen: dict[ChunkId, int] = {}
-        """When this node has last asked for a chunk, and when it last came."""
-        self._lives: dict[ChunkId, tuple[int, int, int]] = {}
-        self._started: dict[ChunkId, tuple[int, int, int]] = {}
-        """Cycles that were begun by own chunks, and those of them that were in this ring."""
+        self._checks = NodeChecks(name)
 
     # --- as a machine -----------------------------------------------------------------------------------------------
 
@@ -230,8 +226,7 @@ class RingMember:
         self._late.clear()
         self._to_itself.clear()
         self._lost.clear()
-        self._asked.clear()
-        self._started.clear()
+        self._checks.joins()
         begins = not self.told.members
         self.told = told
         self._reports("ring of one", times=int(told.members == (self.name,)))
@@ -269,12 +264,8 @@ class RingMember:
             self._came(header)
 
     def _came(self, header: ChunkHeader) -> None:
-        life = header.ring_epoch, header.incarnation, header.cycles
-        assert header.copies <= header.hops, f"chunk {header.chunk} was used by more nodes than it has passed"
-        if header.chunk in self._owned and self._started.get(header.chunk) == life:
-            assert header.hops == len(self.told.members) - 1, f"chunk {header.chunk} is back after {header.hops} hops"
+        self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
         self._hear(ChunkCame(header, self._new_slot(header.chunk)))
-        self._seen[header.chunk] = self._now
 
     def _request_came(self, request: ChunkRequest) -> None:
         faults = self._faults
@@ -283,22 +274,9 @@ class RingMember:
             return
         for _ in range(1 + self._strikes(faults.duplicate)):
             self._hear(RequestsCame((request,)))
-            self._check_request(request)
-
-    def _check_request(self, request: ChunkRequest) -> None:
-        """Check what has become of a request of another node (E1-E4, E7)."""
-        chunk = request.chunk
-        if request.refusal or request.origin == self.name or request.ring_epoch != self.told.ring_epoch:
-            return
-        sent = [each for each in self._requested if each.chunk == chunk and not each.refusal]
-        if request.is_absorbed and chunk not in self._owned and request.version <= self.version:
-            assert request in sent, f"a request for chunk {chunk} does not come round"
-        if chunk in self._owned:
-            assert not sent, f"a request for chunk {chunk} goes past its owner"
-        elif not any(each.origin in (request.origin, self.name) for each in sent):
-            is_newer = request.version > self.version
-            is_mine = self._asked.get(chunk, -1) > self._seen.get(chunk, -1) and not request.is_again
-            assert is_newer or is_mine, f"a request for chunk {chunk} is swallowed, and the chunk has passed"
+            is_others = request.origin != self.name and not request.refusal
+            if is_others and request.ring_epoch == self.told.ring_epoch:
+                self._checks.took(request, self._requested, self._owned, request.version > self.version)
 
     def _strikes(self, share: float) -> bool:
         if not share or not self._faults_left or not self._faults.stream.chance(share):
@@ -348,7 +326,7 @@ class RingMember:
         match effect:
             case SendChunk(header, slot):
                 assert len(self.told.members) > 1, "a ring of one sends a chunk"
-                self._check_life(header)
+                self._checks.sends(header)
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
                 self._sending[slot] = None
@@ -360,7 +338,7 @@ class RingMember:
                 self._requested += requests
                 for each in requests:
                     if each.origin == self.name and not each.refusal:
-                        self._asked[each.chunk] = self._now
+                        self._checks.asks(each.chunk, self._now)
                         self._ledger.sent[each.chunk] += 1
                 self._send(self._predecessor, RequestsCame(requests))
             case GrantCredit(count):
@@ -375,13 +353,6 @@ class RingMember:
                 self.engine.handed_over(effect)
             case FailQuery():
                 self.engine.failed(effect)
-
-    def _check_life(self, header: ChunkHeader) -> None:
-        """Check that each cycle of a chunk is a new one (E8)."""
-        if header.home == self.name and not header.hops:
-            life = header.ring_epoch, header.incarnation, header.cycles
-            assert life > self._lives.get(header.chunk, (0, 0, 0)), f"an old chunk {header.chunk} is back"
-            self._lives[header.chunk] = self._started[header.chunk] = life
 
     def _give_credit(self, size: int) -> None:
         if self.node.outlet.has_credits:
