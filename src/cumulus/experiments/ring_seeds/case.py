@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,14 +10,14 @@ from typing import Any
 from cumulus.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus.experiments.ring_seeds.engine import ScriptedRun
 from cumulus.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
-from cumulus.experiments.ring_seeds.message_texts import message_text
+from cumulus.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus.experiments.ring_seeds.scripts import random_queries
 from cumulus.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
 from cumulus.ring import RingNode, RingSettings
 from cumulus.ring.messages import LoadChunk, Refresh
 from cumulus.ring.settings import MILLISECOND_US, SECOND_US
-from cumulus.simulation import Choices, ChoiceStream, Conditions, Renew, Reports, Scenario, Wire, World, faults_named
+from cumulus.simulation import Choices, ChoiceStream, Conditions, Renew, Reports, Scenario, World, faults_named
 
 STEWARD = "steward"
 NODES = (3, 2, 4, 5, 6, 7, 8)
@@ -29,7 +28,6 @@ WORLD_FAULTS = ("crash", "slow", "partition")
 RING_FAULTS = (*LINK_FAULTS, *WORLD_FAULTS)
 PATIENCE_S = 200
 """A query that has not ended after so long never will."""
-WIRE = Wire(pickle.dumps, pickle.loads, message_text)
 
 
 @dataclass
@@ -112,7 +110,7 @@ class RingCase:
         """Return what is run."""
         return Scenario(
             dict.fromkeys([STEWARD, *self.names], self._made),
-            WIRE,
+            RING_WIRE,
             perform=self._perform,
             supervisor=STEWARD,
             may_crash=frozenset(self.names),
