@@ -77,12 +77,12 @@ class RunningNode:
         self._engine.close()
         self._store.close()
 
-    def meet(self, ring_epoch: int, members: Sequence[Name], make: Callable[[], NodeLinks | None]) -> None:
-        """Be one of these from now on; `make` makes the links, which say the ring epoch with all that they tell."""
+    def meet(self, ring_epoch: int, members: Sequence[Name], links: NodeLinks | None) -> None:
+        """Be one of these from now on; links say the ring epoch with all that they tell, and are opened after it."""
         self._members = members
         self._ring_epoch = ring_epoch  # behind the members, see `_refreshed`
         event = Reconfigured(ring_epoch, len(members), self._owned(), self._versions.catalogue().version)
-        self.host.relink(make, event)
+        self.host.relink(links, event)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
