@@ -20,7 +20,7 @@ from cumulus.chunks.encoding import decode
 from cumulus.chunks.folders import read_source
 from cumulus.chunks.ids import file_name
 from cumulus.chunks.store import ChunkStore
-from cumulus.errors import ChunkDamagedError, ChunkMissingError, LockedError, StoreError
+from cumulus.errors import ChunkDamagedError, ChunkMissingError, ChunkTooLargeError, LockedError, StoreError
 from support.random_files import write
 
 ROWS = 10
@@ -240,6 +240,19 @@ def test_a_disk_gives_no_more_than_its_rate(reads: list[tuple[float, int]]) -> N
         busy += now - began
         assert taken <= 1000 * (now + SAVED_S) + 1e-6
         assert busy <= taken / 1000 + 1e-6, "nobody waits longer than for what was read"
+
+
+def test_a_chunk_that_no_node_takes_is_refused(tmp_path: Path) -> None:
+    first, second, *_ = chunks(tmp_path)
+    store = ChunkStore(tmp_path / "store", "a")
+    size = store.load(first).size
+    store.largest = size
+    store.load(first)
+    store.largest = size - 1
+    for chunk in (first, second):  # from the disk, and encoded
+        with pytest.raises(ChunkTooLargeError, match=rf"table t, .* has {size} bytes, .* {size - 1}\n.*storage"):
+            store.load(chunk)
+    assert kept(store) == {file_name(first.id)}
 
 
 def test_reads_of_a_store_take_the_time_of_its_disk(tmp_path: Path) -> None:
