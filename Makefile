@@ -16,7 +16,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,workloads,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,workloads,plots,test]'
 	touch $@
 
 # A year of flights through Spark, every view checked. Goes on after an interruption; DEMO=--fresh starts anew.

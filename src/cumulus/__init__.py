@@ -37,8 +37,8 @@ from cumulus.version import VERSION
 if TYPE_CHECKING:
     from cumulus import errors, m3
     from cumulus.compiler import compile_sql as compile
+    from cumulus.connecting import connect
     from cumulus.errors import CumulusError
-    from cumulus.local_cluster.live.client import connect
     from cumulus.scalars.user import UserFunction, function
     from cumulus.warehouse import Change, ChangeStream, ViewChanges, Warehouse
 
@@ -67,7 +67,7 @@ _HOMES = {
     "ViewChanges": ("cumulus.warehouse", "ViewChanges"),
     "Warehouse": ("cumulus.warehouse", "Warehouse"),
     "compile": ("cumulus.compiler", "compile_sql"),
-    "connect": ("cumulus.local_cluster.live.client", "connect"),
+    "connect": ("cumulus.connecting", "connect"),
     "errors": ("cumulus.errors", ""),
     "function": ("cumulus.scalars.user", "function"),
     "m3": ("cumulus.m3", ""),

@@ -273,6 +273,10 @@ class RingError(CumulusError):
     """A query on a storage ring has no answer, for a reason of the ring's."""
 
 
+class NodeLostError(RingError):
+    """A node of a ring that has gone, or does not answer."""
+
+
 class QueryCancelledError(RingError):
     """A query that somebody has cancelled."""
 

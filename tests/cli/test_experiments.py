@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +11,10 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
 
-SMALL = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--rate", "1", "--seconds", "10", "--at", "8")
+SCALED = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--at", "8")
+SMALL = (*SCALED, "--rate", "1", "--seconds", "10")
+SKEWED = (*SCALED, "--skews", "2,3", "--starts", "0,4", "--ends", "6,8", "--rates", "1,2")
+GAUSSIAN = (*SMALL, "--mean", "20", "--deviation", "4")
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -43,8 +47,50 @@ def test_a_table_says_what_is_known_of_it() -> None:
     assert text.splitlines()[-1] == "of this set-up nobody knows what must come out"
 
 
+def test_skewed_workloads_read_multiples_and_count_apart() -> None:
+    code, text = run("fig11", *SKEWED, "--adapt-ms", "50", "--loit-loads", "0.2:0.5", "--json")
+    found = json.loads(text)
+    (row,) = found["rows"]
+    assert (code, found["findings"], row["registered"]) == (0, [], 140)
+    assert (found["set_up"]["lower_at"], found["set_up"]["raise_at"], found["set_up"]["adapt_ms"]) == (0.2, 0.5, 50)
+    last = row["samples"][-1]
+    assert last["registered"] == [60, 80]
+    assert all(sum(each["sets"]) == each["bytes"] for each in row["samples"])
+    # Chunks that neither reads are never in the ring; those that both read are.
+    assert max(each["sets"][0] for each in row["samples"]) > 0 < max(each["sets"][1] for each in row["samples"])
+
+
+def test_touches_are_normally_distributed_and_chunks_add_up() -> None:
+    code, text = run("fig12", *GAUSSIAN, "--loit", "1.1", "--query-chunks", "2:3", "--work-ms", "1:2", "--json")
+    (row,) = json.loads(text)["rows"]
+    assert code == 0
+    touches = [each["touches"] for each in row["chunks"]]
+    assert 2 * row["finished"] <= sum(touches) <= 3 * row["finished"]
+    assert sum(touches[12:29]) > 0.9 * sum(touches)
+    for name in ("requests", "loads"):
+        assert sum(each[name] for each in row["chunks"]) == row[name]
+
+
+def test_each_figure_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for figure, words in (("fig9", SMALL), ("fig10", SMALL), ("fig11", SKEWED), ("fig12", GAUSSIAN)):
+        path = tmp_path / f"{figure}.svg"
+        assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
+        assert "<svg" in path.read_text()
+
+
 def test_what_is_not_known_is_told_with_what_is() -> None:
     for words in (
+        ["fig9", "--mean", "3"],
+        ["fig11", "--rate", "3"],
+        ["fig11", "--skews", "3,5"],
+        ["fig11", "--skews", "3,5,7,x"],
+        ["fig11", "--starts", "0,15,37,99"],
+        ["fig12", "--scale", "ci", "--mean", "5000"],
+        ["fig9", "--chunks", "1", "--nodes", "2"],
+        ["fig9", "--query-chunks", "5:1"],
+        ["fig9", "--plot", "picture.txt"],
+        ["fig9", "--plot", "nowhere/picture.png"],
         ["fig8"],
         ["fig9", "--scale", "half"],
         ["fig9", "--break", "everything"],
@@ -57,8 +103,8 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("figure", ["fig9", "fig10"])
-def test_figures_are_as_in_the_paper(figure: str) -> None:
+@pytest.mark.parametrize("figure", ["fig9", "fig10", "fig11", "fig12"])
+def test_figures_are_as_they_must_be(figure: str) -> None:
     code, text = run(figure, "--scale", "ci")
     assert code == 0, text
 

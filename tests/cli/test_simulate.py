@@ -14,8 +14,8 @@ from cumulus.errors import UsageError
 EARLY = "checkpoint before deltas"
 
 
-def run(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["simulate", "cluster", *words])
+def run(*words: str, what: str = "cluster") -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["simulate", what, *words])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
 
@@ -55,7 +55,24 @@ def test_a_seed_can_be_traced() -> None:
 
 
 def test_what_is_not_known_is_told_with_what_is() -> None:
-    for words in (["--faults", "crash,flood"], ["--break", "everything"], ["--trace"]):
-        result = CliRunner().invoke(app, ["simulate", "cluster", *words])
-        assert isinstance(result.exception, UsageError)
-        assert result.exception.hint
+    for what in ("cluster", "ring"):
+        for words in (["--faults", "crash,flood"], ["--break", "everything"], ["--trace"]):
+            result = CliRunner().invoke(app, ["simulate", what, *words])
+            assert isinstance(result.exception, UsageError)
+            assert result.exception.hint
+
+
+def test_rings_are_simulated_as_clusters_are() -> None:
+    code, text = run("--seeds", "3", "--first", "7", "--json", what="ring")
+    found = json.loads(text)
+    assert (code, found["seeds"], found["failed"]) == (0, 3, 0)
+    assert found["counts"]["query finished"]
+    code, text = run("--break", "E4", "--nodes", "4", what="ring")
+    assert code == 0
+    seed = text.split()[-1]
+    assert text.endswith(f"'E4' was caught at seed {seed}\n")
+    again = next(line for line in text.splitlines() if line.startswith("  cumulus simulate"))
+    assert again.strip() == f"cumulus simulate ring --seed {seed} --nodes 4 --break E4"
+    code, text = run(*shlex.split(again)[3:], "--attempts", "2", what="ring")
+    assert code == 1
+    assert text.startswith(f"seed {seed}: step fails at step ")

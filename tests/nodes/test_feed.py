@@ -86,7 +86,8 @@ def test_a_pull_waits_for_the_last_part_and_says_so() -> None:
 def test_a_failure_wakes_a_pull_and_drops_offers() -> None:
     source, caught = Notes(), queue.SimpleQueue[BaseException]()
     feed, released = feed_of(source), queue.SimpleQueue[None]()
-    memory = lend(pa.array([11], pa.int64()).buffers()[1], lambda: released.put(None))
+    lent = pa.array([11], pa.int64()).buffers()[1]  # who lends keeps it
+    memory = lend(lent, lambda: released.put(None))
     feed.offer(3, pa.record_batch({"a": pa.Array.from_buffers(pa.int64(), 1, [None, memory])}))
     del memory
 
@@ -112,7 +113,8 @@ def test_a_failure_wakes_a_pull_and_drops_offers() -> None:
 
 def test_lent_memory_is_released_once_with_its_last_view_and_a_copy_keeps_none() -> None:
     released = queue.SimpleQueue[None]()
-    memory = lend(pa.array([1, 2, 3], pa.int64()).buffers()[1], lambda: released.put(None))
+    lent = pa.array([1, 2, 3], pa.int64()).buffers()[1]  # who lends keeps it
+    memory = lend(lent, lambda: released.put(None))
     batch = pa.record_batch({"a": pa.Array.from_buffers(pa.int64(), 3, [None, memory])})
     sliced, copy = batch.slice(1, 1), copied(batch)
     del memory, batch

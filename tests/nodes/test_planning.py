@@ -10,7 +10,7 @@ import pytest
 
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
 from cumulus.nodes import EngineLimits, NodeQueries, QueryPlan, open_engine, plan_query
-from support.arriving_rows import Carousel, tables_in_memory
+from support.arriving_rows import Carousel, ask, tables_in_memory
 
 ROWS = {
     "orders": pa.table(
@@ -117,7 +117,7 @@ def test_a_query_means_what_it_means_to_duckdb(
     sql: str, engine: duckdb.DuckDBPyConnection, oracle: duckdb.DuckDBPyConnection
 ) -> None:
     with Carousel(3, seed=len(sql)).turning() as carousel:
-        found = NodeQueries(engine).ask(sql, TABLES, carousel.ask_for, timeout_s=20)
+        found = ask(NodeQueries(engine), sql, TABLES, carousel.ask_for, timeout_s=20)
     wanted = oracle.sql(sql).to_arrow_table()
     assert found.schema.names == wanted.schema.names
     assert found.schema.types == wanted.schema.types

@@ -19,7 +19,7 @@ from cumulus.chunks.folders import read_source
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError, RingError
 from cumulus.nodes import ArrivalFeed, EngineLimits, NodeQueries, open_engine, plan_query
 from cumulus.workloads import checks, tpch
-from support.arriving_rows import Carousel, ChunksOfFiles, TableInMemory, tables_in_memory
+from support.arriving_rows import Carousel, ChunksOfFiles, TableInMemory, ask, tables_in_memory
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_tpch_equals_duckdb_and_scans_what_the_plan_says(
 ) -> None:
     plan = plan_query(engine, select(query), tables)
     with Carousel(7_000, seed=int(query[1:])).turning() as carousel:
-        found = NodeQueries(engine).ask(select(query), tables, carousel.ask_for, timeout_s=60)
+        found = ask(NodeQueries(engine), select(query), tables, carousel.ask_for, timeout_s=60)
     expect_equal(found, oracle.sql(select(query)).to_arrow_table())
     assert sorted(carousel.scanned) == sorted((each.occurrence.number, each.columns) for each in plan.scans)
     assert carousel.opened_count == carousel.ended_count
@@ -109,7 +109,7 @@ class Asked(threading.Thread):
     def run(self) -> None:
         runs, sql, tables, carousel = self._asking
         try:
-            self.found = runs.ask(sql, tables, carousel.ask_for)
+            self.found = ask(runs, sql, tables, carousel.ask_for)
         except CumulusError as error:
             self.error = error
 
@@ -128,7 +128,7 @@ def test_chunks_of_files_that_no_predicate_rules_out_are_enough(
         oracle.execute(f"COPY {name} TO '{tmp_path}/{name}.parquet'")
     tables = {folded(table.name): table for table in read_source(tmp_path).tables}
     with ChunksOfFiles(seed=3).turning() as files:
-        found = NodeQueries(engine).ask(select(query), tables, files.ask_for, timeout_s=60)
+        found = ask(NodeQueries(engine), select(query), tables, files.ask_for, timeout_s=60)
     expect_equal(found, oracle.sql(select(query)).to_arrow_table())
     if query == "q6":
         assert 1 <= files.group_count <= 4
@@ -202,7 +202,7 @@ def test_a_query_that_computes_is_cancelled_too(
     sql = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range % 7 = b.range"
     carousel = Carousel(2_000, seed=1)
     with pytest.raises(QueryTimeoutError, match=r"not ended in 0\.1 s"):
-        runs.ask(sql, tables, carousel.ask_for, timeout_s=0.1)
+        ask(runs, sql, tables, carousel.ask_for, timeout_s=0.1)
     assert carousel.query_count == 0
 
 
@@ -241,7 +241,7 @@ def test_a_closed_node_ends_all_queries_and_takes_no_more(
         assert all(each.ended(1) for each in asked)
         assert {type(each.error) for each in asked} == {QueryCancelledError}
         with pytest.raises(ClosedError):
-            runs.ask(LINES, tables, carousel.ask_for)
+            ask(runs, LINES, tables, carousel.ask_for)
 
 
 def test_what_a_feed_fails_with_is_what_the_query_fails_with(
@@ -253,13 +253,13 @@ def test_what_a_feed_fails_with_is_what_the_query_fails_with(
 
     carousel = Torn(2_000, seed=1)
     with pytest.raises(RingError, match=r"chunk 7 of lineitem is gone"):
-        NodeQueries(engine).ask(LINES, tables, carousel.ask_for)
+        ask(NodeQueries(engine), LINES, tables, carousel.ask_for)
     assert carousel.opened_count == carousel.ended_count
 
 
 def test_a_limit_ends_the_scan_early(engine: duckdb.DuckDBPyConnection, tables: dict[str, TableInMemory]) -> None:
     with Carousel(500, seed=2).turning() as carousel:
-        found = NodeQueries(engine).ask("SELECT l_tax FROM lineitem LIMIT 3", tables, carousel.ask_for)
+        found = ask(NodeQueries(engine), "SELECT l_tax FROM lineitem LIMIT 3", tables, carousel.ask_for)
     assert found.num_rows == 3
     assert (carousel.lent, carousel.ended_count) == (0, carousel.opened_count)
 
@@ -268,7 +268,7 @@ def test_rows_that_do_not_go_with_a_query_are_told_as_duckdb_tells_them(
     engine: duckdb.DuckDBPyConnection, tables: dict[str, TableInMemory]
 ) -> None:
     with Carousel(2_000, seed=1).turning() as carousel, pytest.raises(EvaluationError) as caught:
-        NodeQueries(engine).ask("SELECT sum(l_comment::INTEGER) FROM lineitem", tables, carousel.ask_for)
+        ask(NodeQueries(engine), "SELECT sum(l_comment::INTEGER) FROM lineitem", tables, carousel.ask_for)
     assert "Could not convert string" in caught.value.message
     assert "\n\nLINE" not in str(caught.value)
 
@@ -278,9 +278,9 @@ def test_what_does_not_fit_is_spilled_or_refused(
 ) -> None:
     sql = "SELECT l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY l_comment DESC, 1, 2"
     with open_engine(EngineLimits(tmp_path, memory="12MB")) as engine, Carousel(2_000, seed=1).turning() as carousel:
-        expect_equal(NodeQueries(engine).ask(sql, tables, carousel.ask_for), oracle.sql(sql).to_arrow_table())
+        expect_equal(ask(NodeQueries(engine), sql, tables, carousel.ask_for), oracle.sql(sql).to_arrow_table())
         with pytest.raises(EvaluationError, match="memory"):
-            NodeQueries(engine).ask("SELECT list(repeat(l_comment, 20)) FROM lineitem", tables, carousel.ask_for)
+            ask(NodeQueries(engine), "SELECT list(repeat(l_comment, 20)) FROM lineitem", tables, carousel.ask_for)
 
 
 @pytest.mark.slow
@@ -288,11 +288,11 @@ def test_a_process_ends_although_its_queries_were_blocked() -> None:
     script = """
 import tempfile, pathlib, threading, pyarrow as pa
 from cumulus.nodes import EngineLimits, NodeQueries, open_engine
-from support.arriving_rows import Carousel, tables_in_memory
+from support.arriving_rows import Carousel, ask, tables_in_memory
 runs = NodeQueries(open_engine(EngineLimits(pathlib.Path(tempfile.gettempdir()))))
 carousel = Carousel(1, seed=0)
 tables = tables_in_memory({"t": pa.table({"a": [1, 2]})})
-threading.Thread(target=lambda: runs.ask("FROM t", tables, carousel.ask_for)).start()
+threading.Thread(target=lambda: ask(runs, "FROM t", tables, carousel.ask_for)).start()
 while not carousel.opened_count: pass
 runs.close()
 """

@@ -263,6 +263,7 @@ class _Lives:
     def __init__(self) -> None:
         self.most = 0
         self._given = 0
+        self._lent = pa.array(range(1_000), pa.int64()).buffers()[1]  # who lends keeps it
         self._released: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     @property
@@ -274,7 +275,7 @@ class _Lives:
             return None
         self._given += 1
         self.most = max(self.most, self.now)
-        memory = lend(pa.array(range(1_000), pa.int64()).buffers()[1], lambda: self._released.put(None))
+        memory = lend(self._lent, lambda: self._released.put(None))
         return pa.record_batch({"a": pa.Array.from_buffers(pa.int64(), 1_000, [None, memory])})
 
     def close(self) -> None:

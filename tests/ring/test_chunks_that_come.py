@@ -14,6 +14,8 @@ from cumulus.ring.messages import (
     HandOver,
     LoadChunk,
     QueryEnded,
+    Reconfigured,
+    Refreshed,
     Released,
     SendChunk,
     Waits,
@@ -115,7 +117,7 @@ def test_e16_what_is_not_wanted_is_unloaded_and_can_be_loaded_again() -> None:
     assert node.request(7) == [LoadChunk(7)]
 
 
-def test_e18_to_e20_levels_are_real_numbers_start_with_nothing_and_may_be_above_1_1() -> None:
+def test_e18_e19_and_e20_levels_are_real_numbers_start_with_nothing_and_may_be_above_1_1() -> None:
     assert new_interest(0.0, 1, 3, 1) == pytest.approx(1 / 3)
     loi, levels = 0.0, []
     for cycle in range(1, 6):
@@ -124,12 +126,19 @@ def test_e18_to_e20_levels_are_real_numbers_start_with_nothing_and_may_be_above_
     assert levels == [1.0, 1.5, 1.5, 1.375, 1.275]
 
 
+def test_e18_in_a_ring_of_one_no_node_has_used_a_chunk() -> None:
+    node = circulating()
+    node.hear(Reconfigured(2, 1, {7: SIZE}))
+    assert node.come(7, home="n0") == [FreeSlot(2)]
+    assert node.counts["unload"] == 1
+
+
 def test_e19_at_a_threshold_of_1_1_every_chunk_makes_one_cycle() -> None:
     node = circulating(loit_levels=(1.1,))
     assert only(SendChunk, node.come(7, home="n0", hops=3, copies=3)) == []
 
 
-def test_e22_to_e24_the_threshold_moves_one_level_at_a_time_with_the_load_of_the_queue() -> None:
+def test_e22_e23_and_e24_the_threshold_moves_one_level_at_a_time_with_the_load_of_the_queue() -> None:
     node = OneNode({1: 9 * SIZE}, loit_levels=(0.1, 0.6, 1.1), adapt_us=100)
     seen = [node.node.status().loit]
     node.request(1)
@@ -145,6 +154,16 @@ def test_e22_to_e24_the_threshold_moves_one_level_at_a_time_with_the_load_of_the
     assert seen == [0.1, 0.6, 1.1, 1.1, 0.6, 0.1, 0.1]
 
 
+def test_e21_a_raised_threshold_postpones_nothing_by_itself_a_full_queue_does() -> None:
+    node = OneNode({1: 9 * SIZE, 2: SIZE, 3: SIZE}, loit_levels=(0.1, 1.1), adapt_us=1)
+    node.request(1)
+    node.tick()
+    assert node.node.status().loit == 1.1
+    assert node.request(2) == [LoadChunk(2)]
+    assert node.request(3) == []
+    assert node.node.status().pending == 1
+
+
 def test_e22_a_level_is_kept_for_the_dwell_time() -> None:
     node = OneNode({1: 9 * SIZE}, loit_levels=(0.1, 0.6, 1.1), adapt_us=100, dwell_us=250)
     node.request(1)
@@ -155,12 +174,52 @@ def test_e22_a_level_is_kept_for_the_dwell_time() -> None:
     assert seen == [0.6, 0.6, 0.6, 1.1, 1.1]
 
 
+def test_e36_a_chunk_that_two_scans_look_at_is_unpinned_after_the_last_use() -> None:
+    node = OneNode()
+    node.hear(Asked(1, [[[7]], [[7]]]))
+    for scan in (0, 1):
+        node.hear(Waits(1, scan))
+    node.come(7)
+    node.hear(ChunkSent(1))
+    assert node.hear(Released(1, 7)) == []
+    assert node.hear(Released(1, 7)) == [FreeSlot(1)]
+
+
 def test_e37_an_unloaded_chunk_stays_while_there_is_room_and_is_loaded_warm() -> None:
     node = circulating(neutral_bytes=SIZE)
     assert node.come(7, home="n0", hops=3) == [FreeSlot(2)]  # what was sent has been kept
     assert node.node.status().kept_bytes == SIZE
     assert [each.slot for each in only(SendChunk, node.request(7))] == [1]
     assert (node.counts["warm load"], node.counts["cold load"]) == (1, 1)
+
+
+def test_e37_what_is_loaded_warm_has_the_size_that_it_has_and_not_the_one_that_was_expected() -> None:
+    node = OneNode(neutral_bytes=SIZE)
+    node.come(7, size=SIZE - 3)
+    node.hear(ChunkSent(1))
+    node.hear(Reconfigured(2, 4, {7: SIZE}))
+    assert forwarded(node.request(7, ring_epoch=2)).size == SIZE - 3
+    assert node.node.status().queued_bytes == SIZE - 3
+    node.hear(ChunkSent(1))
+    assert node.node.status().queued_bytes == 0
+
+
+def test_e40_a_new_catalogue_leaves_chunks_of_old_files_where_they_are() -> None:
+    node = circulating()
+    node.hear(Refreshed(1, {7: SIZE, 8: SIZE}))
+    assert forwarded(node.come(7, home="n0", hops=3, copies=3)).cycles == 1
+    assert node.counts["load"] == 1
+
+
+def test_e41_a_new_owner_reads_what_an_old_one_has_in_the_ring_and_destroys_that() -> None:
+    node = OneNode()
+    node.hear(Reconfigured(2, 4, {7: SIZE}))
+    assert node.request(7, ring_epoch=2) == [LoadChunk(7)]
+    node.slots += 1
+    (sent,) = only(SendChunk, node.hear(ChunkLoaded(7, node.slots, SIZE)))
+    assert (sent.header.home, sent.header.ring_epoch) == ("n0", 2)
+    assert node.come(7, home="n3", hops=2) == [FreeSlot(2)]
+    assert node.counts["old incarnation destroyed"] == 1
 
 
 # --- memory and groups ----------------------------------------------------------------------------------------------

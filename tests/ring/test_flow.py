@@ -29,7 +29,7 @@ def test_credit_is_given_back_when_a_chunk_has_left_and_not_before() -> None:
     assert node.hear(ChunkSent(1)) == [GrantCredit(SIZE), FreeSlot(1)]
 
 
-def test_own_chunks_leave_room_for_one_more_and_what_comes_through_may_use_it() -> None:
+def test_e42_own_chunks_leave_room_for_one_more_and_what_comes_through_may_use_it() -> None:
     node = OneNode({1: SIZE}, credit_bytes=4 * SIZE)
     node.hear(CreditCame(SIZE))
     assert node.request(1) == [LoadChunk(1)]
@@ -40,7 +40,7 @@ def test_own_chunks_leave_room_for_one_more_and_what_comes_through_may_use_it() 
     assert [each.slot for each in only(SendChunk, node.hear(CreditCame(SIZE)))] == [99]
 
 
-def test_a_chunk_that_waits_too_long_is_thrown_away_and_its_room_given_back() -> None:
+def test_e42_a_chunk_that_waits_too_long_is_thrown_away_and_its_room_given_back() -> None:
     node = OneNode(credit_bytes=4 * SIZE, stall_us=1_000)
     node.come(7)
     node.come(8)

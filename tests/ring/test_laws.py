@@ -1,4 +1,7 @@
-"""The laws of a ring, on small random ones: lost chunks, little memory, full queues, unknown chunks, new owners."""
+"""The laws of a ring over links with a bandwidth: lost chunks, little memory, full queues, unknown chunks, new owners.
+
+`tests/experiments/test_ring_seeds.py` has them with nodes that end, and with more of an engine.
+"""
 
 from __future__ import annotations
 
@@ -148,6 +151,7 @@ def test_a_ring_serves_all_its_queries_and_is_empty_afterwards(seed: int) -> Non
     law_holds(seed)
 
 
+@pytest.mark.slow
 def test_all_that_matters_happens_in_some_ring() -> None:
     happened: Counter[str] = Counter()
     for seed in range(3, 40):

@@ -11,6 +11,7 @@ from cumulus.ring.messages import (
     ChunkRequest,
     ChunkSent,
     FailQuery,
+    FreeSlot,
     HandOver,
     LoadChunk,
     LoadFailed,
@@ -166,6 +167,18 @@ def test_e8_a_chunk_that_does_not_come_back_is_loaded_again_and_the_late_one_des
     assert forwarded(node.come(7, home="n0", hops=3, copies=3, incarnation=2)).cycles == 1
 
 
+def test_e8_a_chunk_that_was_taken_for_lost_and_comes_late_tells_how_long_a_cycle_takes() -> None:
+    node = OneNode({7: SIZE}, lost_cycles=2.0)
+    node.request(7)
+    load(node, 7)
+    node.tick(1_100_000)
+    load(node, 7)
+    node.tick(900_000)
+    node.come(7, home="n0", hops=3, copies=3, incarnation=1)  # after two seconds
+    assert only(LoadChunk, node.tick(3_000_000)) == []
+    assert only(LoadChunk, node.tick(200_000)) == [LoadChunk(7)]
+
+
 def test_e8_a_double_of_a_chunk_is_destroyed() -> None:
     node = OneNode({7: SIZE})
     node.request(7)
@@ -194,6 +207,28 @@ def test_e9_a_small_chunk_overtakes_older_ones_by_the_papers_rule_and_not_by_the
         assert node.request(9) == loads
 
 
+def test_e8_an_older_copy_that_leaves_or_is_thrown_away_is_not_the_chunk_that_is_being_read() -> None:
+    for credit in (None, 4 * SIZE):
+        node = OneNode(credit_bytes=credit, stall_us=2_000_000, load_all_us=100_000)
+        node.come(7)  # of another owner
+        node.hear(Reconfigured(2, 4, {7: SIZE}))
+        assert LoadChunk(7) in node.request(7, ring_epoch=2)
+        if credit is None:
+            node.hear(ChunkSent(1))
+        else:
+            assert only(FreeSlot, node.tick(2_500_000)) == [FreeSlot(1)]
+        assert only(LoadChunk, node.tick(3_000_000)) == []
+        assert node.counts.get("chunk lost", 0) == 0
+        node.hear(LoadFailed(7, "the disk is away"))
+        assert node.node.status().queued_bytes == 0
+
+
+def test_e10_a_node_is_the_owner_of_its_own_chunks_alone() -> None:
+    node = OneNode({7: SIZE})
+    assert requested(node.request(8)) == [("n1", 8)]
+    assert node.request(7) == [LoadChunk(7)]
+
+
 def test_e25_a_request_is_sent_again_when_its_chunk_has_not_been_seen_for_the_time_out() -> None:
     node = OneNode()
     node.ask(1, [7])
@@ -211,6 +246,16 @@ def test_e25_it_waits_longer_each_time_and_at_most_eight_times_as_long() -> None
     pauses = [later - earlier for earlier, later in pairwise(sent)]
     assert 2_000_000 <= pauses[0] <= 2_300_000
     assert all(8_000_000 <= pause <= 9_000_000 for pause in pauses[2:])
+
+
+def test_e26_postponed_loads_are_tried_at_regular_times() -> None:
+    node = OneNode({7: 6 * SIZE, 8: 6 * SIZE}, load_all_us=100)
+    node.tick()
+    node.request(7)
+    node.request(8)
+    load(node, 7, 6 * SIZE)
+    assert node.tick(50) == []
+    assert node.tick(50) == [LoadChunk(8)]
 
 
 def test_e27_a_load_that_does_not_fit_is_skipped_unless_it_has_waited_too_long() -> None:

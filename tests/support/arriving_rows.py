@@ -15,8 +15,9 @@ from cumulus.catalog.names import folded
 from cumulus.chunks.catalogue import ChunkedTable
 from cumulus.chunks.encoding import encode
 from cumulus.chunks.parquet_files import read_chunk
-from cumulus.nodes import ArrivalFeed, QueryPlan, ScanNeed, lend
+from cumulus.nodes import ArrivalFeed, NodeQueries, QueryPlan, RingTable, ScanNeed, lend
 from cumulus.nodes.feed import copied
+from cumulus.nodes.queries import AskFor
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ def tables_in_memory(rows: Mapping[str, pa.Table]) -> dict[str, TableInMemory]:
     return {folded(name): TableInMemory(name, table) for name, table in rows.items()}
 
 
+def ask(
+    runs: NodeQueries, sql: str, tables: Mapping[str, RingTable], ask_for: AskFor, timeout_s: float | None = None
+) -> pa.Table:
+    return runs.run(runs.prepare(sql, tables, ask_for), timeout_s)
+
+
 class Carousel:
     """Hands columns of row groups over, in an order that a seed and the threads decide.
 
@@ -51,6 +58,7 @@ class Carousel:
         self.revoked_count = 0
         self.opened_count = self.ended_count = self.query_count = 0
         self.is_paused = False
+        self._kept: list[pa.Buffer] = []  # who lends keeps it
         self._group_rows = group_rows
         self._choose = random.Random(seed)
         self._buffers, self._copies, self._restless = buffers, copies, restless
@@ -153,6 +161,7 @@ class Carousel:
             if not feed.is_waiting and (not self._restless or self._choose.random() < 0.5):
                 return False
             self._lent += 1
+            self._kept.append(chunks[part])
             lent = lend(chunks[part], lambda: self._released.put(None))
             feed.offer(part, _decode(lent))
             if self._restless and self._choose.random() < 0.1:

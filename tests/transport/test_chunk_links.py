@@ -44,6 +44,7 @@ class Neighbours:
             lost=lambda reason: self.lost.put(("outlet", reason)),
             faults=faults,
         )
+        self.outlet.start()
         self.inlet = ChunkInlet(
             links.get(timeout=SECONDS),
             self.pools[1],
@@ -51,6 +52,7 @@ class Neighbours:
             lost=lambda reason: self.lost.put(("inlet", reason)),
             largest=1 << 25,
         )
+        self.inlet.start()
 
     def send(self, head: bytes, content: bytes) -> Slot:
         slot = self.pools[0].fill(len(content), content)
@@ -106,7 +108,9 @@ def test_requests_go_both_ways() -> None:
     listener.expect(1, {REQUESTS: "a"}, links.put)
     lost: SimpleQueue[Any] = SimpleQueue()
     ours = MessageLink(Dial(Credentials("a"), listener.address, "b", REQUESTS, 1), came=heard["a"].put, lost=lost.put)
+    ours.start()
     theirs = MessageLink(links.get(timeout=SECONDS), came=heard["b"].put, lost=lost.put)
+    theirs.start()
     said = [bytes([n % 256]) * (n * 37 % 5000) for n in range(500)]
     for each in said:
         ours.send(each)

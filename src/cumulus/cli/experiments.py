@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from cumulus.errors import UsageError
-
 if TYPE_CHECKING:
     from cumulus.experiments.ring.figures import FigureRun
+    from cumulus.experiments.ring.rows import RingRow
     from cumulus.experiments.ring.set_up import RingSetUp
 
 experiments = typer.Typer(
@@ -31,10 +31,16 @@ COLUMNS = (
     "below_5_s",
     "above_100_s",
     "requests",
+    "resent",
     "loads",
+    "unloads",
+    "lost",
+    "in_ring",
     "events",
     "wall_s",
 )
+MOST_SAMPLES = 25
+MEGABYTE = 1_000_000
 
 
 @experiments.callback()
@@ -44,7 +50,10 @@ def _group() -> None:
 
 @experiments.command("ring")
 def experiments_ring(
-    figure: str = typer.Argument(help="fig9 (throughput by threshold), fig10 (load of the ring)."),
+    context: typer.Context,
+    figure: str = typer.Argument(
+        help="fig9 (throughput by threshold), fig10 (load of the ring), fig11 (skewed workloads), fig12 (Gaussian)."
+    ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, a quarter of it."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),
     chunks: int = typer.Option(None, min=1, help="How many chunks."),
@@ -54,15 +63,26 @@ def experiments_ring(
     link_gbs: float = typer.Option(None, min=0.000001, help="Bandwidth of a link, in gigabytes a second."),
     latency_us: int = typer.Option(None, min=0, help="How long a message travels."),
     rate: float = typer.Option(None, min=0.001, help="Queries a second at each node."),
-    seconds: float = typer.Option(None, min=0, help="How long queries come."),
+    seconds: float = typer.Option(None, min=0.001, help="How long queries come."),
+    skews: str = typer.Option(None, help="fig11: each workload reads chunks whose numbers are multiples: 3,5,7,9."),
+    starts: str = typer.Option(None, help="fig11: when each workload begins, in seconds: 0,15,37.5,67.5."),
+    ends: str = typer.Option(None, help="fig11: when it ends: 30,45,67.5,97.5."),
+    rates: str = typer.Option(None, help="fig11: its queries a second at each node: 200,300,400,500."),
+    mean: float = typer.Option(None, help="fig12: mean of the numbers of chunks that are read."),
+    deviation: float = typer.Option(None, min=0, help="fig12: their standard deviation."),
+    query_chunks: str = typer.Option(None, help="How many chunks a query reads: 1:5."),
+    work_ms: str = typer.Option(None, help="How long a query works on a chunk: 100:200."),
     at: float = typer.Option(None, min=0, help="When finished queries are counted, in seconds."),
     until: float = typer.Option(None, min=0, help="When a run ends that does not come to its end, in seconds."),
     loit: str = typer.Option("", help="Thresholds to run, with commas between; levels of one run as 0.1:0.6:1.1."),
+    loit_loads: str = typer.Option(None, help="Loads of its queue below and above which a node changes it: 0.4:0.8."),
+    adapt_ms: int = typer.Option(None, min=1, help="How often it looks for that."),
     seed: int = typer.Option(None, help="Decides everything else."),
     resend_s: float = typer.Option(None, min=0.001, help="After how long a request is sent again."),
     load_all_ms: int = typer.Option(None, min=1, help="How often postponed loads are tried."),
     pins: str = typer.Option(None, help="sequential, parallel or any: how a query waits for its chunks."),
     broken: str = typer.Option("", "--break", help="Break a rule: figure-6, no-resend, smallest-first, drop-tail."),
+    plot: Path = typer.Option(None, help="Draw the figure into this file: .png, .svg or .pdf; needs matplotlib."),
     as_json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
 ) -> None:
     """Run the ring as the paper's simulation did; exit code 1 if what comes out is not as it must be.
@@ -70,91 +90,74 @@ def experiments_ring(
     With other numbers than the scale's nothing is known of what must come out, but that sums add up.
     Example: cumulus experiments ring fig9 --scale ci
     """
+    from cumulus.cli.ring_set_up import known, ring_set_up, threshold_levels
     from cumulus.experiments.ring.breaks import BREAKS
     from cumulus.experiments.ring.figures import FIGURES, figure_runs
-    from cumulus.experiments.ring.set_up import SCALES
+    from cumulus.experiments.ring.pictures import check_picture, draw_figure
 
-    _known(figure, FIGURES, "figure")
-    _known(scale, SCALES, "scale")
-    _known(pins or "sequential", ("sequential", "parallel", "any"), "way to pin")
-    _known(broken or "no-resend", BREAKS, "rule to break")
-    chosen: dict[str, Any] = {
-        "nodes": nodes,
-        "chunks": chunks,
-        "total_gb": total_gb,
-        "queue_mb": queue_mb,
-        "link_gbs": link_gbs,
-        "latency_us": latency_us,
-        "rate": rate,
-        "seconds": seconds,
-        "at": at,
-        "most_seconds": until,
-        "seed": seed,
-        "resend_s": resend_s,
-        "load_all_ms": load_all_ms,
-        "pins": pins,
-    }
-    if chunk_mb is not None:
-        chosen["smallest_mb"], chosen["largest_mb"] = _sizes(chunk_mb)
-    set_up = replace(SCALES[scale], **{name: value for name, value in chosen.items() if value is not None})
-    loits = [_levels(each) for each in loit.split(",") if each.strip()]
-    _tell(figure_runs(figure, scale, set_up, loits, broken), set_up, as_json)
-
-
-def _known(name: str, known: Sequence[str] | dict[str, Any], what: str) -> None:
-    if name not in known:
-        raise UsageError(f"there is no {what} {name!r}", hint=f"There are: {', '.join(known)}.")
-
-
-def _sizes(text: str) -> tuple[float, float]:
-    """Return the smallest and the largest size of ``1:10``."""
-    least, _, most = text.partition(":")
-    try:
-        found = float(least), float(most or least)
-    except ValueError:
-        found = 0.0, 0.0
-    if not 0 < found[0] <= found[1]:
-        raise UsageError(f"{text!r} is no range of sizes", hint="Say, in megabytes: --chunk-mb 1:10.")
-    return found
-
-
-def _levels(text: str) -> tuple[float, ...]:
-    """Return the levels of ``0.1:0.6:1.1``, lowest first."""
-    try:
-        found = tuple(float(each) for each in text.split(":"))
-    except ValueError:
-        found = ()
-    if not found or list(found) != sorted(set(found)) or found[0] < 0:
-        raise UsageError(
-            f"{text!r} is no threshold", hint="Say --loit 0.1,1.1 for two runs, --loit 0.1:0.6:1.1 for a dynamic one."
-        )
-    return found
+    known(figure, FIGURES, "figure")
+    known(broken or "no-resend", BREAKS, "rule to break")
+    set_up = ring_set_up(figure, scale, {name: given for name, given in context.params.items() if given is not None})
+    if plot is not None:
+        check_picture(plot)
+    run = figure_runs(figure, scale, set_up, threshold_levels(loit), broken)
+    if plot is not None:
+        draw_figure(figure, run.rows, plot)
+    _tell(run, set_up, as_json)
 
 
 def _tell(run: FigureRun, set_up: RingSetUp, as_json: bool) -> None:
     """Print what has come of a figure; exit with 1 if it is not as it must be."""
     if as_json:
-        rows = [asdict(row) for row in run.rows]
-        print(json.dumps({"set_up": asdict(set_up), "rows": rows, "outside": run.outside}, indent=2))
+        rows, findings = [asdict(row) for row in run.rows], [asdict(each) for each in run.findings]
+        print(json.dumps({"set_up": asdict(set_up), "rows": rows, "findings": findings, "outside": run.outside}))
     else:
-        table = [COLUMNS, *(tuple(_text(getattr(row, name)) for name in COLUMNS) for row in run.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for line in table:
-            print("  ".join(word.rjust(width) for word, width in zip(line, widths, strict=True)))
+        _print_table([COLUMNS, *(tuple(_text(getattr(row, name)) for name in COLUMNS) for row in run.rows)])
         for row in run.rows:
-            for sample in row.samples[:: max(1, len(row.samples) // 20)]:
-                words = (f"{each.name} {_text(getattr(sample, each.name))}" for each in fields(sample))
-                print(f"threshold {_text(row.loit)}:", *words)
-        usual = "as it must be" if run.has_bands else "of this set-up nobody knows what must come out"
+            _print_samples(row)
+        if run.findings:
+            names = ("what", "paper", "here", "must be", "verdict")
+            cells = [(each.what, each.paper, each.here, each.must, each.verdict) for each in run.findings]
+            _print_table([names, *cells], to_the_left=True)
+        usual = "as it must be" if run.findings else "of this set-up nobody knows what must come out"
         print(*(run.outside or [usual]), sep="\n")
     if run.outside:
         raise typer.Exit(1)
 
 
+def _print_samples(row: RingRow) -> None:
+    """Print the ring over time, some lines of it."""
+    names = ("second", "MB", "chunks", "mean_mb", "load", "loit", "registered", "finished", "MB by hot set")
+    chosen = row.samples[:: -(-len(row.samples) // MOST_SAMPLES) or 1]
+    cells = [
+        (
+            *(_text(value) for value in (each.second, each.bytes // MEGABYTE, each.chunks)),
+            *(_text(value) for value in (each.mean_mb, each.load, each.loit, each.registered, each.finished)),
+            ":".join(str(size // MEGABYTE) for size in each.sets),
+        )
+        for each in chosen
+    ]
+    shown = len(names) if any(each.sets for each in chosen) else len(names) - 1
+    print(f"\nthreshold {_text(row.loit)}")
+    _print_table([names[:shown], *(line[:shown] for line in cells)])
+
+
+def _print_table(table: Sequence[Sequence[str]], to_the_left: bool = False) -> None:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        cells = zip(line, widths, strict=True)
+        print("  ".join(word.ljust(width) if to_the_left else word.rjust(width) for word, width in cells).rstrip())
+    print()
+
+
 def _text(value: object) -> str:
     match value:
         case tuple():
-            return ":".join(map(str, value))
+            return (
+                ":".join(map(_text, value))
+                if all(isinstance(each, int) for each in value)
+                else ":".join(map(str, value))
+            )
         case float():
             return f"{value:,.2f}"
         case _:

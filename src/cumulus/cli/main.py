@@ -17,6 +17,7 @@ from cumulus.cli.experiments import experiments
 from cumulus.cli.explain import explain_command
 from cumulus.cli.query import query
 from cumulus.cli.recheck import recheck
+from cumulus.cli.ring.command import ring
 from cumulus.cli.run import run
 from cumulus.cli.shell.command import shell
 from cumulus.cli.simulate import simulate
@@ -43,6 +44,7 @@ app.command("stats")(stats)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.add_typer(cluster)
+app.add_typer(ring)
 app.add_typer(simulate)
 app.add_typer(experiments)
 app.add_typer(bench)

@@ -47,7 +47,10 @@ class ChunkSource(Protocol):
     """Who hands parts of row groups over, as a feed sees it. Called by any thread; must not block."""
 
     def waits(self, feed: ArrivalFeed) -> None:
-        """A pull of a feed blocks: any part of what it misses will do."""
+        """A pull takes a row group: one that is whole already, or else any part of what it misses will do.
+
+        Told once for each pull that is not beyond the last row group.
+        """
 
     def ended(self, feed: ArrivalFeed) -> None:
         """A feed wants no more, for whatever reason; told once."""
@@ -140,9 +143,9 @@ class ArrivalFeed:
     def pull(self) -> pa.RecordBatch | None:
         """Return the row group that became whole first, of those that are there; block if there is none."""
         with self._changed:
-            blocks = self._error is None and not self._ready and bool(self._group_of)
-            self._waiting = blocks
-        if blocks:
+            takes = self._error is None and bool(self._group_of)
+            self._waiting = takes and not self._ready
+        if takes:
             self._source.waits(self)
         with self._changed:
             while self._error is None and not self._ready and self._group_of:
@@ -178,13 +181,15 @@ class ArrivalFeed:
 def lend(memory: pa.Buffer, released: Callable[[], None]) -> pa.Buffer:
     """Return a view of a buffer that tells when nothing refers to it any more: no array, no batch, no engine.
 
+    The view does not keep the buffer: who lends does, until it is told, so that the memory is free then.
+
     Parameters
     ----------
     released
         Called once, by whichever thread was the last, in the midst of anything: it may neither block nor take locks.
         ``queue.SimpleQueue.put`` is made for this.
     """
-    lease = _Lease(memory)
+    lease = _Lease()
     weakref.finalize(lease, released).atexit = False  # at the end of the process nobody needs to hear it
     return pa.foreign_buffer(memory.address, memory.size, base=lease)
 
@@ -200,7 +205,4 @@ def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
 class _Lease:
     """What a view of lent memory keeps alive."""
 
-    __slots__ = ("__weakref__", "_memory")
-
-    def __init__(self, memory: pa.Buffer) -> None:
-        self._memory = memory
+    __slots__ = ("__weakref__",)

@@ -187,9 +187,11 @@ class NodeQueries:
         self._is_closed = False
         self._changed = threading.Condition()
 
-    def ask(
-        self, sql: str, tables: Mapping[str, RingTable], ask_for: AskFor, timeout_s: float | None = None
-    ) -> pa.Table:
+    def prepare(self, sql: str, tables: Mapping[str, RingTable], ask_for: AskFor) -> NodeQuery:
+        """Return a query for `run`."""
+        return NodeQuery(self._engine, sql, tables, ask_for)
+
+    def run(self, query: NodeQuery, timeout_s: float | None = None) -> pa.Table:
         """Run a query when its turn comes, and return its result; as `NodeQuery.run`.
 
         Parameters
@@ -197,7 +199,6 @@ class NodeQueries:
         timeout_s
             From now on, in line or running, until QueryTimeoutError.
         """
-        query = NodeQuery(self._engine, sql, tables, ask_for)
         late = QueryTimeoutError(
             f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when less is asked for."
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from cumulus.ring.messages import ChunkId, QueryId
+from cumulus.ring.messages import ChunkId, QueryId, Slot
 
 Need: TypeAlias = tuple[QueryId, int, int]
 """A query, the number of its scan, and of the scan's group, that needs a chunk."""
@@ -21,6 +21,8 @@ class OwnedChunk:
         "cycles",
         "incarnation",
         "is_loading",
+        "leaves_from",
+        "lost",
         "pending_since",
         "ring_epoch",
         "seen_at",
@@ -39,6 +41,10 @@ class OwnedChunk:
         """With which count it was last sent: a copy with another one is a double; -1 if it is not in the ring."""
         self.seen_at: int | None = None
         """When it last left for the ring; None while it waits for its disk, or in the queue (E8)."""
+        self.leaves_from: Slot | None = None
+        """The slot in which it waits to leave; another slot may have an older copy of it (E8)."""
+        self.lost: dict[int, int] = {}
+        """Incarnations that were taken for lost, of late, and when they left: some of them do come back (E8)."""
         self.is_loading = False
         """Whether its disk has been asked."""
 

@@ -122,7 +122,8 @@ class Outlet:
 
     def _pump(self) -> None:
         """Give to the link what there is credit for; what comes through goes first."""
-        for queue, spare in ((self._passing, 0), (self._own, self._s.settings.largest_chunk)):
+        for queue in (self._passing, self._own):
+            spare = self._spare(queue)
             while queue:
                 size = queue[0].record.size
                 if size + spare > self._credit:
@@ -131,6 +132,10 @@ class Outlet:
                 first = queue.popleft()
                 self._credit -= size
                 self._s.effects.append(SendChunk(first.header, first.record.slot))
+
+    def _spare(self, queue: deque[Waiting]) -> int:
+        """Return how much credit must be left when a chunk of a queue is sent: the bubble rule."""
+        return self._s.settings.largest_chunk if queue is self._own else 0
 
     def _give_back(self, record: SlotRecord) -> None:
         if record.slot in self._from_predecessor:

@@ -9,15 +9,15 @@ from cumulus.ring.surroundings import Surroundings
 def new_interest(loi: float, copies: int, hops: int, cycles: int) -> float:
     """Return the level of interest of a chunk that has come back to its owner for the `cycles`-th time (equation 1).
 
-    Division is real, and a chunk has passed at least one node (E18). It starts with 0, so after its first cycle it is
-    at most 1 (E19); later it may be above 1.1 (E20).
+    Division is real, and a chunk that has passed no node, in a ring of one, was used by none (E18). It starts with 0,
+    so after its first cycle it is at most 1 (E19); later it may be above 1.1 (E20).
 
     Examples
     --------
     >>> [new_interest(0.0, 9, 9, 1), new_interest(1.0, 9, 9, 2), new_interest(1.5, 0, 9, 3)]
     [1.0, 1.5, 0.5]
     """
-    return loi / cycles + copies / hops
+    return loi / cycles + (copies / hops if hops else 0.0)
 
 
 def came_round(header: ChunkHeader, name: str, ring_epoch: int) -> ChunkHeader:

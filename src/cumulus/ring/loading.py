@@ -11,6 +11,9 @@ from cumulus.ring.hot_set import Threshold, came_round
 from cumulus.ring.messages import ChunkHeader, ChunkId, LoadChunk
 from cumulus.ring.surroundings import Deadlines, Surroundings
 
+MOST_LOST = 8
+"""Of so many incarnations of a chunk that were lost it is remembered when they left."""
+
 
 class Loader:
     """The owner of some chunks (S1).
@@ -92,14 +95,16 @@ class Loader:
         each.ring_epoch = self._s.ring_epoch
         each.seen_at = None
         self._s.counts["load"] += 1
-        self._outlet.reserve(each.size)
         record = self._buffers.find(each.chunk)
         if record is not None and not record.in_transit:
             self._s.counts["warm load"] += 1  # E37: it is still here, encoded
+            each.size = record.size  # what it was said to be is an estimate, if it was never loaded here
+            self._outlet.reserve(each.size)
             self._buffers.depart(record)
             self._inject(each, record)
         else:
             self._s.counts["cold load"] += 1
+            self._outlet.reserve(each.size)
             self.read(each)
 
     def read(self, each: OwnedChunk) -> None:
@@ -135,6 +140,7 @@ class Loader:
 
     def _inject(self, each: OwnedChunk, record: SlotRecord) -> None:
         each.cycles = 0
+        each.leaves_from = record.slot
         self._outlet.inject(
             ChunkHeader(each.chunk, self._s.name, each.ring_epoch, each.incarnation, each.size, 0.0, 0, 0, 0, 0), record
         )
@@ -147,6 +153,9 @@ class Loader:
         sent = (each.ring_epoch, each.incarnation, each.cycles)
         if each.state != "loaded" or (header.ring_epoch, header.incarnation, header.cycles) != sent:
             self._s.counts["old incarnation destroyed"] += 1
+            if header.ring_epoch == each.ring_epoch and (left := each.lost.pop(header.incarnation, None)) is not None:
+                # It was late, so a cycle takes longer than was thought: else the next one would be late again.
+                self._s.saw_cycle(self._s.now - left)
             self._outlet.drop(record)
             return
         if each.seen_at is not None:
@@ -158,26 +167,32 @@ class Loader:
             self.unload(each)
             self._outlet.drop(record)
         else:
+            each.leaves_from = record.slot
             self._outlet.pass_on(following, record)
 
     def unload(self, each: OwnedChunk) -> None:
         """Take a chunk out of the hot set; if there is room it stays here, encoded (E37)."""
         each.state = "cold"
         each.cycles = -1
+        each.leaves_from = None
         self._s.counts["unload"] += 1
 
-    def left(self, chunk: ChunkId) -> None:
+    def left(self, record: SlotRecord) -> None:
         """A chunk has been sent to the successor: if it is an own one it is to come back."""
-        each = self._owned.get(chunk)
-        if each is not None and each.state == "loaded":
+        if (each := self._leaving(record)) is not None:
+            each.leaves_from = None
             each.seen_at = self._s.now
-            self._returns.set(self._s.now + self._s.lost_us, chunk)
+            self._returns.set(self._s.now + self._s.lost_us, each.chunk)
 
-    def thrown_away(self, chunk: ChunkId) -> None:
+    def thrown_away(self, record: SlotRecord) -> None:
         """A chunk was taken out of this node's queue; if it is an own one, load it again."""
-        each = self._owned.get(chunk)
-        if each is not None and each.state == "loaded":
+        if (each := self._leaving(record)) is not None:
             self._lose(each)
+
+    def _leaving(self, record: SlotRecord) -> OwnedChunk | None:
+        """Return the own chunk that leaves from a slot; not one of which an older copy does (E8)."""
+        each = self._owned.get(record.chunk)
+        return each if each is not None and each.leaves_from == record.slot else None
 
     def find_lost(self) -> None:
         """Load again what has not come back in time (E8)."""
@@ -193,7 +208,12 @@ class Loader:
 
     def _lose(self, each: OwnedChunk) -> None:
         self._s.counts["chunk lost"] += 1
+        if each.seen_at is not None:
+            each.lost[each.incarnation] = each.seen_at
+            if len(each.lost) > MOST_LOST:
+                del each.lost[next(iter(each.lost))]
         each.cycles = -1
+        each.leaves_from = None
         self._postpone(each)
 
     def disown(self, chunk: ChunkId) -> None:

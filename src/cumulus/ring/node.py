@@ -231,8 +231,7 @@ class RingNode:
         return int(self._s.settings.count_missed_interest and self._s.counts["pin without a buffer"] > without)
 
     def _chunk_sent(self, event: ChunkSent) -> None:
-        record = self.outlet.sent(event.slot)
-        self.loader.left(record.chunk)
+        self.loader.left(self.outlet.sent(event.slot))
 
     def _credit_came(self, event: CreditCame) -> None:
         self.outlet.credited(event.bytes)
@@ -260,7 +259,7 @@ class RingNode:
         self.threshold.adapt(self.outlet.queued_bytes)
         self.loader.find_lost()
         if (stuck := self.outlet.make_way()) is not None:
-            self.loader.thrown_away(stuck.record.chunk)
+            self.loader.thrown_away(stuck.record)
         if self._s.now >= self._load_due:
             self._load_due = self._s.now + self._s.settings.load_all_us
             self.loader.load_all()
@@ -294,6 +293,10 @@ class RingNode:
                 self._owned[chunk] = OwnedChunk(chunk, size)
 
     # --- looked at from outside -------------------------------------------------------------------------------------
+
+    def hot_set(self) -> list[OwnedChunk]:
+        """Return the chunks of this node that are in the ring."""
+        return [each for each in self._owned.values() if each.state == "loaded"]
 
     def status(self) -> RingStatus:
         """Return what can be seen of this node."""

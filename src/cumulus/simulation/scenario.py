@@ -85,6 +85,10 @@ def _no_task(name: Name, task: Any) -> Any:
     raise AssertionError(f"{name} asks for {task!r}, and this scenario has nobody who performs tasks")
 
 
+def _nobody_waits(world: World) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Renew:
     """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation.
@@ -128,6 +132,8 @@ class Scenario:
         report is about.
     phases
         What is done, one after the other, when the world has come to rest; then it is run until it rests again.
+    goes_on
+        Whether machines wait for a time-out although nothing is on its way; then the world does not rest.
     reports
         What is counted, beside what the world counts itself.
     pressure
@@ -145,6 +151,7 @@ class Scenario:
     at_rest: Mapping[str, Callable[[World], None]] = field(default_factory=dict)
     at_report: Mapping[str, Callable[[World, Name, object], None]] = field(default_factory=dict)
     phases: Sequence[Callable[[World], None]] = ()
+    goes_on: Callable[[World], bool] = _nobody_waits
     reports: Reports = field(default_factory=Reports)
     pressure: BackPressure = field(default_factory=BackPressure)
 

@@ -115,8 +115,11 @@ class World:
         agenda, most = self.agenda, self.conditions.most_steps
         heap = agenda.heap
         rest = self.conditions.rest_ms * MILLISECOND
+        goes_on = self.scenario.goes_on
         try:
-            while heap and (agenda.pending or agenda.now < self._active + rest):
+            while heap and (
+                agenda.pending or agenda.now < self._active + rest or self._checks.attempt("goes on", goes_on, self)
+            ):
                 agenda.now, _, deed, about = heappop(heap)
                 agenda.pending -= 1
                 deed(about)

@@ -45,17 +45,20 @@ class Process:
     ----------
     factory
         The function that makes the machine, as ``package.module:function``; it gets the name and the argument, and
-        gives an `Equipment`.
+        gives an `Equipment`. Empty for a module that makes its machine itself.
     argument
         Anything that JSON can hold.
     port
         Where it listens; 0 for any that is free.
+    module
+        What the process runs, with the number of its end of the pair as its argument.
     """
 
     name: Name
-    factory: str
+    factory: str = ""
     argument: Any = None
     port: int = 0
+    module: str = "cumulus.transport.process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,8 @@ class _Running:
     ) -> None:
         self.name = process.name
         self.address: Address | None = None
+        self.further: list[Any] = []
+        """What else it has said of where it is, for the others."""
         self.ready = Flag()  # it listens, or has ended
         self.end: ProcessEnded | None = None
         self.health: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()  # when it came, and what
@@ -169,7 +174,7 @@ class _Running:
             self._pair, theirs = socket.socketpair()
             with theirs:
                 self.popen = subprocess.Popen(
-                    [sys.executable, "-m", "cumulus.transport.process", str(theirs.fileno())],
+                    [sys.executable, "-m", process.module, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -238,7 +243,7 @@ class _Running:
             case FrameKind.MESSAGE:
                 self._occurred(Said(self.name, payload))
             case FrameKind.READY:
-                host, port = json.loads(payload)
+                host, port, *self.further = json.loads(payload)
                 self.address = (host, port)
                 self.ready.set()
             case FrameKind.HEALTH:
@@ -332,6 +337,19 @@ class Supervisor:
         self.incarnation = incarnation
         self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
+    def meet(self, incarnation: int) -> None:
+        """Let those that run make their links anew, without those that do not."""
+        assert incarnation > self.incarnation, f"incarnation {incarnation} after {self.incarnation}"
+        self.incarnation = incarnation
+        self._introduce(None)
+
+    def give_up(self, name: Name) -> None:
+        """End a process, if it has not ended, and forget it: it is not started again, and nobody hears of it."""
+        self._processes = tuple(each for each in self._processes if each.name != name)
+        running = self._running.pop(name)
+        running.popen.kill()
+        running.close()
+
     def addresses(self) -> dict[Name, Address]:
         """Return where the machines listen."""
         return {name: each.address for name, each in self._running.items() if each.address is not None}
@@ -404,7 +422,11 @@ class Supervisor:
                     f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
                     hint="Look at what it has written, or give it more time.",
                 )
-        meeting = json.dumps([self.addresses(), None if message is None else message.hex()]).encode()
+        self._introduce(message)
+
+    def _introduce(self, message: bytes | None) -> None:
+        places = {name: [*each.address, *each.further] for name, each in self._running.items() if each.address}
+        meeting = json.dumps([places, None if message is None else message.hex()]).encode()
         for each in self._running.values():
             each.send(FrameKind.MEET, meeting, self.incarnation)
 

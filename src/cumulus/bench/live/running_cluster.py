@@ -13,7 +13,7 @@ from cumulus.compiler import compile_sql
 from cumulus.errors import NotRunningError
 from cumulus.local_cluster.live import daemon
 from cumulus.local_cluster.live.address import ClusterAddress, read_address
-from cumulus.local_cluster.live.client import ClusterClient, connect
+from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.machine import Name
 
 
@@ -77,7 +77,7 @@ class RunningCluster:
 
     def connect(self, timeout_s: float = 60.0) -> ClusterClient:
         """Return a client."""
-        return connect(self.home, timeout_s=timeout_s)
+        return ClusterClient(self.home, timeout_s=timeout_s)
 
     @property
     def restarts(self) -> int:

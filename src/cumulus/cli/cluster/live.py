@@ -114,11 +114,11 @@ def status(
     from rich.console import Console
 
     from cumulus.explain.explanation import counted
-    from cumulus.local_cluster.live.client import connect
+    from cumulus.local_cluster.live.client import ClusterClient
     from cumulus.local_cluster.live.status_tables import status_tables
 
     console = Console(highlight=False, markup=False)
-    with connect(home, timeout_s=5.0) as client:
+    with ClusterClient(home, timeout_s=5.0) as client:
         while True:
             found: dict[str, dict[str, Any]] = client.status()
             if as_json:

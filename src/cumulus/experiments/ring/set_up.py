@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from cumulus.ring.settings import MEGABYTE, RingSettings
@@ -12,6 +12,84 @@ Pins: TypeAlias = Literal["sequential", "parallel", "any"]
 
 SECOND = 1_000_000
 GIGABYTE = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvenAccess:
+    """Queries that read any chunks (paper, section 4.1.1).
+
+    Parameters
+    ----------
+    rate
+        Queries a second at each node.
+    seconds
+        How long they come.
+    """
+
+    rate: float = 80.0
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SkewedAccess:
+    """Workloads that come and go, each of which reads some of the chunks (paper, section 4.1.2, table I).
+
+    Parameters
+    ----------
+    skews
+        A workload reads chunks whose numbers are multiples of this.
+    starts, ends
+        When its queries come, in seconds.
+    rates
+        Queries a second at each node (E32).
+    """
+
+    skews: tuple[int, ...] = (3, 5, 7, 9)
+    starts: tuple[float, ...] = (0.0, 15.0, 37.5, 67.5)
+    ends: tuple[float, ...] = (30.0, 45.0, 67.5, 97.5)
+    rates: tuple[float, ...] = (200.0, 300.0, 400.0, 500.0)
+
+    def set_of(self, chunk: int) -> int:
+        """Return which workload alone reads a chunk, or how many workloads there are if it is none or several.
+
+        Where one workload reads a part of what another does, that part counts as the former's: DH4 is inside DH1.
+
+        Examples
+        --------
+        >>> [SkewedAccess().set_of(chunk) for chunk in (3, 5, 7, 9, 15, 1)]
+        [0, 1, 2, 3, 4, 4]
+        """
+        readers = [number for number, skew in enumerate(self.skews) if chunk % skew == 0]
+        if not readers:
+            return len(self.skews)
+        narrowest = max(readers, key=lambda number: self.skews[number])
+        is_nested = all(self.skews[narrowest] % self.skews[number] == 0 for number in readers)
+        return narrowest if is_nested else len(self.skews)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianAccess:
+    """Queries that read chunks whose numbers are normally distributed (paper, section 4.1.3).
+
+    Parameters
+    ----------
+    rate, seconds
+        As for even access.
+    mean, deviation
+        Of the numbers of chunks.
+    """
+
+    rate: float = 80.0
+    seconds: float = 60.0
+    mean: float = 500.0
+    deviation: float = 50.0
+
+
+Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess
+
+
+LOST_TURNS = 1.5
+"""A chunk that was away for so many turns of a full ring is lost; queues are hardly ever more than full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +110,14 @@ class RingSetUp:
         Bandwidth of a link, in gigabytes a second.
     latency_us
         How long a message travels.
-    rate
-        Queries a second at each node.
-    seconds
-        How long queries come.
+    access
+        Which queries come when, and what they read.
     most_seconds
         When a run ends that does not come to its end.
     at
         When finished queries are counted, in seconds.
-    most_chunks
-        A query reads one to so many chunks of other nodes.
+    fewest_chunks, most_chunks
+        A query reads so many chunks of other nodes.
     shortest_ms, longest_ms
         How long a query works on a chunk.
     pins
@@ -49,8 +125,11 @@ class RingSetUp:
         after the work for whichever comes first.
     loit
         The threshold, or several levels to move between.
+    lower_at, raise_at, adapt_ms
+        At which load of its queue a node goes to the next level, and how often it looks.
     resend_s, load_all_ms
-        After how long a request is sent again, and a chunk taken for lost; how often postponed loads are tried.
+        After how long a request is sent again, and a chunk taken for lost where the ring is quick enough for that; how
+        often postponed loads are tried.
     seed
         Decides everything.
     """
@@ -63,36 +142,47 @@ class RingSetUp:
     queue_mb: float = 200.0
     link_gbs: float = 1.25
     latency_us: int = 6
-    rate: float = 80.0
-    seconds: float = 60.0
+    access: Access = field(default_factory=EvenAccess)
     most_seconds: float = 1_000.0
     at: float = 40.0
+    fewest_chunks: int = 1
     most_chunks: int = 5
     shortest_ms: int = 100
     longest_ms: int = 200
     pins: Pins = "sequential"
     loit: tuple[float, ...] = (0.1,)
+    lower_at: float = 0.4
+    raise_at: float = 0.8
+    adapt_ms: int = 100
     resend_s: float = 3.0
     load_all_ms: int = 50
     seed: int = 1
+
+    @property
+    def turn_s(self) -> float:
+        """How long a chunk takes round the ring when all queues are full."""
+        return self.nodes * (self.queue_mb / 1000 / self.link_gbs + self.latency_us / SECOND)
 
     def settings(self) -> RingSettings:
         """Return the settings of the nodes: links that never stop, and queries that copy what they get."""
         return RingSettings(
             queue_bytes=round(self.queue_mb * MEGABYTE),
             loit_levels=self.loit,
+            loit_lower_at=self.lower_at,
+            loit_raise_at=self.raise_at,
+            adapt_us=self.adapt_ms * 1000,
             load_all_us=self.load_all_ms * 1000,
             resend_floor_us=round(self.resend_s * SECOND),
             dbms_bytes=0,
             resend_cycles=0.0,
             resend_backoff=1.0,
-            lost_floor_us=round(self.resend_s * SECOND),
+            lost_floor_us=round(max(self.resend_s, LOST_TURNS * self.turn_s) * SECOND),
             lost_cycles=0.0,
         )
 
 
 FULL = RingSetUp()
-CI = replace(FULL, chunks=250, total_gb=2.0, queue_mb=50.0, link_gbs=0.3125, rate=20.0)
+CI = replace(FULL, chunks=250, total_gb=2.0, queue_mb=50.0, link_gbs=0.3125, access=EvenAccess(rate=20.0))
 """A quarter of everything but nodes and time: a tenth leaves two or three chunks in a queue."""
 
 SCALES = {"full": FULL, "ci": CI}
@@ -108,7 +198,10 @@ class ChunkPlan:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedQuery:
-    """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch."""
+    """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch.
+
+    `kind` is the workload that it belongs to, where there are several.
+    """
 
     number: int
     node: int
@@ -116,6 +209,7 @@ class ScriptedQuery:
     chunks: tuple[int, ...]
     work_us: tuple[int, ...]
     width: int = 1
+    kind: int = 0
 
     @property
     def batches(self) -> list[tuple[int, ...]]:
@@ -135,18 +229,3 @@ def chunk_plan(set_up: RingSetUp) -> ChunkPlan:
     owners = [number % set_up.nodes for number in range(set_up.chunks)]
     rng.shuffle(owners)
     return ChunkPlan(tuple(round(size * scale) for size in sizes), tuple(owners))
-
-
-def uniform_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
-    """Return the queries of a set-up, which read any chunks of other nodes; each node's come at regular times."""
-    rng = random.Random(f"{set_up.seed} queries")
-    remote = [[chunk for chunk in range(set_up.chunks) if plan.owners[chunk] != node] for node in range(set_up.nodes)]
-    pause = SECOND / set_up.rate
-    found: list[ScriptedQuery] = []
-    for node in range(set_up.nodes):
-        first = rng.random() * pause
-        for place in range(round(set_up.rate * set_up.seconds)):
-            chunks = tuple(rng.sample(remote[node], min(rng.randint(1, set_up.most_chunks), len(remote[node]))))
-            work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
-            found.append(ScriptedQuery(len(found), node, round(first + place * pause), chunks, work))
-    return found

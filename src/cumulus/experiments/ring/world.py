@@ -42,6 +42,8 @@ from cumulus.simulation import Agenda, BandwidthLink
 Observer: TypeAlias = Callable[["RingWorld"], None]
 Wrapper: TypeAlias = Callable[[RingNode], RingNode]
 
+USES_OF_SLOTS = (SendChunk, HandOver)
+
 
 class QueryRun:
     """How far a query has come.
@@ -49,15 +51,15 @@ class QueryRun:
     With ``parallel`` pins it has a scan for each batch, else one scan with a group for each batch.
     """
 
-    __slots__ = ("_is_parallel", "failure", "finished_us", "held", "left", "ready", "script", "waits")
+    __slots__ = ("_is_parallel", "_sizes", "failure", "finished_us", "held", "left", "ready", "script", "waits")
 
     def __init__(self, script: ScriptedQuery, is_parallel: bool) -> None:
         self._is_parallel = is_parallel
+        self._sizes: list[int] = []
         self.script = script
-        batches = script.batches
-        self.left = len(batches)
+        self.left = 0
         """Batches that it has not finished with."""
-        self.held: list[list[HandOver]] = [[] for _ in batches]
+        self.held: list[list[HandOver]] = []
         """What it has of each batch."""
         self.ready: list[int] = []
         """Batches that are complete, and that it has not pulled."""
@@ -65,10 +67,12 @@ class QueryRun:
         self.finished_us = -1
         self.failure = ""
 
-    @property
-    def scans(self) -> list[Groups]:
-        """What it says that it reads."""
+    def begin(self) -> list[Groups]:
+        """Begin, as its time has come; return what it says that it reads."""
         batches = self.script.batches
+        self._sizes = [len(each) for each in batches]
+        self.left = len(batches)
+        self.held = [[] for _ in batches]
         return [[each] for each in batches] if self._is_parallel else [batches]
 
     def take(self, effect: HandOver) -> int | None:
@@ -76,7 +80,15 @@ class QueryRun:
         batch = effect.scan if self._is_parallel else effect.group
         held = self.held[batch]
         held.append(effect)
-        return batch if len(held) == len(self.script.batches[batch]) else None
+        return batch if len(held) == self._sizes[batch] else None
+
+    def incomplete(self) -> list[list[HandOver]]:
+        """Return what it holds of batches that it has not begun to work on."""
+        return [
+            held
+            for batch, (held, size) in enumerate(zip(self.held, self._sizes, strict=True))
+            if len(held) < size or batch in self.ready
+        ]
 
 
 @dataclass
@@ -88,6 +100,8 @@ class WorldCounts:
     chunk_bytes: int = 0
     loads: Counter[int] = field(default_factory=Counter)
     """By chunk."""
+    requests: Counter[int] = field(default_factory=Counter)
+    """By chunk, those that nodes send for their own queries."""
 
 
 class RingWorld:
@@ -132,11 +146,11 @@ class RingWorld:
         self.links: list[BandwidthLink[SendChunk]] = []
         self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
         self.open = len(self.runs)
-        self.agenda.after(0, self.reconfigure, plan.owners)
+        # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
+        self._to_come = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
+        self.reconfigure(plan.owners)
         for number in range(set_up.nodes):
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
-        for run in self.runs:
-            self.agenda.after(run.script.at_us, self._register, run)
 
     def _link(self, number: int) -> BandwidthLink[SendChunk]:
         following, ring_epoch = (number + 1) % self.set_up.nodes, self._ring_epoch
@@ -177,15 +191,25 @@ class RingWorld:
         agenda = self.agenda
         heap = agenda.heap
         last = round(self.set_up.most_seconds * SECOND)
+        to_come = self._to_come
         due = 0
-        while heap and self.open and heap[0][0] <= last:
-            now, _, deed, about = heappop(heap)
+        while self.open:
+            now = heap[0][0]  # there are always clocks
+            comes = bool(to_come) and to_come[-1].script.at_us <= now
+            if comes:
+                now = to_come[-1].script.at_us
+            if now > last:
+                break
             while observe_every_us and now >= due:
                 observe(self)
                 due += observe_every_us
             agenda.now = now
             self.counts.events += 1
-            deed(about)
+            if comes:
+                self._register(to_come.pop())
+            else:
+                _, _, deed, about = heappop(heap)
+                deed(about)
 
     def run_on(self, seconds: float) -> None:
         """Run for so long, whether or not there are queries."""
@@ -210,7 +234,7 @@ class RingWorld:
             self._do(number, effect)
 
     def _do(self, number: int, effect: RingEffect) -> None:
-        if isinstance(effect, SendChunk | HandOver):
+        if isinstance(effect, USES_OF_SLOTS):
             assert effect.slot in self.live, f"{self.nodes[number].name} uses a slot that is free"
         match effect:
             case SendChunk(header):
@@ -220,6 +244,10 @@ class RingWorld:
             case FreeSlot(slot):
                 self.live.remove(slot)
             case SendRequests(requests):
+                name = self.nodes[number].name
+                for each in requests:
+                    if each.origin == name:
+                        self.counts.requests[each.chunk] += 1
                 self._tell_predecessor(number, RequestsCame(requests))
             case HandOver():
                 self._handed_over(effect)
@@ -237,7 +265,7 @@ class RingWorld:
     def _register(self, run: QueryRun) -> None:
         """A query says what it reads, and pulls."""
         script = run.script
-        scans = run.scans
+        scans = run.begin()
         self._step(script.node, Asked(script.number, scans))
         if self._pins == "parallel":
             for scan in range(len(scans)):
@@ -288,7 +316,6 @@ class RingWorld:
         run.failure = failure
         run.finished_us = self.agenda.now
         if failure:
-            for batch, held in enumerate(run.held):
-                if len(held) < len(run.script.batches[batch]) or batch in run.ready:
-                    self._let_go(run, held)
+            for held in run.incomplete():
+                self._let_go(run, held)
         self.open -= 1

@@ -305,24 +305,6 @@ class ClusterClient:
         return dict(told.facts)
 
 
-def connect(home: str | Path, *, timeout_s: float = 30.0) -> ClusterClient:
-    """Return a client of the cluster that was started with a home; a context manager.
-
-    Parameters
-    ----------
-    timeout_s
-        How long any call may wait.
-
-    Raises
-    ------
-    InputError
-        If this is no home of a cluster.
-    NotRunningError
-        If the cluster does not run.
-    """
-    return ClusterClient(home, timeout_s=timeout_s)
-
-
 def _key_columns(view: ViewDef, keys: Any) -> dict[str, int]:
     """Return the columns of a view that are keys of its maps, and which keys these are."""
     places = {key.name: place for place, key in enumerate(keys)}

@@ -68,6 +68,9 @@ class ChunkOutlet:
         self._queue: deque[tuple[Fate, bytes, Slot]] = deque()
         self._overdrawn = 0  # bytes that were sent twice, and whose second credit is nobody's
         self._threads = LinkThreads(source, self._is_lost, self._send_queued, self._hear_credits, self._return_slots)
+
+    def start(self) -> None:
+        """Begin; nobody is called before."""
         self._threads.start()
 
     def send(self, header: bytes, slot: Slot) -> bool:
@@ -208,6 +211,9 @@ class ChunkInlet:
         self._unsent = b""  # the rest of a frame of credit
         self._credits = Lock()
         self._threads = LinkThreads(source, lost, self._receive)
+
+    def start(self) -> None:
+        """Begin; nobody is called before."""
         self._threads.start()
 
     def grant(self, bytes: int) -> None:

@@ -80,7 +80,8 @@ class LinkThreads:
 
     def join(self, seconds: float | None = None) -> bool:
         """Wait until no thread is left; return whether that is so."""
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @property
@@ -108,14 +109,26 @@ class LinkThreads:
                 self.link = link
                 if self.is_over:
                     link.shut()
-            second = None
-            if self._second is not None:
-                second = Thread(target=self._do, args=(self._second, link), name=f"{self._name}, back", daemon=True)
-                second.start()
+            try:
+                self._do_both(link)
+            finally:
+                link.close()
+                self._finish()
+            return
+        self._finish()
+
+    def _do_both(self, link: OpenLink) -> None:
+        second = None
+        if self._second is not None:
+            second = Thread(target=self._do, args=(self._second, link), name=f"{self._name}, back", daemon=True)
+            second.start()
+        try:
             self._do(self._first, link)
+        finally:
             if second is not None:
                 second.join()
-            link.close()
+
+    def _finish(self) -> None:
         self._after()
         if not self.is_closed:
             self._lost(self._reason)

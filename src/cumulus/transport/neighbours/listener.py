@@ -77,6 +77,7 @@ class LinkListener:
         self._socket, self.address = _local_socket() if is_local else _tcp_socket(me.name, host, port)
         self._epoch = 0
         self._expected: dict[str, Name] = {}
+        self._guests = ""
         self._came: Callable[[OpenLink], None] = lambda link: link.close()
         self._lock = Lock()
         self._strangers: dict[socket.socket, _Stranger] = {}  # in the order in which they came
@@ -88,13 +89,18 @@ class LinkListener:
         self._thread = Thread(target=self._listen, name=f"listener of {me.name}", daemon=True)
         self._thread.start()
 
-    def expect(self, epoch: int, peers: Expected, came: Callable[[OpenLink], None]) -> None:
+    def expect(self, epoch: int, peers: Expected, came: Callable[[OpenLink], None], *, guests: str = "") -> None:
         """Let these in from now on, each once, in this epoch of the ring alone; `came` gets their links.
 
         `came` is called by the listener's thread, and soon returns.
+
+        Parameters
+        ----------
+        guests
+            What for anybody who knows the secret may connect, as often as they like; empty for nothing.
         """
         with self._lock:
-            self._epoch, self._expected, self._came = epoch, dict(peers), came
+            self._epoch, self._expected, self._came, self._guests = epoch, dict(peers), came, guests
 
     def close(self) -> None:
         """Listen no more; links that are open stay."""
@@ -196,7 +202,8 @@ class LinkListener:
     def _admit(self, stranger: _Stranger, name: Name) -> None:
         purpose = stranger.greeting.purpose
         with self._lock:
-            if stranger.epoch != self._epoch or self._expected.get(purpose) != name:
+            is_guest = purpose == self._guests != ""
+            if stranger.epoch != self._epoch or not (is_guest or self._expected.get(purpose) == name):
                 raise RefusalError(
                     f"{self._me.name} expects no link of {name!r} for {purpose!r} now", Outlook.AGAIN, hint=""
                 )
@@ -206,7 +213,7 @@ class LinkListener:
         assert stranger.greeting.peer is not None
         self._admit(stranger, stranger.greeting.peer)
         with self._lock:
-            del self._expected[stranger.greeting.purpose]
+            self._expected.pop(stranger.greeting.purpose, None)
 
     def _let_in(self, stranger: _Stranger) -> None:
         connection = self._forget(stranger)

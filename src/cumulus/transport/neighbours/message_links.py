@@ -51,6 +51,9 @@ class MessageLink:
         self._unsent_bytes = 0
         self._is_stuck = False
         self._threads = LinkThreads(source, lost, self._send_queued, self._receive)
+
+    def start(self) -> None:
+        """Begin; nobody is called before."""
         self._threads.start()
 
     def send(self, message: bytes) -> None:

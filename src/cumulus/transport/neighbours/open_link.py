@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.transport.framing import HEADER_BYTES, Piece, header, parsed_header
 
@@ -128,6 +129,16 @@ class OpenLink:
     def receive_into(self, room: memoryview) -> None:
         """Fill memory with what comes; LinkClosedError if it ends before."""
         done = 0
+        LOW = int(os.environ.get("XL","0"))
+        if LOW and len(room) >= 2*LOW and not self.is_local:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW)
+            while len(room) - done >= LOW:
+                came = self._socket.recv_into(room[done:])
+                if not came:
+                    raise LinkClosedError("closed by the other side")
+                done += came
+                self.counts.wire_in += came
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         while done < len(room):
             came = self._socket.recv_into(room[done:], 0, socket.MSG_WAITALL)
             if not came:
@@ -212,4 +223,6 @@ def closing_reason(problem: BaseException) -> str:
     """Say why a link has ended."""
     if isinstance(problem, OSError):
         return problem.strerror or str(problem)
+    if isinstance(problem, RemoteProtocolError):
+        return problem.message
     return str(problem)

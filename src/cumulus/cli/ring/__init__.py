@@ -1,0 +1,1 @@
+"""`cumulus ring`: starting a ring of processes and asking it; `command` puts the subcommands together."""

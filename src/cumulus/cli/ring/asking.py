@@ -1,0 +1,87 @@
+"""`cumulus ring query`, `explain` and `status`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import typer
+
+from cumulus.cli.ring.running import HOME
+
+SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
+EPOCH = typer.Option(0, "--epoch", min=0, help="Of an output folder; 0 for the last committed one.")
+NODE = typer.Option("any", "--node", help="Which node answers; any for one that has little to do.")
+JSON = typer.Option(False, "--json", help="Print JSON.")
+
+
+def query(
+    sql: str = SQL,
+    home: Path = HOME,
+    node: str = NODE,
+    epoch: int = EPOCH,
+    timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Seconds until it is given up."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
+) -> None:
+    """Ask a running ring; Ctrl-C cancels the query.
+
+    Example: cumulus ring query "SELECT count(*) FROM lineitem"
+    """
+    from rich.console import Console
+
+    from cumulus.local_ring.client import RingClient
+    from cumulus.terminal.tables import print_rows
+
+    answer = RingClient(home).query(sql, node=node, epoch=epoch, timeout=timeout)
+    if as_json:
+        for row in answer.arrow().to_pylist():
+            print(json.dumps(row, default=str, ensure_ascii=False))
+        return
+    console = Console(highlight=False, markup=False)
+    print_rows(console, answer.arrow())
+    Console(stderr=True, highlight=False, markup=False).print(f"epoch {answer.epoch}, by {answer.node}", soft_wrap=True)
+
+
+def explain(sql: str = SQL, home: Path = HOME, node: str = NODE, epoch: int = EPOCH, as_json: bool = JSON) -> None:
+    """Tell what a query would ask the ring for, and how it would run, without running it.
+
+    Example: cumulus ring explain "SELECT sum(l_tax) FROM lineitem"
+    """
+    from cumulus.local_ring.client import RingClient
+
+    text, plan = RingClient(home).explain(sql, node=node, epoch=epoch)
+    print(json.dumps(plan, indent=1, ensure_ascii=False) if as_json else text, end="\n" if as_json else "")
+
+
+def status(
+    home: Path = HOME,
+    watch: bool = typer.Option(False, "--watch", help="Again and again, until Ctrl-C."),
+    as_json: bool = JSON,
+) -> None:
+    """Tell what goes round, what each node holds, and what it waits for.
+
+    Example: cumulus ring status --watch
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from cumulus.local_ring.client import RingClient
+    from cumulus.local_ring.status_table import status_table
+
+    client = RingClient(home)
+    if not watch:
+        said = client.status()
+        if as_json:
+            print(json.dumps(said, indent=1))
+        else:
+            Console(highlight=False, markup=False).print(status_table(said))
+        return
+    if as_json:
+        while True:
+            print(json.dumps(client.status()), flush=True)
+            time.sleep(1.0)
+    with Live(status_table(client.status()), console=Console(highlight=False, markup=False)) as live:
+        while True:
+            time.sleep(1.0)
+            live.update(status_table(client.status()))

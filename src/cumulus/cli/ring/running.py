@@ -1,0 +1,107 @@
+"""`cumulus ring start` and `stop`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from cumulus.errors import UsageError
+
+HOME = typer.Option(Path("ring"), "--home", help="The ring's folder.")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def start(
+    source: Path = typer.Option(
+        ..., "--from", help="TABLE.parquet files, TABLE/*.parquet, or the --out folder of `cumulus run`."
+    ),
+    home: Path = HOME,
+    nodes: int = typer.Option(4, "--nodes", min=1, max=64, help="How many processes."),
+    transport: str = typer.Option("auto", help="What chunks travel by: local (memory is handed on), tcp, or auto."),
+    storage: str = typer.Option("256MB", help="Memory of each node for chunks, on their way and in use."),
+    query_storage: str = typer.Option("", help="What queries may hold of it in place; all else is copied for them."),
+    memory: str = typer.Option("1GB", help="Memory of each node's DuckDB."),
+    queries: int = typer.Option(4, min=1, max=1000, help="Queries that a node runs at once; others wait in line."),
+    disk: str = typer.Option("", help="Disk of each node for encoded chunks; all there is, if not given."),
+    adopt: bool = typer.Option(False, "--adopt", help="Encode all tables now; then --from is not needed any more."),
+    disk_mb_s: float = typer.Option(
+        0.0, "--disk-mb-s", min=0.0, help="How fast a node may read its disk; 0: no limit."
+    ),
+    keep: int = typer.Option(3, min=1, help="Epochs of the tables that can be asked for, the last ones."),
+    faults: str = typer.Option("", help="What happens to chunks on their way, such as drop=0.01,delay-ms=5."),
+    record: bool = typer.Option(False, "--record", help="Write down what each node's machine hears and says."),
+    failure: float = typer.Option(10.0, "--failure", min=1.0, help="Seconds without an answer that end a node."),
+    foreground: bool = typer.Option(False, "--foreground", help="Run here until Ctrl-C."),
+) -> None:
+    """Start a ring over the tables of a folder, and return when all of its nodes are ready.
+
+    Example: cumulus ring start --from tpch/ --nodes 4
+    """
+    from cumulus.interrupts import Interrupt
+    from cumulus.local_ring.keeper import Keeper
+    from cumulus.local_ring.keeper import start as start_apart
+    from cumulus.local_ring.settings import TRANSPORTS, RingOptions
+    from cumulus.transport.neighbours.link_faults import link_faults
+
+    if transport not in TRANSPORTS:
+        raise UsageError(f"--transport {transport}", hint=f"It is one of {', '.join(TRANSPORTS)}.")
+    link_faults(faults)  # what is wrong is told before anything is made
+    options = RingOptions(
+        source=str(source.absolute()),
+        home=str(home.absolute()),
+        nodes=nodes,
+        transport=transport,
+        storage=size_in(storage, "--storage"),
+        query_storage=size_in(query_storage, "--query-storage") if query_storage else None,
+        memory=memory,
+        threads=max(1, (os.cpu_count() or 1) // nodes),
+        queries=queries,
+        disk=size_in(disk, "--disk") if disk else None,
+        adopt=adopt,
+        disk_mb_s=disk_mb_s,
+        keep=keep,
+        faults=faults,
+        record=record,
+        failure_s=failure,
+    )
+    console = Console(highlight=False, markup=False)
+    told = f'{nodes} node{"" if nodes == 1 else "s"} over {source}: cumulus ring query "SELECT …" --home {home}'
+    if not foreground:
+        start_apart(options)
+        console.print(told, soft_wrap=True)
+        return
+    with Interrupt() as wish:
+        Keeper(options, lambda line: console.print(line, soft_wrap=True)).keep(
+            lambda: wish.wished, lambda: console.print(told, soft_wrap=True)
+        )
+
+
+def stop(home: Path = HOME) -> None:
+    """Stop a ring: its queries are cancelled, and no process is left.
+
+    Example: cumulus ring stop
+    """
+    from cumulus.local_ring.keeper import stop as stop_ring
+
+    stop_ring(home)
+
+
+def size_in(text: str, option: str) -> int:
+    """Return the bytes that a size says, such as ``64MB`` or ``1.5GiB``.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"{option} {text}: no size", hint="It is a number with MB or GB, such as 256MB.")
+    unit = (found[2] or "B").lower()
+    base = 1024 if "i" in unit else 1000
+    return int(float(found[1]) * base ** _POWERS[unit.rstrip("ib")])

@@ -1,0 +1,171 @@
+"""One node of a ring in its process: the host of its machine, its tables, its store, its DuckDB and its queries."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.names import folded
+from cumulus.chunks.catalogue import Chunk
+from cumulus.chunks.disk_rate import DiskRate
+from cumulus.chunks.owners import owner
+from cumulus.chunks.store import ChunkStore
+from cumulus.chunks.versions import SourceVersions
+from cumulus.errors import ChunkMissingError, CumulusError
+from cumulus.local_ring.host import NodeLinks, RingHost
+from cumulus.local_ring.query_scans import QueryScans
+from cumulus.local_ring.settings import RingOptions
+from cumulus.machine import Name
+from cumulus.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
+from cumulus.nodes.explain import explain_json, explain_text, scan_requests
+from cumulus.ring.messages import ChunkId, Reconfigured, Refreshed, RefreshFailed
+from cumulus.transport.neighbours.slots import SlotPool
+
+Adopted = Callable[[int, int], None]
+"""Is told of an epoch that all chunks of this node's share are adopted, and how many these are."""
+
+
+class RunningNode:
+    """A node, from its start to `close`.
+
+    Parameters
+    ----------
+    pool
+        Where the memory of chunks comes from.
+    adopted
+        What is told when the node has adopted its share, if it does.
+
+    Raises
+    ------
+    CumulusError
+        If its tables cannot be read, or its store not be opened.
+    """
+
+    def __init__(self, name: Name, options: RingOptions, pool: SlotPool, adopted: Adopted) -> None:
+        self.name = name
+        self._options = options
+        self._versions = SourceVersions(options.home)
+        self._members: Sequence[Name] = options.names()
+        self._pool = pool
+        self._adopted = adopted
+        self._is_ending = threading.Event()
+        rate = options.disk_mb_s * 1e6
+        folder = Path(options.home) / name
+        disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
+        self._store = ChunkStore(folder / "store", name, options.disk, disk)
+        self._reading = threading.Lock()  # a store is for one thread at a time
+        self._adopt()
+        self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
+        self.queries = NodeQueries(self._engine, options.queries)
+        self.host = RingHost(name, options.machine(), pool, self._load, self._refreshed, zlib.crc32(name.encode()))
+        self.host.start()
+
+    def close(self) -> None:
+        """End all queries and all threads."""
+        self._is_ending.set()
+        self.queries.close()
+        self.host.close()
+        self._engine.close()
+        self._store.close()
+
+    def meet(self, ring_epoch: int, members: Sequence[Name], make: Callable[[], NodeLinks | None]) -> None:
+        """Be one of these from now on; `make` makes the links, which say the ring epoch with all that they tell."""
+        self._members = members
+        event = Reconfigured(ring_epoch, len(members), self._owned(), self._versions.catalogue().version)
+        self.host.relink(make, event)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def prepare(self, sql: str, epoch: int) -> tuple[NodeQuery, int]:
+        """Return a query that can be run or cancelled, and the epoch of the tables that it is about.
+
+        Parameters
+        ----------
+        epoch
+            0 for the last one.
+
+        Raises
+        ------
+        EpochMissingError
+            If the ring does not have that epoch.
+        """
+        catalogue = self._versions.catalogue(epoch or None)
+        most = self._options.largest_batch
+
+        def ask_for(plan: QueryPlan) -> QueryScans:
+            return QueryScans(self.host, self._versions, catalogue, plan, most)
+
+        tables = {folded(table.name): table for table in catalogue.tables}
+        return self.queries.prepare(sql, tables, ask_for), catalogue.version
+
+    def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
+        """Return what a query would ask for and how it would run, as text and as JSON."""
+        catalogue = self._versions.catalogue(epoch or None)
+        plan = plan_query(self._engine, sql, {folded(table.name): table for table in catalogue.tables})
+        requests = scan_requests(plan, catalogue, self._members)
+        return explain_text(plan, requests), explain_json(plan, requests)
+
+    def status(self) -> dict[str, Any]:
+        """Return how the node is, for JSON."""
+        status = self.host.status()
+        return {
+            **asdict(status.machine),
+            "members": list(self._members),
+            "epochs": list(self._versions.epochs),
+            "queries": [query.sql for query in self.queries.queries],
+            "store": {"bytes": self._store.bytes, **asdict(self._store.counts)},
+            "memory": asdict(self._pool.counts()),
+            "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "cpu_s": sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
+            "links": self.host.link_counts(),
+            "steps": status.steps,
+            "reads_waiting": status.reads_waiting,
+        }
+
+    # --- chunks -----------------------------------------------------------------------------------------------------
+
+    def _share(self) -> list[Chunk]:
+        members = self._members
+        chunks = self._versions.chunks().values()
+        return [each for each in chunks if owner(each.file.digest, each.row_group.number, members) == self.name]
+
+    def _owned(self) -> dict[ChunkId, int]:
+        return {chunk.id: chunk.size for chunk in self._share()}
+
+    def _refreshed(self) -> Refreshed | RefreshFailed:
+        """Look what versions there are, by the thread that reads the disk."""
+        try:
+            version = self._versions.catalogue().version
+            self._adopt()
+            with self._reading:
+                self._store.retain(self._versions.chunks())
+        except CumulusError as problem:
+            print(f"the last epoch cannot be had: {problem}", flush=True)
+            return RefreshFailed()
+        return Refreshed(version, self._owned())
+
+    def _adopt(self) -> None:
+        if not self._options.adopt:
+            return
+        epoch = self._versions.catalogue().version
+        share = self._share()
+        with self._reading:
+            self._store.adopt(share)
+        self._adopted(epoch, len(share))
+
+    def _load(self, chunk: ChunkId) -> pa.Buffer:
+        found = self._versions.chunk(chunk)
+        if found is None:
+            raise ChunkMissingError(
+                f"chunk {chunk:016x} is of an epoch that the ring does not have any more", chunk=chunk, node=self.name
+            )
+        with self._reading:
+            return self._store.load(found)

@@ -1,0 +1,171 @@
+"""The process of one node of a ring: ``python -m cumulus.local_ring.process FD``, as the supervisor starts it.
+
+`FD` is one end of a pair of sockets, over which the supervisor says what is to run and who the others are, and asks
+how the node is. When the other end is closed the keeper has ended, and so does the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from cumulus.errors import CumulusError
+from cumulus.local_ring.client import CLIENT
+from cumulus.local_ring.neighbours import NeighbourLinks
+from cumulus.local_ring.node import RunningNode
+from cumulus.local_ring.service import ClientService
+from cumulus.local_ring.settings import RingOptions
+from cumulus.machine import Name
+from cumulus.transport.framing import Frame, FrameKind, FrameReader, framed
+from cumulus.transport.greeting import Credentials
+from cumulus.transport.neighbours.link_faults import link_faults
+from cumulus.transport.neighbours.listener import LinkListener
+from cumulus.transport.neighbours.open_link import LinkAddress
+from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotPool
+
+
+class NodeProcess:
+    """A node, its links and its clients, and the supervisor that has started them."""
+
+    def __init__(self, pair: socket.socket) -> None:
+        self._pair = pair
+        self._sending = threading.Lock()
+        self._epoch = 0
+        self._links: NeighbourLinks | None = None
+
+    def run(self) -> int:
+        """Run the node until it is stopped, or its keeper has ended; return the exit code."""
+        frames = self._frames()
+        first = next(frames, None)
+        if first is None:
+            return 0
+        kind, _, payload = first
+        assert kind == FrameKind.START, kind
+        start = json.loads(payload)
+        try:
+            self._start(start["name"], RingOptions.from_json(start["argument"]), bytes.fromhex(start["secret"]))
+        except CumulusError as problem:
+            self._tell(FrameKind.FAILED, [problem.message, problem.hint])
+            return 1
+        for kind, epoch, payload in frames:
+            match kind:
+                case FrameKind.MEET:
+                    self._meet(epoch, json.loads(payload)[0])
+                case FrameKind.MESSAGE:  # there is another epoch
+                    self._node.host.refresh()
+                case FrameKind.ASK:
+                    self._tell(FrameKind.HEALTH, self._health())
+                case _:
+                    assert kind == FrameKind.STOP, kind
+                    break
+        self._close()
+        return 0
+
+    def _start(self, name: Name, options: RingOptions, secret: bytes) -> None:
+        is_local = options.transport != "tcp"
+        self._pool: SlotPool = DescriptorPool() if is_local else BufferPool()
+        self._me = Credentials(name, secret=secret)
+        self._faults = link_faults(options.faults) if options.faults else None
+        self._largest = options.machine().largest_chunk
+        self._node = RunningNode(name, options, self._pool, self._adopted)
+        self._service = ClientService(self._node)
+        self._listener = LinkListener(self._me, is_local=is_local)
+        self._door = LinkListener(self._me)
+        self._tell(FrameKind.READY, [*self._door.address, self._listener.address])
+
+    def _adopted(self, epoch: int, count: int) -> None:
+        self._tell(FrameKind.MESSAGE, [epoch, count])
+
+    def _meet(self, epoch: int, said: dict[Name, Any]) -> None:
+        """Make the links of a ring epoch; those of the former one end when their chunks have new ones."""
+        before, self._epoch = self._links, epoch
+        listening: dict[Name, LinkAddress] = {
+            name: where if isinstance(where, str) else (where[0], where[1]) for name, (_, _, where) in said.items()
+        }
+        self._links = None
+
+        def make() -> NeighbourLinks | None:
+            if len(listening) > 1:
+                self._links = NeighbourLinks(
+                    self._me,
+                    epoch,
+                    listening,
+                    self._node.host,
+                    self._pool,
+                    self._largest,
+                    self._faults,
+                    lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
+                )
+            return self._links
+
+        self._node.meet(epoch, list(listening), make)
+        self._listen()
+        self._door.expect(epoch, {}, self._service.take, guests=CLIENT)
+        if before is not None:
+            before.close()
+
+    def _listen(self) -> None:
+        if self._links is not None:
+            self._links.open(self._listener)
+
+    def _health(self) -> dict[str, Any]:
+        return {
+            "steps": 0,
+            "is_holding": False,
+            "bytes_unwritten": 0,
+            "tasks": len(self._node.queries.queries),
+            "queued": {},
+            "sent_messages": 0,
+            "sent_bytes": 0,
+        }
+
+    def _close(self) -> None:
+        for listener in (self._door, self._listener):
+            listener.close()
+        self._node.queries.close()
+        self._service.close()
+        if self._links is not None:
+            self._links.close()
+        self._node.close()
+
+    # --- the supervisor ---------------------------------------------------------------------------------------------
+
+    def _frames(self) -> Iterator[Frame]:
+        reader = FrameReader()
+        reader.trust()
+        with suppress(OSError):
+            while count := self._pair.recv_into(reader.room()):
+                yield from reader.filled(count)
+
+    def _tell(self, kind: FrameKind, what: Any) -> None:
+        frame = b"".join(framed(kind, [json.dumps(what).encode()]))
+        with self._sending, suppress(OSError):
+            self._pair.sendall(frame)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run a node until the supervisor stops it or ends; the exit code is 0 then."""
+    pair = socket.socket(fileno=int(arguments[0]))
+    pair.set_inheritable(False)
+    for number in (signal.SIGTERM, signal.SIGINT):  # as if the supervisor had ended
+        signal.signal(number, lambda *_: pair.shutdown(socket.SHUT_RD))
+    code = 1
+    try:
+        code = NodeProcess(pair).run()
+    except BaseException:  # noqa: BLE001  # the supervisor shows these lines
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a thread that has not ended is not waited for
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
