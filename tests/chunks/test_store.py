@@ -201,7 +201,9 @@ def test_adopting_tells_how_far_it_is_and_begins_where_another_has_ended(tmp_pat
     place(store, each[0]).unlink()
     store = ChunkStore(tmp_path / "store", "a", limit=4 * size)
     store.adopt(each[:4])  # the first is encoded anew; it may not take the place of those that are not looked at yet
-    assert (store.counts.encoded, store.counts.dropped) == (2, 0)
+    assert (store.counts.encoded, store.counts.read, store.counts.dropped) == (2, 2, 0)
+    store.adopt(each[:4])
+    assert store.counts.read == 2, "what this process has adopted is not read again"
     for wrong in (3, 1):
         place(store, each[wrong]).write_bytes(b"damaged")
     assert numbers(store, each[3])[0] == 3 * ROWS, "as long as there is a source"

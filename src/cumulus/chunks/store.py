@@ -130,7 +130,7 @@ class ChunkStore:
         return self._load(chunk)[0]
 
     def adopt(self, chunks: Collection[Chunk], told: Callable[[int, int], None] | None = None) -> None:
-        """Keep chunks, whatever becomes of their source, until `retain` says otherwise.
+        """Keep chunks, whatever becomes of their source, until `retain` says otherwise; those that are kept stay so.
 
         Parameters
         ----------
@@ -149,10 +149,11 @@ class ChunkStore:
         self._adopted |= new
         try:
             for done, chunk in enumerate(chunks, 1):
-                _, is_new = self._load(chunk)
-                if chunk.id in new and not is_new:
-                    self._sync(chunk.id)
-                self._check_room()
+                if chunk.id in new:
+                    _, is_new = self._load(chunk)
+                    if not is_new:
+                        self._sync(chunk.id)
+                    self._check_room()
                 if told is not None:
                     told(done, len(chunks))
         except BaseException:
