@@ -32,10 +32,6 @@ _SIZES = struct.Struct("<IQ")
 _CREDIT = struct.Struct("<Q")
 _CHUNK, _DESCRIPTOR, _CREDITS = int(FrameKind.CHUNK), int(FrameKind.CHUNK_DESCRIPTOR), int(FrameKind.CREDIT)
 _DISCARDED_AT_ONCE = 1 << 20
-_CREDIT_SECONDS = 0.003
-"""How long credit may wait for more, while the predecessor has enough of it."""
-_QUIET_LOOKS = 20
-"""After so many looks without credit nobody looks any more."""
 
 
 class ChunkOutlet:
@@ -212,9 +208,6 @@ class ChunkInlet:
         self._chunk_came = chunk_came
         self._largest = largest
         self._owed = 0  # credit that is not sent
-        self._left = 0  # of the credit that is sent, as far as chunks have come for it
-        self._window = 0  # the most that was ever left
-        self._is_waiting = False  # whether the second thread looks again soon
         self._unsent = b""  # the rest of a frame of credit, for which the second thread waits until the socket takes it
         self._threads = LinkThreads(source, lost, self._receive, self._send_unsent)
 
@@ -223,16 +216,10 @@ class ChunkInlet:
         self._threads.start()
 
     def grant(self, bytes: int) -> None:
-        """Tell the predecessor that there is room for so much more.
-
-        While at least half of what it ever had is left to it, several may be told together, a little later.
-        """
+        """Tell the predecessor that there is room for so much more; what the socket does not take now goes later."""
         with self._threads.condition:
             self._owed += bytes
-            if self._left < self._window // 2 or not self._window:
-                self._send_credit()
-            elif not self._is_waiting:
-                self._threads.condition.notify_all()
+            self._send_credit()
 
     def close(self) -> None:
         """End the link; returns at once."""
@@ -257,8 +244,6 @@ class ChunkInlet:
         if link is None or self._threads.is_over or self._unsent or not self._owed:
             return
         frame = header(_CREDITS, _CREDIT.size, link.epoch) + _CREDIT.pack(self._owed)
-        self._left += self._owed
-        self._window = max(self._window, self._left)
         self._owed = 0
         try:
             self._unsent = link.send_what_fits(frame)
@@ -271,26 +256,14 @@ class ChunkInlet:
         condition = self._threads.condition
         while True:
             with condition:
-                self._send_credit()  # what was granted before the link was open, or has waited long enough
-                self._wait_for_credit()
+                self._send_credit()  # what was granted before the link was open, or while this thread was sending
+                while not self._unsent and not self._threads.is_over:
+                    condition.wait()
                 if self._threads.is_over:
                     return
-                unsent = self._unsent
-            if unsent:
-                link.send_pieces([unsent])
-                with condition:
-                    self._unsent = b""
-
-    def _wait_for_credit(self) -> None:
-        """Wait until credit must be sent: it is woken for the first in a while, and then looks for more by itself."""
-        condition, quiet = self._threads.condition, 0
-        while not self._owed and not self._unsent and not self._threads.is_over and quiet < _QUIET_LOOKS:
-            self._is_waiting = True
-            condition.wait(_CREDIT_SECONDS)
-            quiet += 1
-        self._is_waiting = False
-        while not self._owed and not self._unsent and not self._threads.is_over:
-            condition.wait()
+            link.send_pieces([self._unsent])
+            with condition:
+                self._unsent = b""
 
     def _receive(self, link: OpenLink) -> None:
         start = memoryview(bytearray(HEADER_BYTES + _SIZES.size))
@@ -315,19 +288,11 @@ class ChunkInlet:
                     os.close(descriptor)
             if slot is None:
                 link.counts.refused += 1
-                self._spent(size)
                 self.grant(size)
             else:
                 link.counts.messages_in += 1
                 link.counts.payload_in += size
-                self._spent(size)
                 self._chunk_came(bytes(head), slot)
-
-    def _spent(self, size: int) -> None:
-        with self._threads.condition:
-            self._left -= size
-            if self._owed and self._left < self._window // 2:
-                self._send_credit()
 
     def _check(self, link: OpenLink, kind: int, length: int, epoch: int, head_bytes: int, size: int) -> None:
         """Refuse what is no chunk before memory is taken for it."""
