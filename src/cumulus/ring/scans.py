@@ -7,7 +7,7 @@ neutral zone, if there is room, until it pulls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cumulus.ring.buffers import Buffers, SlotRecord
 from cumulus.ring.catalogs import Need, Outstanding, OutstandingRequests, Owned
@@ -97,6 +97,27 @@ class Scans:
         for group, chunks in enumerate(groups):
             for chunk in chunks:
                 requests.need(chunk, (query, number, group))
+        self._ask(scans[number], requests)
+
+    def _ahead(self, scan: ScanProgress) -> Iterator[int]:
+        """Yield the batches to be asked for: one that is waited for, those that are begun, and the next.
+
+        Own ones take nobody's place.
+        """
+        left = self._s.settings.ask_ahead
+        named = () if scan.waits_for in (None, ANY_GROUP) else (scan.waits_for,)
+        for group in dict.fromkeys((*named, *scan.opened, *scan.missing)):
+            if left is not None and next(iter(scan.missing[group])) not in self._owned:
+                left -= 1
+                if left < 0:
+                    return
+            yield group
+
+    def _ask(self, scan: ScanProgress, requests: Requests) -> None:
+        """Ask for the batches that are next."""
+        for group in self._ahead(scan):
+            for chunk in scan.missing[group]:
+                requests.ask(chunk)
 
     def wait(self, query: QueryId, number: int, group: int, requests: Requests) -> None:
         """Let a scan's pull block, until a group is complete; it may be so already."""
@@ -107,6 +128,7 @@ class Scans:
         found = group if group in scan.complete else next(iter(scan.complete), None) if group == ANY_GROUP else None
         if found is not None:
             del scan.complete[found]
+            self._ask(scan, requests)
             return
         assert scan.missing if group == ANY_GROUP else group in scan.missing, "a scan pulls more than it asked for"
         scan.waits_for = group
@@ -119,36 +141,36 @@ class Scans:
             for chunk in list(scan.missing[group]):
                 record = self._buffers.find(chunk)
                 if record is not None and scan.accepts(group, most):
-                    self._take((query, number, group), scan, record)
+                    self._take((query, number, group), scan, record, requests)
             if scan.waits_for is None:
                 return
+        self._ask(scan, requests)
         for group in scan.candidates(most):
             for chunk in scan.missing[group]:
                 if chunk in self._owned and scan.accepts(group, most):
                     scan.opened[group] = None
                     self._loader.read(self._owned[chunk])
-                elif chunk in self._outstanding:
-                    requests.ask(self._outstanding[chunk])
 
     def pull_again(self, requests: Requests) -> None:
         """Owners have changed: what waits for others may be this node's own now."""
         for query, scans in list(self._queries.items()):
             for number, scan in enumerate(scans):
                 self._pull(query, number, scan, requests)
+                self._ask(scan, requests)
 
-    def serve(self, entry: Outstanding, record: SlotRecord) -> bool:
+    def serve(self, entry: Outstanding, record: SlotRecord, requests: Requests) -> bool:
         """Give a chunk that is here to all scans that take it now; return whether there was one."""
         most, found = self._s.settings.open_groups, False
         for need in list(entry.needs):
             query, number, group = need
             scan = self._queries[query][number]
             if scan.accepts(group, most):
-                found = self._take(need, scan, record) or found
+                found = self._take(need, scan, record, requests) or found
             elif scan.waits_for == ANY_GROUP:
                 self._s.counts["group refused"] += 1
         return found
 
-    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord) -> bool:
+    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord, requests: Requests) -> bool:
         """Hand a chunk over: by reference while there is room, else by a copy, if copies are allowed (E11, E38)."""
         query, number, group = need
         chunk = record.chunk
@@ -165,7 +187,11 @@ class Scans:
         missing = scan.missing[group]
         del missing[chunk]
         if missing:
+            is_new = group not in scan.opened
             scan.opened[group] = None
+            if is_new:  # it may have come by before its turn
+                for other in missing:
+                    requests.ask(other)
         else:
             del scan.missing[group]
             scan.opened.pop(group, None)
@@ -207,7 +233,13 @@ class Scans:
                 self._s.counts["query failed"] += 1
                 self._s.effects.append(FailQuery(query, reason))
 
-    def check(self) -> None:
+    def _awaited(self, scan: ScanProgress) -> Iterable[int]:
+        """Return the batches one of which a pull waits for, if one does."""
+        if scan.waits_for is None:
+            return ()
+        return self._ahead(scan) if scan.waits_for == ANY_GROUP else (scan.waits_for,)
+
+    def check(self, requests: Requests) -> None:
         """S2 is what scans miss, and no more groups are open than may be."""
         missed = {
             (chunk, (query, number, group))
@@ -219,4 +251,7 @@ class Scans:
         assert missed == {(chunk, need) for chunk, entry in self._outstanding.items() for need in entry.needs}
         assert all(entry.needs for entry in self._outstanding.values()), "nobody stands behind a request"
         most = self._s.settings.open_groups
-        assert all(len(scan.opened) <= most for scans in self._queries.values() for scan in scans)
+        every = [scan for scans in self._queries.values() for scan in scans]
+        assert all(len(scan.opened) <= most for scan in every)
+        awaited = {chunk for scan in every for group in self._awaited(scan) for chunk in scan.missing[group]}
+        assert all(map(requests.sees_to, awaited)), "a pull waits for what nobody asks for"
