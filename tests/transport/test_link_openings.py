@@ -157,6 +157,16 @@ def test_a_neighbour_is_let_in_once_in_an_epoch(host: Host) -> None:
         host.dial(seconds=0.05).open()
 
 
+def test_a_link_that_is_closed_as_soon_as_it_is_up_is_lost_and_not_tried_again(host: Host) -> None:
+    host.listener.expect(1, {CHUNKS: "a"}, lambda link: link.close())
+    lost: SimpleQueue[str] = SimpleQueue()
+    link = MessageLink(host.dial(), came=print, lost=lost.put)
+    link.start()
+    assert lost.get(timeout=1) in ("closed by the other side", "Connection reset by peer")
+    link.close()
+    assert link.join(0.5)
+
+
 def silent() -> tuple[socket.socket, LinkAddress]:
     """Somebody who listens, and takes nobody in."""
     found = socket.create_server(("127.0.0.1", 0), backlog=1)
@@ -295,13 +305,13 @@ def test_a_credit_never_waits_for_the_other_side(is_local: bool) -> None:
         pair.inlet.grant(1)
         begun = time.monotonic()
         granted = 1
-        while not pair.inlet._owed and granted < 500_000:
+        while not pair.inlet._unsent and granted < 500_000:
             pair.inlet.grant(1)
             granted += 1
         assert time.monotonic() - begun < SECONDS
         for _ in range(10):
             pair.inlet.grant(1)
-    assert pair.inlet._owed, "the socket never was full"
+    assert pair.inlet._unsent, "the socket never was full"
     until = time.monotonic() + SECONDS
     while sum(heard) < granted + 10 and time.monotonic() < until:
         time.sleep(0.001)

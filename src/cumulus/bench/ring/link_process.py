@@ -61,7 +61,8 @@ class Passer:
         self.inlet.start()
 
     def begin(self, chunk_bytes: int, chunks: int) -> None:
-        """Send the first chunks."""
+        """Send the first chunks; there is room for all of them everywhere, and as much again."""
+        self.inlet.grant(2 * chunks * self._count * chunk_bytes)
         for _ in range(chunks):
             self.outlet.send(_HEADER.pack(self._me, 0), self._pool.fill(chunk_bytes, bytes(chunk_bytes)))
 

@@ -216,7 +216,7 @@ class ChunkInlet:
         self._threads.start()
 
     def grant(self, bytes: int) -> None:
-        """Tell the predecessor that there is room for so much more; what it does not take now goes later."""
+        """Tell the predecessor that there is room for so much more; what the socket does not take now goes later."""
         with self._threads.condition:
             self._owed += bytes
             self._send_credit()
@@ -254,10 +254,9 @@ class ChunkInlet:
 
     def _send_unsent(self, link: OpenLink) -> None:
         condition = self._threads.condition
-        with condition:
-            self._send_credit()  # what was granted before the link was open
         while True:
             with condition:
+                self._send_credit()  # what was granted before the link was open, or while this thread was sending
                 while not self._unsent and not self._threads.is_over:
                     condition.wait()
                 if self._threads.is_over:
@@ -265,7 +264,6 @@ class ChunkInlet:
             link.send_pieces([self._unsent])
             with condition:
                 self._unsent = b""
-                self._send_credit()
 
     def _receive(self, link: OpenLink) -> None:
         start = memoryview(bytearray(HEADER_BYTES + _SIZES.size))

@@ -118,12 +118,10 @@ class Dial:
     def _greet(self, connection: socket.socket, until: float, counts: LinkCounts) -> None:
         greeting = Greeting(self._me, self.epoch, self.peer, lambda _: None, self.purpose)
         answer = greeting.begin()
-        while True:
+        while not greeting.is_over:
             frames = b"".join(header(kind, len(payload), self.epoch) + payload for kind, payload in answer)
             connection.sendall(frames)
             counts.wire_out += len(frames)
-            if greeting.is_over:
-                return
             # Not a byte more than the greeting: credits may be right behind it.
             kind, length, _ = parsed_header(_exactly(connection, HEADER_BYTES, until), 0, STRANGER_BYTES)
             answer = greeting.take(kind, _exactly(connection, length, until))
