@@ -20,7 +20,7 @@ from cumulus.ring.surroundings import Surroundings
 class ScanProgress:
     """What one scan of a query still has to get."""
 
-    __slots__ = ("complete", "missing", "opened", "waits_for")
+    __slots__ = ("complete", "is_over", "missing", "opened", "waits_for")
 
     def __init__(self, groups: Groups) -> None:
         self.missing: dict[int, dict[ChunkId, None]] = {
@@ -31,6 +31,7 @@ class ScanProgress:
         self.complete: dict[int, None] = {}
         """Groups that it has, and has not pulled."""
         self.waits_for: int | None = None
+        self.is_over = False
 
     def accepts(self, group: int, most_open: int) -> bool:
         """Whether a chunk of a group is taken when it comes."""
@@ -124,6 +125,8 @@ class Scans:
         if query not in self._queries:
             return  # it has failed, and its node has not heard of that yet
         scan = self._queries[query][number]
+        if scan.is_over:
+            return  # it was closed by one thread while another one pulled
         assert scan.waits_for is None, f"scan {number} of query {query} pulls twice at once"
         found = group if group in scan.complete else next(iter(scan.complete), None) if group == ANY_GROUP else None
         if found is not None:
@@ -217,6 +220,7 @@ class Scans:
             return
         scan = self._queries[query][number]
         self._queries[query][number] = ScanProgress(())
+        self._queries[query][number].is_over = True
         for group, chunks in scan.missing.items():
             for chunk in chunks:
                 entry = self._outstanding[chunk]
