@@ -7,7 +7,7 @@ neutral zone, if there is room, until it pulls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from cumulus.ring.buffers import Buffers, SlotRecord
 from cumulus.ring.catalogs import Need, Outstanding, OutstandingRequests, Owned
@@ -120,6 +120,13 @@ class Scans:
             for chunk in scan.missing[group]:
                 requests.ask(chunk)
 
+    def _open(self, scan: ScanProgress, group: int, requests: Requests) -> None:
+        """Begin a batch, and ask for the rest of it: it may have come by before its turn."""
+        if group not in scan.opened:
+            scan.opened[group] = None
+            for chunk in scan.missing[group]:
+                requests.ask(chunk)
+
     def wait(self, query: QueryId, number: int, group: int, requests: Requests) -> None:
         """Let a scan's pull block, until a group is complete; it may be so already."""
         if query not in self._queries:
@@ -151,7 +158,7 @@ class Scans:
         for group in scan.candidates(most):
             for chunk in scan.missing[group]:
                 if chunk in self._owned and scan.accepts(group, most):
-                    scan.opened[group] = None
+                    self._open(scan, group, requests)
                     self._loader.read(self._owned[chunk])
 
     def pull_again(self, requests: Requests) -> None:
@@ -190,11 +197,7 @@ class Scans:
         missing = scan.missing[group]
         del missing[chunk]
         if missing:
-            is_new = group not in scan.opened
-            scan.opened[group] = None
-            if is_new:  # it may have come by before its turn
-                for other in missing:
-                    requests.ask(other)
+            self._open(scan, group, requests)
         else:
             del scan.missing[group]
             scan.opened.pop(group, None)
@@ -237,11 +240,14 @@ class Scans:
                 self._s.counts["query failed"] += 1
                 self._s.effects.append(FailQuery(query, reason))
 
-    def _awaited(self, scan: ScanProgress) -> Iterable[int]:
-        """Return the batches one of which a pull waits for, if one does."""
-        if scan.waits_for is None:
-            return ()
-        return self._ahead(scan) if scan.waits_for == ANY_GROUP else (scan.waits_for,)
+    def _is_seen_to(self, scan: ScanProgress, requests: Requests) -> bool:
+        """Whether all that a scan has begun will come, and one of the batches that its pull waits for, if it does."""
+
+        def comes(group: int) -> bool:
+            return all(map(requests.sees_to, scan.missing[group]))
+
+        awaited = [scan.waits_for] if scan.waits_for not in (None, ANY_GROUP) else [*self._ahead(scan)]
+        return all(map(comes, scan.opened)) and (scan.waits_for is None or any(map(comes, awaited)))
 
     def check(self, requests: Requests) -> None:
         """S2 is what scans miss, and no more groups are open than may be."""
@@ -257,5 +263,4 @@ class Scans:
         most = self._s.settings.open_groups
         every = [scan for scans in self._queries.values() for scan in scans]
         assert all(len(scan.opened) <= most for scan in every)
-        awaited = {chunk for scan in every for group in self._awaited(scan) for chunk in scan.missing[group]}
-        assert all(map(requests.sees_to, awaited)), "a pull waits for what nobody asks for"
+        assert all(self._is_seen_to(scan, requests) for scan in every), "a pull waits for what nobody asks for"
