@@ -317,3 +317,7 @@ class ChunkMissingError(ChunkError):
 
 class ChunkDamagedError(ChunkError):
     """A chunk that is not what it was, or whose file is not."""
+
+
+class ChunkTooLargeError(ChunkError):
+    """A chunk that is larger, when it is encoded, than the nodes of a ring take."""

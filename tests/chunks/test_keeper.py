@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cumulus.chunks.keeper import SourceKeeper
 from cumulus.chunks.parquet_files import read_chunk
@@ -19,6 +23,7 @@ from cumulus.chunks.store import ChunkStore
 from cumulus.chunks.versions import SourceVersions
 from cumulus.errors import ChunkMissingError, EpochMissingError, InputError, LockedError, StoreError
 from support.random_files import committed, scanned, write
+from support.tiers import examples
 
 NUMBERS = pa.table({"n": [1, 2, 3]})
 
@@ -197,16 +202,20 @@ def test_what_all_nodes_have_adopted_needs_no_source(places: tuple[Path, Path], 
 # --- Where there are no links, and where there is no time -------------------------------------------------------------
 
 
+def no_link(reason: int) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    return refuse
+
+
 @pytest.mark.parametrize("reason", [errno.EXDEV, errno.EPERM])
 def test_without_hard_links_files_are_read_where_they_are(
     places: tuple[Path, Path], reason: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_link(*_: object) -> None:
-        raise OSError(reason, os.strerror(reason))
-
     source, ring = places
     write(NUMBERS, source / "t.parquet", 2)
-    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(os, "link", no_link(reason))
     keeper = SourceKeeper(source, ring)
     keeper.refresh()
     assert keeper.unlinked == f"{source / 't.parquet'} is read where it is: {os.strerror(reason)}"
@@ -281,6 +290,53 @@ def test_what_changes_between_its_footer_and_its_link_is_read_again(
     wanted = {"replace": [1, 2, 3, 7], "remove": [1, 2, 3], "write into": [1, 2, 3, 7], "commit": [7]}
     assert numbers(ring) == wanted[change]
     assert links(ring) == listed(ring)
+
+
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(["replace", "write into", "remove"]), st.sampled_from("abc")),
+    st.tuples(st.sampled_from(["refresh", "restart"]), st.just("")),
+)
+
+
+@given(st.lists(STEPS, max_size=14), st.booleans())
+@pytest.mark.law
+@settings(max_examples=examples(200), deadline=None)
+def test_each_version_has_the_rows_that_it_had(steps: list[tuple[str, str]], has_links: bool) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        source, ring = Path(name, "in"), Path(name, "ring")
+        if not has_links:
+            patch.setattr(os, "link", no_link(errno.EXDEV))
+        there: dict[str, int] = {}
+        rows: dict[int, list[int]] = {}
+        keeper, node = SourceKeeper(source, ring, keep=2), SourceVersions(ring)
+        for number, (step, file) in enumerate([("replace", "a"), *steps, ("refresh", "")]):
+            place = source / "t" / f"{file}.parquet"
+            if step == "remove" and len(there) > 1:
+                place.unlink(missing_ok=True)
+                there.pop(file, None)
+            elif step in ("replace", "write into"):
+                write(pa.table({"n": [number] * (number % 3 + 1)}), source / "new", 2)
+                if step == "replace" or file not in there:
+                    place.parent.mkdir(exist_ok=True)
+                    os.rename(source / "new", place)
+                else:
+                    place.write_bytes((source / "new").read_bytes())
+                there[file] = number
+            elif step == "restart":
+                keeper.close()
+                keeper = SourceKeeper(source, ring, keep=2)
+                rows = {epoch: rows[epoch] for epoch in keeper.epochs}
+            elif step == "refresh":
+                wanted = [each for _, each in sorted(there.items()) for _ in range(each % 3 + 1)]
+                newest = keeper.refresh().version
+                assert rows.setdefault(newest, wanted) == wanted
+                assert (numbers(ring), node.catalogue().version) == (wanted, newest)
+                assert links(ring) == listed(ring)
+                assert 1 <= len(node.epochs) <= 2
+            for epoch in node.epochs:
+                with contextlib.suppress(InputError, FileNotFoundError):  # written into, or without a link
+                    assert numbers(ring, epoch) == rows[epoch]
+        keeper.close()
 
 
 def counted(steps: Iterator[int], change: Callable[..., None], *args: Any, **named: Any) -> None:

@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from cumulus.cli.experiments import tell_figure
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
+from cumulus.experiments.ring.figures import FigureRun
+from cumulus.experiments.ring.findings import FigureFinding
+from cumulus.experiments.ring.set_up import RingSetUp
 
 SCALED = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--at", "8")
 SMALL = (*SCALED, "--rate", "1", "--seconds", "10")
@@ -71,6 +76,16 @@ def test_touches_are_normally_distributed_and_chunks_add_up() -> None:
         assert sum(each[name] for each in row["chunks"]) == row[name]
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    finding = FigureFinding("finished", "many", "few", "many", is_inside=False)
+    run = FigureRun((), (finding,), ("finished: few, must be many",))
+    with pytest.raises(typer.Exit) as caught:
+        tell_figure(run, RingSetUp(), as_json)
+    assert caught.value.exit_code == 1
+    assert "finished: few, must be many" in capsys.readouterr().out
+
+
 def test_each_figure_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for figure, words in (("fig9", SMALL), ("fig10", SMALL), ("fig11", SKEWED), ("fig12", GAUSSIAN)):
@@ -86,9 +101,13 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
         ["fig11", "--skews", "3,5"],
         ["fig11", "--skews", "3,5,7,x"],
         ["fig11", "--starts", "0,15,37,99"],
+        ["fig11", "--ends", "30,45,67.5,inf"],
+        ["fig11", "--loit", "nan"],
+        ["fig12", "--mean", "nan"],
         ["fig12", "--scale", "ci", "--mean", "5000"],
         ["fig9", "--chunks", "1", "--nodes", "2"],
         ["fig9", "--query-chunks", "5:1"],
+        ["fig9", "--chunk-mb", "1:inf"],
         ["fig9", "--plot", "picture.txt"],
         ["fig9", "--plot", "nowhere/picture.png"],
         ["fig8"],

@@ -30,7 +30,7 @@ from support.fences import Fence, fences, matches
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ONLY_COMPUTES = {"query", "explain", "compile", "recheck", "shell", "stats", "plan", "embedded"}
+ONLY_COMPUTES = {"query", "explain", "compile", "recheck", "shell", "stats", "plan", "embedded", "experiments"}
 """Words of commands that start no processes: they are called in this one, which saves the second that imports take."""
 LANGUAGES = {"", "text", "output", "python", "console", "sql", "m3", "mermaid", "json"}
 

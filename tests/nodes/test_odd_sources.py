@@ -13,7 +13,7 @@ from cumulus.catalog.names import folded
 from cumulus.chunks.folders import read_source
 from cumulus.errors import CumulusError
 from cumulus.nodes import EngineLimits, NodeQueries, open_engine
-from support.arriving_rows import ChunksOfFiles
+from support.arriving_rows import ChunksOfFiles, ask
 from support.random_files import connected, write
 
 NAN, INF = float("nan"), float("inf")
@@ -110,7 +110,7 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     folder = tmp_path_factory.mktemp("odd")
     for name, parts in TABLES.items():
         for number, part in enumerate(parts):
@@ -118,20 +118,20 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     tables = {folded(table.name): table for table in read_source(folder).tables}
     limits = EngineLimits(tmp_path_factory.mktemp("spill"))
     with open_engine(limits) as engine, ChunksOfFiles(seed=1).turning() as files:
-        yield lambda sql: NodeQueries(engine).ask(sql, tables, files.ask_for, timeout_s=60)
+        yield lambda sql: ask(NodeQueries(engine), sql, tables, files.ask_for, timeout_s=60)
 
 
 @pytest.mark.parametrize("sql", SAME)
-def test_odd_tables_are_what_duckdb_reads(sql: str, ask: Ask, oracle: duckdb.DuckDBPyConnection) -> None:
-    found, wanted = ask(sql), oracle.sql(sql).to_arrow_table()
+def test_odd_tables_are_what_duckdb_reads(sql: str, asking: Ask, oracle: duckdb.DuckDBPyConnection) -> None:
+    found, wanted = asking(sql), oracle.sql(sql).to_arrow_table()
     assert found.schema == wanted.schema
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_has_no_answer_is_one_paragraph(sql: str, ask: Ask, oracle: duckdb.DuckDBPyConnection) -> None:
+def test_what_has_no_answer_is_one_paragraph(sql: str, asking: Ask, oracle: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error):
         oracle.sql(sql).to_arrow_table()
     with pytest.raises(CumulusError, match=REFUSED[sql]) as caught:
-        ask(sql)
+        asking(sql)
     assert "\n\n" not in str(caught.value)

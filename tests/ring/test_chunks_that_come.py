@@ -126,11 +126,30 @@ def test_e18_e19_and_e20_levels_are_real_numbers_start_with_nothing_and_may_be_a
     assert levels == [1.0, 1.5, 1.5, 1.375, 1.275]
 
 
-def test_e18_in_a_ring_of_one_no_node_has_used_a_chunk() -> None:
-    node = circulating()
-    node.hear(Reconfigured(2, 1, {7: SIZE}))
-    assert node.come(7, home="n0") == [FreeSlot(2)]
-    assert node.counts["unload"] == 1
+def test_e18_a_ring_of_one_is_none_so_nothing_is_sent_and_what_was_in_it_is_cold() -> None:
+    for credit in (None, 4 * SIZE):
+        node = OneNode({7: SIZE, 8: SIZE, 9: 9 * SIZE}, credit_bytes=credit)
+        for chunk in (7, 8, 9):
+            node.request(chunk)
+        node.slots = 1
+        node.hear(ChunkLoaded(7, 1, SIZE))
+        node.come(1)
+        said = node.hear(Reconfigured(2, 1, {7: SIZE, 8: SIZE, 9: 9 * SIZE, 1: SIZE}))
+        if credit is None:  # both were being sent
+            node.hear(ChunkSent(1))
+            node.hear(ChunkSent(2))
+        else:
+            assert only(FreeSlot, said) == [FreeSlot(2), FreeSlot(1)]
+        assert node.hear(ChunkLoaded(8, 3, SIZE)) == [FreeSlot(3)]
+        assert only(SendChunk, node.tick(5_000_000)) == []
+        status = node.node.status()
+        assert (status.loaded, status.pending, status.queued_bytes, status.transit_bytes) == (0, 0, 0, 0)
+        node.ask(1, [7])
+        assert node.wait(1) == [LoadChunk(7)]
+
+
+def test_e18_what_has_passed_nobody_was_used_by_nobody() -> None:
+    assert new_interest(0.6, 0, 0, 2) == pytest.approx(0.3)
 
 
 def test_e19_at_a_threshold_of_1_1_every_chunk_makes_one_cycle() -> None:
@@ -206,7 +225,7 @@ def test_e37_what_is_loaded_warm_has_the_size_that_it_has_and_not_the_one_that_w
 
 def test_e40_a_new_catalogue_leaves_chunks_of_old_files_where_they_are() -> None:
     node = circulating()
-    node.hear(Refreshed(1, {7: SIZE, 8: SIZE}))
+    node.hear(Refreshed(1, {7: SIZE, 8: SIZE}, 1))
     assert forwarded(node.come(7, home="n0", hops=3, copies=3)).cycles == 1
     assert node.counts["load"] == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from cumulus.ring.messages import (
@@ -63,6 +64,22 @@ def test_e3_a_request_that_is_mine_and_on_its_way_absorbs_others() -> None:
     assert forwarded(node.come(7)).absorbed == 1
 
 
+def test_e3_what_is_sent_again_goes_round_although_it_is_absorbed() -> None:
+    """Two nodes that want what nobody has absorb each other's requests."""
+    node = OneNode()
+    node.ask(1, [7])
+    again = ChunkRequest("n1", 7, 1, 0, is_again=True)
+    (sent,) = only(SendRequests, node.hear(RequestsCame([again])))
+    assert sent.requests == (replace(again, is_absorbed=True),)
+    assert node.counts["request absorbed"] == 1
+    assert only(SendRequests, node.hear(RequestsCame([sent.requests[0]]))) == [sent]
+    (mine,) = only(SendRequests, node.tick(1_200_000))
+    assert mine.requests == (ChunkRequest("n0", 7, 1, 0, is_again=True),)
+    assert only(FailQuery, node.hear(RequestsCame([replace(mine.requests[0], is_absorbed=True)])))
+    owner = OneNode({7: SIZE})
+    assert owner.hear(RequestsCame([sent.requests[0]])) == []  # whoever has absorbed it asks
+
+
 def test_e4_once_the_chunk_has_passed_others_are_forwarded() -> None:
     node = OneNode()
     node.ask(1, [7])
@@ -105,16 +122,25 @@ def test_e7_a_node_that_is_behind_refreshes_before_it_lets_a_request_go_by() -> 
     node = OneNode()
     assert node.request(7, version=3) == [Refresh(3)]
     assert node.request(8, version=4) == []  # one at a time
-    assert node.hear(Refreshed(3, {7: SIZE})) == [LoadChunk(7), Refresh(4)]
-    assert requested(node.hear(Refreshed(4, {7: SIZE}))) == [("n1", 8)]
+    assert node.hear(Refreshed(3, {7: SIZE}, 1)) == [LoadChunk(7), Refresh(4)]
+    assert requested(node.hear(Refreshed(4, {7: SIZE}, 1))) == [("n1", 8)]
     assert requested(node.request(9, version=4)) == [("n1", 9)]
 
 
 def test_e7_a_driver_may_refresh_by_itself_and_what_is_held_goes_on() -> None:
     node = OneNode()
     assert node.request(7, version=1) == [Refresh(1)]
-    assert node.hear(Refreshed(2, {7: SIZE})) == [LoadChunk(7)]
+    assert node.hear(Refreshed(2, {7: SIZE}, 1)) == [LoadChunk(7)]
     assert node.request(8, version=3) == [Refresh(3)]
+
+
+def test_e7_a_catalogue_that_was_read_for_other_members_is_read_again() -> None:
+    node = OneNode()
+    assert node.request(7, version=3) == [Refresh(3)]
+    node.hear(Reconfigured(2, 3, {}))
+    node.request(8, ring_epoch=2, version=3)
+    assert node.hear(Refreshed(3, {7: SIZE}, 1)) == [Refresh(3)]
+    assert node.hear(Refreshed(3, {8: SIZE}, 2)) == [LoadChunk(8)]
 
 
 def test_e7_what_a_node_knows_needs_no_refresh() -> None:
@@ -136,7 +162,7 @@ def test_e7_a_catalogue_that_cannot_be_read_does_not_stop_requests_for_ever() ->
 
 def test_e7_requests_carry_the_version_and_those_of_an_older_ring_are_not_held_any_more() -> None:
     node = OneNode()
-    node.hear(Refreshed(3, {}))
+    node.hear(Refreshed(3, {}, 1))
     (sent,) = only(SendRequests, node.ask(1, [7]))
     assert sent.requests == (ChunkRequest("n0", 7, 1, 3),)
     node.request(9, version=5)
@@ -148,7 +174,7 @@ def test_e7_what_a_refresh_takes_from_a_node_is_asked_for_and_what_it_brings_is_
     node.hear(Asked(1, [[[7]], [[8]]]))
     for scan in (0, 1):
         node.hear(Waits(1, scan))
-    found = node.hear(Refreshed(2, {8: SIZE}))
+    found = node.hear(Refreshed(2, {8: SIZE}, 1))
     assert requested(found) == [("n0", 7)]
     assert only(LoadChunk, found) == [LoadChunk(8)]
     assert node.hear(LoadFailed(7, "the file is gone")) == []  # another node owns it now
@@ -191,8 +217,8 @@ def test_e8_a_chunk_that_was_given_away_and_is_owned_again_has_another_incarnati
     node = OneNode({7: SIZE})
     node.request(7)
     load(node, 7)
-    node.hear(Refreshed(1, {}))
-    node.hear(Refreshed(2, {7: SIZE}))
+    node.hear(Refreshed(1, {}, 1))
+    node.hear(Refreshed(2, {7: SIZE}, 1))
     node.request(7)
     load(node, 7)
     assert only(SendChunk, node.come(7, home="n0", hops=3, copies=3, incarnation=1)) == []
@@ -237,6 +263,15 @@ def test_e25_a_request_is_sent_again_when_its_chunk_has_not_been_seen_for_the_ti
     assert node.tick(900_000) == []
     assert requested(node.tick(300_000)) == [("n0", 7)]
     assert node.counts["request sent again"] == 1
+
+
+def test_e12_a_chunk_that_has_come_by_is_asked_for_when_it_does_not_come_again() -> None:
+    node = OneNode({7: SIZE})
+    node.ask(1, [7], [8])
+    node.wait(1, 1)
+    assert requested(node.hear(Refreshed(1, {}, 1))) == [("n0", 7)]  # it was this node's own
+    node.come(7)
+    assert sorted(requested(node.tick(2_500_000))) == [("n0", 7), ("n0", 8)]
 
 
 def test_e25_it_waits_longer_each_time_and_at_most_eight_times_as_long() -> None:

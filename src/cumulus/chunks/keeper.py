@@ -116,9 +116,9 @@ class SourceKeeper:
                 if newest is not None and found.tables == newest.tables and newest_epoch(self.source) is None:
                     return newest
                 with contextlib.suppress(_ChangedError):
-                    self._add(SourceVersion(origin, self._linked(found)))
-                    if found.version in self._versions:
-                        return self._versions[found.version].catalogue
+                    linked = self._linked(found)
+                    self._add(SourceVersion(origin, linked))
+                    return linked
         except OSError as problem:
             raise self._unwritable(problem) from None
         raise InputError(
@@ -165,11 +165,11 @@ class SourceKeeper:
     def _retire(self) -> None:
         """Remove versions that are too old or cannot be read, then links that nobody lists."""
         last = list(self._versions)[-self._keep :]
-        changed: dict[Path, bool] = {}
+        stamps: dict[Path, tuple[int, ...] | None] = {}
         self._versions = {
             number: each
             for number, each in self._versions.items()
-            if number in last and (each.is_adopted or _is_whole(each.catalogue, changed))
+            if number in last and (each.is_adopted or _is_whole(each.catalogue, stamps))
         }
         for number in numbers_of_versions(self._ring):
             if number not in self._versions:
@@ -179,34 +179,40 @@ class SourceKeeper:
     # --- Links --------------------------------------------------------------------------------------------------------
 
     def _linked(self, found: Catalogue) -> Catalogue:
-        """Return a catalogue that was just read with links to all of its files that can have one."""
+        """Return a catalogue that was just read with links to all of its files that can have one.
+
+        Raises
+        ------
+        _ChangedError
+            If a link is not to what was read.
+        """
         self.unlinked = ""
         tables = []
         for table in found.tables:
             files = tuple(self._with_link(file) for file in table.files)
             tables.append(table if files == table.files else replace(table, files=files))
-        return Catalogue(found.version, tuple(tables))
+        linked = Catalogue(found.version, tuple(tables))
+        if not _is_whole(linked, {}):
+            self._remove_links()
+            raise _ChangedError
+        return linked
 
     def _with_link(self, file: DataFile) -> DataFile:
         link = self._files / "-".join(f"{number:x}" for number in file.stamp)
-        for _ in range(2):
-            try:
-                os.link(os.path.realpath(file.path), link)
-            except FileExistsError:
-                pass
-            except FileNotFoundError:
-                if self._files.is_dir():
-                    raise _ChangedError from None
+        try:
+            os.link(os.path.realpath(file.path), link)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            if self._files.is_dir():
+                raise _ChangedError from None
+            raise
+        except OSError as problem:
+            if problem.errno not in _NO_LINKS:
                 raise
-            except OSError as problem:
-                if problem.errno not in _NO_LINKS:
-                    raise
-                self.unlinked = self.unlinked or f"{file.path} is read where it is: {problem.strerror}"
-                return file if file.link is None else replace(file, link=None)
-            if file_stamp(link) == file.stamp:
-                return file if file.link == link else replace(file, link=link)
-            link.unlink()  # written into since it was made
-        raise _ChangedError
+            self.unlinked = self.unlinked or f"{file.path} is read where it is: {problem.strerror}"
+            return file if file.link is None else replace(file, link=None)
+        return file if file.link == link else replace(file, link=link)
 
     def _remove_links(self) -> None:
         listed = {file.link for each in self._versions.values() for file in _files(each.catalogue)}
@@ -229,15 +235,15 @@ def _files(catalogue: Catalogue) -> Collection[DataFile]:
     return [file for table in catalogue.tables for file in table.files]
 
 
-def _is_whole(catalogue: Catalogue, seen: dict[Path, bool]) -> bool:
-    """Whether all files of a version are what they were; `seen` has what is known of places."""
-    whole = True
+def _is_whole(catalogue: Catalogue, stamps: dict[Path, tuple[int, ...] | None]) -> bool:
+    """Whether all files of a version are what they were; `stamps` has those of places that were looked at before."""
     for file in _files(catalogue):
         place = file.link or file.path
-        if place not in seen:
+        if place not in stamps:
             try:
-                seen[place] = file_stamp(place) == file.stamp
+                stamps[place] = file_stamp(place)
             except (OSError, InputError):
-                seen[place] = False
-        whole = whole and seen[place]
-    return whole
+                stamps[place] = None
+        if stamps[place] != file.stamp:
+            return False
+    return True

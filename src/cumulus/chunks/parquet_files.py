@@ -108,7 +108,13 @@ def read_chunk(chunk: Chunk) -> pa.RecordBatch:
                 f"{file.path} was written anew since it was listed",
                 hint="Ask again for what is there now; and write new files rather than into old ones.",
             )
-        table = _read(parquet, group, chunk.columns).slice(chunk.first_row, chunk.rows)
+        table = _read(parquet, group, chunk.columns)
+        if table.num_rows != group.rows:  # Arrow stops at a page that it takes for the last
+            raise InputError(
+                f"{file.path}, row group {group.number}: {table.num_rows} rows, where the footer tells of {group.rows}",
+                hint="Write the file again.",
+            )
+        table = table.slice(chunk.first_row, chunk.rows)
     arrays = [wire_column(_array(file, group, table, name)) for name in chunk.columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(chunk.columns))
 

@@ -31,7 +31,7 @@ from cumulus.chunks.ids import file_name
 from cumulus.chunks.parquet_files import read_chunk
 from cumulus.durable.files import open_synced, written_aside
 from cumulus.durable.folders import lock_file, sync_folder
-from cumulus.errors import ChunkDamagedError, ChunkMissingError, InputError, LockedError, StoreError
+from cumulus.errors import ChunkDamagedError, ChunkMissingError, ChunkTooLargeError, InputError, LockedError, StoreError
 
 _HEAD = struct.Struct("<8sQQI")
 _HEAD_BYTES = 64
@@ -63,6 +63,9 @@ class ChunkStore:
     rate
         How fast chunks may be read; None for as fast as the disk is. A chunk counts with its bytes on the wire, also
         when it is encoded.
+    largest
+        Bytes that a chunk may have; None for any number. The catalogue estimates what texts take, and a node has no
+        room for more than it was started with.
 
     Raises
     ------
@@ -72,11 +75,19 @@ class ChunkStore:
         If the folder cannot be written.
     """
 
-    def __init__(self, folder: str | Path, node: str, limit: int | None = None, rate: DiskRate | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        node: str,
+        limit: int | None = None,
+        rate: DiskRate | None = None,
+        largest: int | None = None,
+    ) -> None:
         self.folder = Path(folder)
         self.node = node
         self.limit = limit
         self.rate = rate
+        self.largest = largest
         self.counts = StoreCounts()
         self._sizes: OrderedDict[int, int] = OrderedDict()  # what was used longest ago comes first
         self._adopted: set[int] = set()
@@ -111,13 +122,15 @@ class ChunkStore:
             If neither the store nor the source has it.
         ChunkDamagedError
             If it is damaged here, or its file is, and cannot be encoded again.
+        ChunkTooLargeError
+            If no node takes it.
         StoreError
             If the disk takes nothing more.
         """
         return self._load(chunk)[0]
 
     def adopt(self, chunks: Collection[Chunk], told: Callable[[int, int], None] | None = None) -> None:
-        """Keep chunks, whatever becomes of their source, until `retain` says otherwise.
+        """Keep chunks, whatever becomes of their source, until `retain` says otherwise; those that are kept stay so.
 
         Parameters
         ----------
@@ -128,7 +141,7 @@ class ChunkStore:
         ------
         StoreError
             If the limit has no room for them, or the disk has none.
-        ChunkMissingError, ChunkDamagedError
+        ChunkMissingError, ChunkDamagedError, ChunkTooLargeError
             As `load`. What could be adopted before stays in the store, but may be dropped.
         """
         # All of them first, so that none makes room for another.
@@ -136,10 +149,11 @@ class ChunkStore:
         self._adopted |= new
         try:
             for done, chunk in enumerate(chunks, 1):
-                _, is_new = self._load(chunk)
-                if chunk.id in new and not is_new:
-                    self._sync(chunk.id)
-                self._check_room()
+                if chunk.id in new:
+                    _, is_new = self._load(chunk)
+                    if not is_new:
+                        self._sync(chunk.id)
+                    self._check_room()
                 if told is not None:
                     told(done, len(chunks))
         except BaseException:
@@ -169,7 +183,10 @@ class ChunkStore:
         is_new = stream is None
         if stream is None:
             stream = self._encode(chunk, problem)
+            self._check_size(chunk, stream.size)
             self._keep(chunk, stream, durably=chunk.id in self._adopted)
+        else:
+            self._check_size(chunk, stream.size)
         self._use(chunk.id)
         if self.rate is not None:
             self.rate.take(stream.size)
@@ -269,6 +286,16 @@ class ChunkStore:
             used -= self._sizes.pop(chunk)
             self._path(chunk).unlink(missing_ok=True)
             self.counts.dropped += 1
+
+    def _check_size(self, chunk: Chunk, size: int) -> None:
+        if self.largest is not None and size > self.largest:
+            raise ChunkTooLargeError(
+                f"{chunk} has {size:,} bytes, and nodes take {self.largest:,}",
+                chunk=chunk.id,
+                table=chunk.table,
+                node=self.node,
+                hint=f"Write {chunk.file.path} with smaller row groups, or give nodes more with --storage.",
+            )
 
     def _check_room(self) -> None:
         if self.limit is not None and self.bytes > self.limit:

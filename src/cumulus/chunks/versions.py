@@ -152,16 +152,18 @@ class SourceVersions:
         return None
 
     def _read(self, number: int) -> Catalogue | None:
+        """Return the catalogue of an epoch, read once; any thread may ask, as what is known is replaced as a whole."""
         try:
             facts = (versions_folder(self._ring) / str(number)).stat()
         except FileNotFoundError:
-            self._known.pop(number, None)
             return None
         seen = (facts.st_ino, facts.st_mtime_ns)  # another source may have an epoch of the same number
-        if number not in self._known or self._known[number][0] != seen:
-            found = read_version(self._ring, number)
-            if found is None:
+        known = self._known
+        if number not in known or known[number][0] != seen:
+            version = read_version(self._ring, number)
+            if version is None:
                 return None
-            self._known = {each: known for each, known in self._known.items() if each in self.epochs}
-            self._known[number] = (seen, found.catalogue)
-        return self._known[number][1]
+            there = self.epochs
+            known = {each: known[each] for each in known if each in there} | {number: (seen, version.catalogue)}
+            self._known = known
+        return known[number][1]

@@ -103,10 +103,10 @@ def experiments_ring(
     run = figure_runs(figure, scale, set_up, threshold_levels(loit), broken)
     if plot is not None:
         draw_figure(figure, run.rows, plot)
-    _tell(run, set_up, as_json)
+    tell_figure(run, set_up, as_json)
 
 
-def _tell(run: FigureRun, set_up: RingSetUp, as_json: bool) -> None:
+def tell_figure(run: FigureRun, set_up: RingSetUp, as_json: bool) -> None:
     """Print what has come of a figure; exit with 1 if it is not as it must be."""
     if as_json:
         rows, findings = [asdict(row) for row in run.rows], [asdict(each) for each in run.findings]

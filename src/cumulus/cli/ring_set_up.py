@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
+from math import inf, isfinite
 from typing import Any
 
 from cumulus.errors import UsageError
@@ -55,6 +56,9 @@ def ring_set_up(figure: str, scale: str, given: Mapping[str, Any]) -> RingSetUp:
     """
     known(scale, SCALES, "scale")
     known(given.get("pins", "any"), ("sequential", "parallel", "any"), "way to pin")
+    for option, value in given.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise UsageError(f"--{option.replace('_', '-')} is {value}", hint="Say a number that is finite.")
     usual = usual_set_up(figure, scale)
     found = {name: given[option] for option, name in NUMBERS.items() if option in given}
     for option in RANGES.keys() & given.keys():
@@ -102,7 +106,7 @@ def _range(option: str, text: str, number: type[int] | type[float]) -> tuple[flo
         found = number(least), number(most or least)
     except ValueError:
         found = 0, 0
-    if not 0 < found[0] <= found[1]:
+    if not 0 < found[0] <= found[1] < inf:
         raise UsageError(
             f"{text!r} is no range", hint=f"Say the least and the most: --{option.replace('_', '-')} 1:10."
         )
@@ -112,11 +116,12 @@ def _range(option: str, text: str, number: type[int] | type[float]) -> tuple[flo
 def _list(option: str, text: str, number: type[int] | type[float]) -> tuple[float, ...]:
     """Return the numbers of ``3,5,7``."""
     try:
-        return tuple(number(each) for each in text.split(","))
+        found = tuple(number(each) for each in text.split(","))
     except ValueError:
-        raise UsageError(
-            f"{text!r} is no list of numbers", hint=f"Say one for each workload: --{option} 3,5,7."
-        ) from None
+        found = ()
+    if not found or not all(map(isfinite, found)):
+        raise UsageError(f"{text!r} is no list of numbers", hint=f"Say one for each workload: --{option} 3,5,7.")
+    return found
 
 
 def threshold_levels(text: str) -> list[tuple[float, ...]]:
@@ -129,7 +134,7 @@ def _levels(text: str) -> tuple[float, ...]:
         found = tuple(float(each) for each in text.split(":"))
     except ValueError:
         found = ()
-    if not found or list(found) != sorted(set(found)) or found[0] < 0:
+    if not found or not all(map(isfinite, found)) or list(found) != sorted(set(found)) or found[0] < 0:
         raise UsageError(
             f"{text!r} is no threshold", hint="Say --loit 0.1,1.1 for two runs, --loit 0.1:0.6:1.1 for a dynamic one."
         )

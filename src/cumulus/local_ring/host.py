@@ -7,11 +7,9 @@ disk have queues and threads of their own.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
-import traceback
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -139,7 +137,7 @@ class RingHost:
         self._reads: SimpleQueue[LoadChunk | Refresh | None] = SimpleQueue()
         self._releases: SimpleQueue[tuple[QueryId, ChunkId] | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=_or_end, args=[work], name=f"{name} {what}", daemon=True)
+            threading.Thread(target=work, name=f"{name} {what}", daemon=True)
             for work, what in ((self._read_disk, "disk"), (self._keep_time, "time"))
         ]
 
@@ -173,15 +171,14 @@ class RingHost:
 
     # --- links ------------------------------------------------------------------------------------------------------
 
-    def relink(self, make: Callable[[], NodeLinks | None], event: Reconfigured) -> None:
+    def relink(self, links: NodeLinks | None, event: Reconfigured) -> None:
         """Use other links from now on, and tell the machine; what former ones still tell is not heard.
 
-        Links say the ring epoch with all that they tell, and may do so from their making on: it is heard behind the
-        event.
+        Links say the ring epoch with all that they tell, and nothing before this is done.
         """
         with self._lock:
             self._ring_epoch = event.ring_epoch
-            self._links = make()
+            self._links = links
             self._step(event)
 
     def chunk_came(self, ring_epoch: int, header: bytes, slot: Slot) -> None:
@@ -331,12 +328,3 @@ class RingHost:
             if released is None:
                 return
             self.tell(Released(*released))
-
-
-def _or_end(work: Callable[[], None]) -> None:
-    """Do some work; what is wrong in it is wrong in this program, and the node must not go on as if it were not."""
-    try:
-        work()
-    except BaseException:  # noqa: BLE001
-        traceback.print_exc()
-        os._exit(1)

@@ -54,6 +54,7 @@ class RunningNode:
         self._options = options
         self._versions = SourceVersions(options.home)
         self._members: Sequence[Name] = options.names()
+        self._ring_epoch = 0
         self._pool = pool
         self._adopted = adopted
         self._is_ending = threading.Event()
@@ -76,11 +77,12 @@ class RunningNode:
         self._engine.close()
         self._store.close()
 
-    def meet(self, ring_epoch: int, members: Sequence[Name], make: Callable[[], NodeLinks | None]) -> None:
-        """Be one of these from now on; `make` makes the links, which say the ring epoch with all that they tell."""
+    def meet(self, ring_epoch: int, members: Sequence[Name], links: NodeLinks | None) -> None:
+        """Be one of these from now on; links say the ring epoch with all that they tell, and are opened after it."""
         self._members = members
+        self._ring_epoch = ring_epoch  # behind the members, see `_refreshed`
         event = Reconfigured(ring_epoch, len(members), self._owned(), self._versions.catalogue().version)
-        self.host.relink(make, event)
+        self.host.relink(links, event)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
@@ -142,6 +144,7 @@ class RunningNode:
 
     def _refreshed(self) -> Refreshed | RefreshFailed:
         """Look what versions there are, by the thread that reads the disk."""
+        ring_epoch = self._ring_epoch  # before the members: if they change meanwhile, the machine asks once more
         try:
             version = self._versions.catalogue().version
             self._adopt()
@@ -150,7 +153,7 @@ class RunningNode:
         except CumulusError as problem:
             print(f"the last epoch cannot be had: {problem}", flush=True)
             return RefreshFailed()
-        return Refreshed(version, self._owned())
+        return Refreshed(version, self._owned(), ring_epoch)
 
     def _adopt(self) -> None:
         if not self._options.adopt:

@@ -90,31 +90,25 @@ class NodeProcess:
         listening: dict[Name, LinkAddress] = {
             name: where if isinstance(where, str) else (where[0], where[1]) for name, (_, _, where) in said.items()
         }
-        self._links = None
-
-        def make() -> NeighbourLinks | None:
-            if len(listening) > 1:
-                self._links = NeighbourLinks(
-                    self._me,
-                    epoch,
-                    listening,
-                    self._node.host,
-                    self._pool,
-                    self._largest,
-                    self._faults,
-                    lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
-                )
-            return self._links
-
-        self._node.meet(epoch, list(listening), make)
-        self._listen()
+        links = None
+        if len(listening) > 1:
+            links = NeighbourLinks(
+                self._me,
+                epoch,
+                listening,
+                self._node.host,
+                self._pool,
+                self._largest,
+                self._faults,
+                lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
+            )
+        self._links = links
+        self._node.meet(epoch, list(listening), links)
+        if links is not None:
+            links.open(self._listener)
         self._door.expect(epoch, {}, self._service.take, guests=CLIENT)
         if before is not None:
             before.close()
-
-    def _listen(self) -> None:
-        if self._links is not None:
-            self._links.open(self._listener)
 
     def _health(self) -> dict[str, Any]:
         return {
@@ -151,12 +145,20 @@ class NodeProcess:
             self._pair.sendall(frame)
 
 
+def _end(problem: threading.ExceptHookArgs) -> None:
+    """End the process: what is wrong in a thread is wrong in this program, and no node must go on as if it were not."""
+    traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback)
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run a node until the supervisor stops it or ends; the exit code is 0 then."""
     pair = socket.socket(fileno=int(arguments[0]))
     pair.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT):  # as if the supervisor had ended
         signal.signal(number, lambda *_: pair.shutdown(socket.SHUT_RD))
+    threading.excepthook = _end
     code = 1
     try:
         code = NodeProcess(pair).run()

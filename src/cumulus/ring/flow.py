@@ -100,6 +100,14 @@ class Outlet:
             held = sum(self._buffers.at(slot).size for slot in self._from_predecessor)
             self._s.effects.append(GrantCredit(credit - held))
 
+    def clear(self) -> None:
+        """Let go of all that has not been given to the link: there is no successor."""
+        for queue in (self._passing, self._own):
+            for each in queue:
+                self.queued_bytes -= each.record.size
+                self.drop(each.record)
+            queue.clear()
+
     def make_way(self) -> Waiting | None:
         """Take the chunk that has waited too long for credit out of the queue, if there is one (E42)."""
         if not self._passing or self._s.now - self._passing[0].since < self._s.settings.stall_us:

@@ -216,12 +216,23 @@ class Loader:
         each.leaves_from = None
         self._postpone(each)
 
-    def disown(self, chunk: ChunkId) -> None:
-        """Another node owns a chunk now."""
-        each = self._owned.pop(chunk)
-        self._pending.pop(chunk, None)
+    def withdraw_all(self) -> None:
+        """Have nothing in the ring any more: this node is the only one, and reads what its queries want (E18)."""
+        for each in self._owned.values():
+            self._withdraw(each)
+
+    def _withdraw(self, each: OwnedChunk) -> None:
+        """Take back what was on its way into the ring, and know nothing of what was in it."""
+        self._pending.pop(each.chunk, None)
         if each.is_loading and each.state == "loaded" and not self._is_on_its_way(each):
             self._outlet.reserve(-each.size)
+        each.state = "cold"
+        each.cycles = -1
+        each.leaves_from = None
+
+    def disown(self, chunk: ChunkId) -> None:
+        """Another node owns a chunk now."""
+        self._withdraw(self._owned.pop(chunk))
 
     def check(self) -> None:
         """What is pending is known to be, oldest first."""

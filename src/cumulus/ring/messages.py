@@ -81,6 +81,9 @@ class ChunkRequest:
     ----------
     ring_epoch, version
         The ring and the catalogue that its origin knew when it was sent (E7).
+    is_again, is_absorbed
+        Whether it is sent for the second, third, fifth, ninth time, as nothing has come; and whether a node has
+        absorbed it: it then goes on, but only to find out whether anybody has the chunk (E3).
     """
 
     origin: Name
@@ -88,6 +91,8 @@ class ChunkRequest:
     ring_epoch: int
     version: int
     refusal: str = ""
+    is_again: bool = False
+    is_absorbed: bool = False
 
 
 # --- what a node hears ----------------------------------------------------------------------------------------------
@@ -216,11 +221,14 @@ class Refreshed:
     version
         Of the catalogue; not before the one that was asked for.
     owned
-        All chunks that this node owns of it, among the members that `Reconfigured` has told of last.
+        All chunks that this node owns of it.
+    ring_epoch
+        Among which members it does. If `Reconfigured` has told of others meanwhile, there is another `Refresh`.
     """
 
     version: int
     owned: Mapping[ChunkId, int]
+    ring_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from cumulus.ring.messages import (
     LoadFailed,
     QueryEnded,
     Reconfigured,
+    Refresh,
     Refreshed,
     RefreshFailed,
     Released,
@@ -222,9 +223,7 @@ class RingNode:
 
     def _use(self, entry: Outstanding, record: SlotRecord) -> int:
         """Give a chunk to who waits for it; return 1 if this node counts as one that has used it (E14)."""
-        entry.is_sent = True  # it is in the ring (E12)
-        entry.seen_at = self._s.now
-        entry.tries = 0
+        self.requests.saw(entry)  # it is in the ring (E12)
         without = self._s.counts["pin without a buffer"]
         if self.scans.serve(entry, record):
             return 1
@@ -272,11 +271,17 @@ class RingNode:
         self._s.members = event.members
         self._own(event.version, event.owned)
         self.outlet.relinked()
+        if event.members == 1:
+            self.loader.withdraw_all()
+            self.outlet.clear()
         self.requests.reconfigured()
         self.scans.pull_again(self.requests)
 
     def _refreshed(self, event: Refreshed) -> None:
-        """Know of another catalogue, and own what is new in it (7.3)."""
+        """Know of another catalogue, and own what is new in it (7.3), unless members are others by now."""
+        if event.ring_epoch < self._s.ring_epoch:
+            self._s.effects.append(Refresh(event.version))
+            return
         self._own(event.version, event.owned)
         self.requests.refreshed()
         self.scans.pull_again(self.requests)
@@ -327,3 +332,4 @@ class RingNode:
         self.outlet.check()
         self.loader.check()
         self.scans.check()
+        self.requests.check()

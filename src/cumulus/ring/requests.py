@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cumulus.machine import Name
 from cumulus.ring.buffers import Buffers
@@ -75,13 +76,23 @@ class Requests:
         entry.is_sent = True
         entry.sent_at = self._s.now
         self._s.counts["request"] += 1
-        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, self._s.ring_epoch, self._s.version))
+        now, tries = (self._s.ring_epoch, self._s.version), entry.tries
+        is_again = tries > 0 and tries & (tries - 1) == 0  # at the 1st, 2nd, 4th, 8th try: few of many go all the way
+        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, *now, is_again=is_again))
         self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
 
     def _patience(self, entry: Outstanding) -> int:
         """How long to wait for a chunk: longer each time that it has not come, and not as long as others (E25)."""
         factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff**entry.tries)
         return int(self._s.resend_us * factor * (1 + JITTER * self._s.rng.random()))
+
+    def saw(self, entry: Outstanding) -> None:
+        """The chunk has come by: it is in the ring, and need not be asked for until it has not been seen for long."""
+        if not entry.is_sent:
+            entry.is_sent = True
+            self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
+        entry.seen_at = self._s.now
+        entry.tries = 0
 
     def resend(self) -> None:
         """Ask again for what has not been seen for long (E25); nobody stands behind an entry that is gone (E43)."""
@@ -114,7 +125,8 @@ class Requests:
         elif request.origin == self._s.name:
             self._came_round(request)
         elif request.chunk in self._owned:
-            self._loader.wanted(request.chunk)
+            if not request.is_absorbed:
+                self._loader.wanted(request.chunk)
         elif request.version > self._s.version and request.chunk not in self._outstanding:
             self._hold(request)
         else:
@@ -140,15 +152,23 @@ class Requests:
             self._fail_all(request.chunk, f"no node has chunk {request.chunk:#x}")
 
     def _meet(self, request: ChunkRequest) -> None:
-        """Send mine instead, absorb, or forward (E3, E4)."""
+        """Send mine instead, absorb, or forward (E3, E4).
+
+        If nobody owns a chunk, two nodes that want it absorb each other's requests, and neither would come round. So
+        what is sent again goes on: no owner does anything about it, but if there is none its origin hears of that.
+        """
         entry = self._outstanding.get(request.chunk)
-        if entry is not None and not entry.is_sent:
+        if entry is None or request.is_absorbed:
+            self._leaving.append(request)
+        elif not entry.is_sent:
             self._send(entry)
-        elif entry is not None and entry.absorbs:
+        elif entry.absorbs:
             entry.absorbed += 1
             self._s.counts["request absorbed"] += 1
+            if request.is_again:
+                self._leaving.append(replace(request, is_absorbed=True))
         else:
-            self._s.counts["request forwarded past a sent one"] += entry is not None
+            self._s.counts["request forwarded past a sent one"] += 1
             self._leaving.append(request)
 
     def refuse(self, chunk: ChunkId, reason: str) -> None:
@@ -168,6 +188,8 @@ class Requests:
         """Go on with what was of a later catalogue; what is of a still later one waits for that."""
         if self._refreshes_to is not None and self._refreshes_to <= self._s.version:
             self._refreshes_to = None
+        for entry in list(self._outstanding.values()):
+            self.ask(entry)  # it may have been this node's own
         self._take_early()
 
     def refresh_failed(self) -> None:
@@ -190,3 +212,8 @@ class Requests:
         if self._leaving:
             self._s.effects.append(SendRequests(tuple(self._leaving)))
             self._leaving.clear()
+
+    def check(self) -> None:
+        """Nobody waits for another node for ever."""
+        waits = [chunk for chunk in self._outstanding if chunk not in self._owned]
+        assert all(chunk in self._deadlines for chunk in waits), "nobody will ask again for a chunk"

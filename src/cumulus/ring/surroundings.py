@@ -84,6 +84,9 @@ class Deadlines:
         self._heap: list[tuple[int, ChunkId]] = []
         self._chunks: set[ChunkId] = set()
 
+    def __contains__(self, chunk: ChunkId) -> bool:
+        return chunk in self._chunks
+
     def set(self, due: int, chunk: ChunkId) -> None:
         """Look after a chunk at a time, if that is not planned already."""
         if chunk not in self._chunks:

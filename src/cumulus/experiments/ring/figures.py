@@ -123,11 +123,11 @@ def figure_runs(name: str, scale: str, set_up: RingSetUp, loits: Sequence[tuple[
     if broken:
         set_up = replace(set_up, most_seconds=min(set_up.most_seconds, MOST_BROKEN_SECONDS))
     rows = tuple(ring_row(replace(set_up, loit=loit), broken, figure.sample_us, figure.by_chunk) for loit in chosen)
-    is_usual = replace(set_up, seed=usual.seed, most_seconds=usual.most_seconds) == usual and not loits
+    is_usual = replace(set_up, seed=usual.seed, most_seconds=usual.most_seconds) == usual
     findings: list[FigureFinding] = []
-    if is_usual and not broken:
+    if is_usual and not broken and chosen == figure.loits:
         findings = figure.judge(rows, scale)
-    elif is_usual and name == "fig9" and scale == "ci":
+    elif is_usual and broken and chosen == (LOW, HIGH) and name == "fig9" and scale == "ci":
         findings = broken_rule(rows, broken)
     wrong = [f"{each.what}: {each.here}, must be {each.must}" for each in findings if not each.is_inside]
     return FigureRun(rows, tuple(findings), (*wrong, *sums_that_are_wrong(rows)))

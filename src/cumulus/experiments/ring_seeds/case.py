@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,15 +9,15 @@ from typing import Any
 
 from cumulus.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus.experiments.ring_seeds.engine import ScriptedRun
-from cumulus.experiments.ring_seeds.member import RandomFaults, RingLedger, RingMember, RingTold
-from cumulus.experiments.ring_seeds.message_texts import message_text
+from cumulus.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
+from cumulus.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus.experiments.ring_seeds.scripts import random_queries
-from cumulus.experiments.ring_seeds.source import LARGEST, NOBODYS, UNIT, SimulatedSource
+from cumulus.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
 from cumulus.ring import RingNode, RingSettings
 from cumulus.ring.messages import LoadChunk, Refresh
 from cumulus.ring.settings import MILLISECOND_US, SECOND_US
-from cumulus.simulation import Choices, ChoiceStream, Conditions, Renew, Reports, Scenario, Wire, World, faults_named
+from cumulus.simulation import Choices, ChoiceStream, Conditions, Renew, Reports, Scenario, World, faults_named
 
 STEWARD = "steward"
 NODES = (3, 2, 4, 5, 6, 7, 8)
@@ -29,7 +28,6 @@ WORLD_FAULTS = ("crash", "slow", "partition")
 RING_FAULTS = (*LINK_FAULTS, *WORLD_FAULTS)
 PATIENCE_S = 200
 """A query that has not ended after so long never will."""
-WIRE = Wire(pickle.dumps, pickle.loads, message_text)
 
 
 @dataclass
@@ -112,7 +110,7 @@ class RingCase:
         """Return what is run."""
         return Scenario(
             dict.fromkeys([STEWARD, *self.names], self._made),
-            WIRE,
+            RING_WIRE,
             perform=self._perform,
             supervisor=STEWARD,
             may_crash=frozenset(self.names),
@@ -150,7 +148,8 @@ class RingCase:
             case LoadChunk(chunk):
                 return self.source.read(chunk)
             case Refresh():
-                return None
+                told = self._members[name].told
+                return CatalogueRead(self.source.version, told.members, told.ring_epoch)
             case _:
                 raise AssertionError(f"nobody does {task!r}")
 
@@ -179,7 +178,7 @@ class RingCase:
         for run in self.runs:
             number, state = run.script.number, run.state
             assert run.is_over or (state == "to come" and run.script.node not in names), f"query {number} never ends"
-            missing = any(chunk >= NOBODYS for chunk in run.chunks)
+            missing = any(self.source.is_gone(chunk) for chunk in run.chunks)
             damaged = any(chunk in self.source.damaged for chunk in run.chunks)
             if state == "failed":
                 is_right = missing if run.failure.startswith("no node has chunk") else damaged
@@ -240,12 +239,13 @@ def ring_conditions(faults: Sequence[str]) -> Conditions:
 
 
 RING_NEEDED = (
-    "catalogue grown",
+    "another version",
     "chunk doubled",
     "chunk dropped",
     "chunk late",
     "chunk lost",
     "chunk thrown away for want of credit",
+    "chunk without an owner destroyed",
     "cold load",
     "group refused",
     "kept chunk given up",
@@ -268,6 +268,7 @@ RING_NEEDED = (
     "request held for a refresh",
     "request returned",
     "request sent again",
+    "ring of one",
     "scan asked again",
     "scan ended early",
     "scan never opened",

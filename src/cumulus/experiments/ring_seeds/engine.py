@@ -137,9 +137,9 @@ class ScriptedEngine:
 
     def _start(self, run: ScriptedRun) -> None:
         script = run.script
-        if script.grows:
-            self._source.grow(script.grows)
-            self._reports("catalogue grown")
+        if script.grows or script.forgets:
+            self._source.grow(script.grows, script.forgets)
+            self._reports("another version")
         version = self._refresh(script.is_latest)
         scans = [script.groups_of(each, self._source, version) for each in script.scans]
         run.scans = [OpenScan(at, each, scans[at], each.again) for at, each in enumerate(script.scans)]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cumulus.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
+from cumulus.experiments.ring_seeds.node_checks import NodeChecks
 from cumulus.experiments.ring_seeds.source import SimulatedSource
 from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Send, Tick
 from cumulus.ring import RingNode
@@ -54,6 +55,15 @@ class RingTold:
 
     ring_epoch: int
     members: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueRead:
+    """What has come of a task to refresh: a version, for the members at that time."""
+
+    version: int
+    members: tuple[Name, ...]
+    ring_epoch: int
 
 
 @dataclass(frozen=True)
@@ -137,12 +147,7 @@ class RingMember:
         self._owned: dict[ChunkId, int] = {}
         self._requested: list[ChunkRequest] = []
         """What was sent by the last event."""
-        self._asked: dict[ChunkId, int] = {}
-        self._seen: dict[ChunkId, int] = {}
-        """When this node has last asked for a chunk, and when it last came."""
-        self._lives: dict[ChunkId, tuple[int, int, int]] = {}
-        self._started: dict[ChunkId, tuple[int, int, int]] = {}
-        """Cycles that were begun by own chunks, and those of them that were in this ring."""
+        self._checks = NodeChecks(name)
 
     # --- as a machine -----------------------------------------------------------------------------------------------
 
@@ -157,8 +162,8 @@ class RingMember:
                     self._received(message)
                 case Completed(LoadChunk(chunk), result):
                     self._loaded(chunk, result)
-                case Completed(Refresh(), _):
-                    self._refresh(True)
+                case Completed(Refresh(), CatalogueRead(version, members, ring_epoch)):
+                    self._read_catalogue(version, members, ring_epoch)
                 case Lost(peer):
                     self._lost.add(peer)
                 case _:
@@ -216,25 +221,31 @@ class RingMember:
 
     def _join(self, told: RingTold) -> None:
         """Begin a ring epoch: what was on the way is lost, and what was being sent has left."""
-        while self._sending:
-            slot = next(iter(self._sending))
-            del self._sending[slot]
-            self._hear(ChunkSent(slot))
+        if told.ring_epoch % 2:
+            self._end_links(list(self._sending))
         self._late.clear()
         self._to_itself.clear()
         self._lost.clear()
-        self._asked.clear()
-        self._started.clear()
+        self._checks.joins()
         begins = not self.told.members
         self.told = told
+        self._reports("ring of one", times=int(told.members == (self.name,)))
         if self.name in told.members:
             self._owned = self._source.owned(self.name, told.members, self.version)
+            former = list(self._sending)
             self._hear(Reconfigured(told.ring_epoch, len(told.members), self._owned, self.version))
+            self._end_links(former)
             if begins:
                 self.engine.begin(self._now)
         else:
             assert begins, f"{self.name} is put out of the ring alive"
             self.told = RingTold(0, ())
+
+    def _end_links(self, sending: Sequence[Slot]) -> None:
+        """Say of what was being sent that it has left, before or after the machine hears of new links."""
+        for slot in sending:
+            del self._sending[slot]
+            self._hear(ChunkSent(slot))
 
     def _chunk_came(self, header: ChunkHeader) -> None:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
@@ -253,12 +264,8 @@ class RingMember:
             self._came(header)
 
     def _came(self, header: ChunkHeader) -> None:
-        life = header.ring_epoch, header.incarnation, header.cycles
-        assert header.copies <= header.hops, f"chunk {header.chunk} was used by more nodes than it has passed"
-        if self._started.get(header.chunk) == life:
-            assert header.hops == len(self.told.members) - 1, f"chunk {header.chunk} is back after {header.hops} hops"
+        self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
         self._hear(ChunkCame(header, self._new_slot(header.chunk)))
-        self._seen[header.chunk] = self._now
 
     def _request_came(self, request: ChunkRequest) -> None:
         faults = self._faults
@@ -267,20 +274,9 @@ class RingMember:
             return
         for _ in range(1 + self._strikes(faults.duplicate)):
             self._hear(RequestsCame((request,)))
-            self._check_request(request)
-
-    def _check_request(self, request: ChunkRequest) -> None:
-        """Check what has become of a request of another node (E1-E4, E7)."""
-        chunk = request.chunk
-        if request.refusal or request.origin == self.name or request.ring_epoch != self.told.ring_epoch:
-            return
-        sent = [each for each in self._requested if each.chunk == chunk and not each.refusal]
-        if chunk in self._owned:
-            assert not sent, f"a request for chunk {chunk} goes past its owner"
-        elif not any(each.origin in (request.origin, self.name) for each in sent):
-            is_newer = request.version > self.version
-            is_mine = self._asked.get(chunk, -1) > self._seen.get(chunk, -1)
-            assert is_newer or is_mine, f"a request for chunk {chunk} is swallowed, and the chunk has passed"
+            is_others = request.origin != self.name and not request.refusal
+            if is_others and request.ring_epoch == self.told.ring_epoch:
+                self._checks.took(request, self._requested, self._owned, request.version > self.version)
 
     def _strikes(self, share: float) -> bool:
         if not share or not self._faults_left or not self._faults.stream.chance(share):
@@ -296,14 +292,19 @@ class RingMember:
             self._hear(ChunkLoaded(chunk, self._new_slot(chunk), result))
 
     def _refresh(self, is_wanted: bool) -> int:
-        """Read the catalogue anew, for a query or for the machine."""
-        if is_wanted and self.version < self._source.version:
-            self.version = self._source.version
-            self._owned = self._source.owned(self.name, self.told.members, self.version)
-            self._hear(Refreshed(self.version, self._owned))
-        elif is_wanted:
-            self._hear(Refreshed(self.version, self._owned))
+        """Read the catalogue anew for a query, if that is wished for."""
+        if is_wanted:
+            self._read_catalogue(self._source.version, self.told.members, self.told.ring_epoch)
         return self.version
+
+    def _read_catalogue(self, version: int, members: Sequence[Name], ring_epoch: int) -> None:
+        """Tell of a catalogue; if it was read for members that are others by now, the machine does not take it."""
+        owned = self._source.owned(self.name, members, version)
+        if ring_epoch == self.told.ring_epoch:
+            self.version, self._owned = version, owned
+        else:
+            self._reports("catalogue read for other members")
+        self._hear(Refreshed(version, owned, ring_epoch))
 
     def _new_slot(self, chunk: ChunkId) -> int:
         self._next_slot += 1
@@ -324,7 +325,8 @@ class RingMember:
     def _do(self, effect: RingEffect) -> None:
         match effect:
             case SendChunk(header, slot):
-                self._check_life(header)
+                assert len(self.told.members) > 1, "a ring of one sends a chunk"
+                self._checks.sends(header)
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
                 self._sending[slot] = None
@@ -336,7 +338,7 @@ class RingMember:
                 self._requested += requests
                 for each in requests:
                     if each.origin == self.name and not each.refusal:
-                        self._asked[each.chunk] = self._now
+                        self._checks.asks(each.chunk, self._now)
                         self._ledger.sent[each.chunk] += 1
                 self._send(self._predecessor, RequestsCame(requests))
             case GrantCredit(count):
@@ -351,13 +353,6 @@ class RingMember:
                 self.engine.handed_over(effect)
             case FailQuery():
                 self.engine.failed(effect)
-
-    def _check_life(self, header: ChunkHeader) -> None:
-        """Check that each cycle of a chunk is a new one (E8)."""
-        if header.home == self.name and not header.hops:
-            life = header.ring_epoch, header.incarnation, header.cycles
-            assert life > self._lives.get(header.chunk, (0, 0, 0)), f"an old chunk {header.chunk} is back"
-            self._lives[header.chunk] = self._started[header.chunk] = life
 
     def _give_credit(self, size: int) -> None:
         if self.node.outlet.has_credits:

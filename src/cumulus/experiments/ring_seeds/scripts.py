@@ -55,8 +55,8 @@ class QueryScript:
         How long it works on a batch.
     cancelled_ms
         After how long somebody cancels it; -1 for never.
-    grows
-        By how many chunks its source grows just before it comes.
+    grows, forgets
+        How many chunks its source has more just before it comes, and how many of the old ones it has no longer.
     is_latest
         Whether its node reads the catalogue anew before it plans.
     lets_go_late
@@ -71,16 +71,18 @@ class QueryScript:
     work_ms: int
     cancelled_ms: int
     grows: int
+    forgets: int
     is_latest: bool
     lets_go_late: bool
 
     def groups_of(self, scan: ScanScript, source: SimulatedSource, version: int) -> list[tuple[ChunkId, ...]]:
         """Return the chunks of each batch of a scan, if its node knows a version of the catalogue."""
-        count = source.chunks_of(version)
-        found = [
-            tuple(dict.fromkeys(pick % count if pick >= 0 else NOBODYS + self.number for pick in group))
-            for group in scan.picks
-        ]
+        chunks = source.chunks_of(version)
+
+        def chunk(pick: int) -> ChunkId:
+            return chunks[pick % len(chunks)] if pick >= 0 else NOBODYS + self.number % 3
+
+        found = [tuple(dict.fromkeys(map(chunk, group))) for group in scan.picks]
         return list(dict.fromkeys(found))
 
 
@@ -106,6 +108,7 @@ def _query(stream: ChoiceStream, number: int, nodes: Sequence[Name], is_frugal: 
         work_ms=stream.one([0, 20, 100]),
         cancelled_ms=stream.below(800) if stream.chance(1 / 8) else -1,
         grows=stream.below(4) if stream.chance(1 / 8) else 0,
+        forgets=stream.below(6) if stream.chance(1 / 16) else 0,
         is_latest=stream.chance(1 / 2),
         lets_go_late=stream.chance(1 / 4),
     )

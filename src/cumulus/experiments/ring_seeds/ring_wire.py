@@ -1,9 +1,36 @@
-"""Messages between the nodes of a simulated ring as lines, for who reads a trace."""
+"""Messages between the nodes of a simulated ring: through the bytes that real ones send, and as lines of a trace."""
 
 from __future__ import annotations
 
+import pickle
+
 from cumulus.experiments.ring_seeds.member import RingTold
+from cumulus.local_ring.wire import decode_header, decode_requests, encode_header, encode_requests
 from cumulus.ring.messages import ChunkSent, CreditCame, RequestsCame, SendChunk
+from cumulus.simulation import Wire
+
+
+def encode(message: object) -> bytes:
+    """Return a message as bytes; headers and requests as real nodes send them."""
+    match message:
+        case SendChunk(header, slot):
+            return b"c" + pickle.dumps((encode_header(header), slot))
+        case RequestsCame(requests):
+            return b"r" + encode_requests(requests)
+        case _:
+            return b"p" + pickle.dumps(message)
+
+
+def decode(said: bytes) -> object:
+    """Return a message."""
+    match said[:1]:
+        case b"c":
+            header, slot = pickle.loads(said[1:])
+            return SendChunk(decode_header(header), slot)
+        case b"r":
+            return RequestsCame(decode_requests(said[1:]))
+        case _:
+            return pickle.loads(said[1:])
 
 
 def message_text(message: object) -> str:
@@ -32,3 +59,6 @@ def message_text(message: object) -> str:
             return f"room for {count} bytes"
         case _:
             return repr(message)
+
+
+RING_WIRE = Wire(encode, decode, message_text)
