@@ -40,7 +40,7 @@ def test_a_broken_rule_of_a_node_is_found(name: str) -> None:
 
 def test_a_failing_ring_is_made_small_and_can_be_run_again() -> None:
     case = partial(ring_case, broken="E39")
-    failed = simulated(case, 0, CONDITIONS)
+    failed = simulated(case, 1, CONDITIONS)
     small = shrunk(case, failed, CONDITIONS, attempts=300).run
     assert small.steps < failed.steps / 2
     assert any(": chunk 0 of node" in line for line in small.trace)

@@ -341,6 +341,7 @@ def test_e43_a_scan_that_ends_early_leaves_nothing_behind_and_others_go_on() -> 
     status = node.node.status()
     assert (status.outstanding, status.queries, status.blocked, status.leases) == (1, 1, 1, 1)
     node.hear(ScanEnded(1, 0))
+    node.hear(Waits(1, 0))  # told by another thread, too late
     assert [each.scan for each in only(HandOver, node.come(8))] == [1]
     node.hear(QueryEnded(1))
     node.hear(ScanEnded(1, 1))

@@ -330,6 +330,26 @@ def test_a_world_that_does_not_rest_has_failed() -> None:
     assert result.steps == 201
 
 
+def test_a_world_goes_on_while_somebody_waits_for_a_time_out() -> None:
+    class Patient(ScriptedClient):
+        """Does nothing until its clock shows two seconds."""
+
+        seen = 0
+
+        def step(self, inputs: Sequence[Input]) -> list[Effect]:
+            self.seen = max(each.milliseconds for each in inputs if isinstance(each, Tick))
+            return []
+
+    def last_tick(waits: bool) -> int:
+        patient = Patient()
+        machines = {"m": lambda name, life: patient}
+        scenario = Scenario(machines, WIRE, goes_on=lambda world: waits and patient.seen < 2_000)
+        assert simulated(lambda choices: scenario, 1, Conditions(rest_ms=100)).failure is None
+        return patient.seen
+
+    assert last_tick(False) < 2_000 <= last_tick(True)
+
+
 def test_phases_come_after_rest() -> None:
     one, other = ScriptedClient(), ScriptedClient()
     states: list[int] = []

@@ -11,8 +11,9 @@ has ended, since an engine lets go of its last batch later.
 Life of a query. `Asked` says all scans that its plan has, numbered from 0. When the engine opens a scan once more, as
 it does in each round of a recursive WITH, `AskedAgain` adds one with the next number: the driver counts, the machine
 does not answer. A scan that is closed before its last batch, or that the engine never opens, is told by `ScanEnded`;
-what was handed over to it by reference is released all the same. `QueryEnded` ends all that is left. A query of which
-`FailQuery` has spoken is forgotten: what its node still says of it, but for `Released`, is not wrong and does nothing.
+what was handed over to it by reference is released all the same, and a pull that is told too late does nothing.
+`QueryEnded` ends all that is left. A query of which `FailQuery` has spoken is forgotten: what its node still says of
+it, but for `Released`, is not wrong and does nothing.
 
 Versions of the catalogue. `Reconfigured` and `Refreshed` say from which version on a node knows its chunks, and its
 requests carry that. A node that gets a request of a later version, for a chunk that it does not know, holds it back and

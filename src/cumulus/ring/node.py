@@ -225,7 +225,7 @@ class RingNode:
         """Give a chunk to who waits for it; return 1 if this node counts as one that has used it (E14)."""
         self.requests.saw(entry)  # it is in the ring (E12)
         without = self._s.counts["pin without a buffer"]
-        if self.scans.serve(entry, record):
+        if self.scans.serve(entry, record, self.requests):
             return 1
         return int(self._s.settings.count_missed_interest and self._s.counts["pin without a buffer"] > without)
 
@@ -241,7 +241,7 @@ class RingNode:
         entry = self._outstanding.get(event.chunk)
         record = self.buffers.arrive(event.slot, event.chunk, event.size)
         if entry is not None:
-            self.scans.serve(entry, record)
+            self.scans.serve(entry, record, self.requests)
         self.loader.loaded(record)
 
     def _load_failed(self, event: LoadFailed) -> None:
@@ -331,5 +331,5 @@ class RingNode:
         self.buffers.check()
         self.outlet.check()
         self.loader.check()
-        self.scans.check()
+        self.scans.check(self.requests)
         self.requests.check()

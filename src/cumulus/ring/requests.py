@@ -55,22 +55,30 @@ class Requests:
     # --- this node's ------------------------------------------------------------------------------------------------
 
     def need(self, chunk: ChunkId, need: Need) -> None:
-        """A query will want a chunk; ask for it, unless it is asked for, here, or this node's own (DC-09)."""
+        """A query will want a chunk."""
         entry = self._outstanding.get(chunk)
         if entry is None:
             entry = self._outstanding[chunk] = Outstanding(chunk)
         entry.needs[need] = None
-        self.ask(entry)
 
-    def ask(self, entry: Outstanding) -> None:
-        """Send a request that has not been sent, if one is needed."""
-        if entry.is_sent or entry.chunk in self._owned:
+    def ask(self, chunk: ChunkId) -> None:
+        """Ask for a chunk that is needed, unless it is asked for, here, or this node's own (DC-09)."""
+        entry = self._outstanding[chunk]
+        if chunk in self._owned or (entry.is_sent and not self._has_gone(entry)):
             return
         record = self._buffers.find(entry.chunk)
         if record is not None and (record.is_kept or record.references):
             self._deadlines.set(self._s.now + self._s.resend_us, entry.chunk)
         else:
             self._send(entry)
+
+    def _has_gone(self, entry: Outstanding) -> bool:
+        """Whether a chunk that was sent for has come by, was not taken, and does not go round any more."""
+        return (
+            self._s.settings.asks_again
+            and entry.seen_at >= entry.sent_at
+            and self._s.now - entry.seen_at > self._s.cycle_us
+        )
 
     def _send(self, entry: Outstanding) -> None:
         entry.is_sent = True
@@ -102,7 +110,7 @@ class Requests:
             if entry is None or chunk in self._owned:
                 continue
             if not entry.is_sent:
-                self.ask(entry)
+                self.ask(chunk)
                 continue
             due = max(entry.sent_at, entry.seen_at) + self._patience(entry)
             if due > now:
@@ -176,10 +184,9 @@ class Requests:
         self._leaving.append(ChunkRequest(self._s.name, chunk, self._s.ring_epoch, self._s.version, reason))
 
     def reconfigured(self) -> None:
-        """Ask anew for everything, as all nodes do: what was under way may be lost, and owners are others (E7)."""
-        for entry in list(self._outstanding.values()):
+        """All is to be asked for anew, at all nodes: what was under way may be lost, and owners are others (E7)."""
+        for entry in self._outstanding.values():
             entry.is_sent = False
-            self.ask(entry)
         now = self._s.ring_epoch
         self._early = {key: each for key, each in self._early.items() if each.ring_epoch >= now}
         self._take_early()
@@ -188,8 +195,6 @@ class Requests:
         """Go on with what was of a later catalogue; what is of a still later one waits for that."""
         if self._refreshes_to is not None and self._refreshes_to <= self._s.version:
             self._refreshes_to = None
-        for entry in list(self._outstanding.values()):
-            self.ask(entry)  # it may have been this node's own
         self._take_early()
 
     def refresh_failed(self) -> None:
@@ -215,5 +220,9 @@ class Requests:
 
     def check(self) -> None:
         """Nobody waits for another node for ever."""
-        waits = [chunk for chunk in self._outstanding if chunk not in self._owned]
-        assert all(chunk in self._deadlines for chunk in waits), "nobody will ask again for a chunk"
+        sent = [chunk for chunk, entry in self._outstanding.items() if entry.is_sent]
+        assert all(map(self.sees_to, sent)), "nobody will ask again for a chunk"
+
+    def sees_to(self, chunk: ChunkId) -> bool:
+        """Whether a chunk is this node's own, or will be asked for again until it comes."""
+        return chunk in self._owned or chunk in self._deadlines

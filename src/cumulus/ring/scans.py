@@ -7,7 +7,7 @@ neutral zone, if there is room, until it pulls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cumulus.ring.buffers import Buffers, SlotRecord
 from cumulus.ring.catalogs import Need, Outstanding, OutstandingRequests, Owned
@@ -20,7 +20,7 @@ from cumulus.ring.surroundings import Surroundings
 class ScanProgress:
     """What one scan of a query still has to get."""
 
-    __slots__ = ("complete", "missing", "opened", "waits_for")
+    __slots__ = ("complete", "is_over", "missing", "opened", "waits_for")
 
     def __init__(self, groups: Groups) -> None:
         self.missing: dict[int, dict[ChunkId, None]] = {
@@ -31,6 +31,7 @@ class ScanProgress:
         self.complete: dict[int, None] = {}
         """Groups that it has, and has not pulled."""
         self.waits_for: int | None = None
+        self.is_over = False
 
     def accepts(self, group: int, most_open: int) -> bool:
         """Whether a chunk of a group is taken when it comes."""
@@ -97,16 +98,47 @@ class Scans:
         for group, chunks in enumerate(groups):
             for chunk in chunks:
                 requests.need(chunk, (query, number, group))
+        self._ask(scans[number], requests)
+
+    def _ahead(self, scan: ScanProgress) -> Iterator[int]:
+        """Yield the batches to be asked for: one that is waited for, those that are begun, and the next.
+
+        Own ones take nobody's place.
+        """
+        left = self._s.settings.ask_ahead
+        named = () if scan.waits_for in (None, ANY_GROUP) else (scan.waits_for,)
+        for group in dict.fromkeys((*named, *scan.opened, *scan.missing)):
+            if left is not None and next(iter(scan.missing[group])) not in self._owned:
+                left -= 1
+                if left < 0:
+                    return
+            yield group
+
+    def _ask(self, scan: ScanProgress, requests: Requests) -> None:
+        """Ask for the batches that are next."""
+        for group in self._ahead(scan):
+            for chunk in scan.missing[group]:
+                requests.ask(chunk)
+
+    def _open(self, scan: ScanProgress, group: int, requests: Requests) -> None:
+        """Begin a batch, and ask for the rest of it: it may have come by before its turn."""
+        if group not in scan.opened:
+            scan.opened[group] = None
+            for chunk in scan.missing[group]:
+                requests.ask(chunk)
 
     def wait(self, query: QueryId, number: int, group: int, requests: Requests) -> None:
         """Let a scan's pull block, until a group is complete; it may be so already."""
         if query not in self._queries:
             return  # it has failed, and its node has not heard of that yet
         scan = self._queries[query][number]
+        if scan.is_over:
+            return  # it was closed by one thread while another one pulled
         assert scan.waits_for is None, f"scan {number} of query {query} pulls twice at once"
         found = group if group in scan.complete else next(iter(scan.complete), None) if group == ANY_GROUP else None
         if found is not None:
             del scan.complete[found]
+            self._ask(scan, requests)
             return
         assert scan.missing if group == ANY_GROUP else group in scan.missing, "a scan pulls more than it asked for"
         scan.waits_for = group
@@ -119,36 +151,36 @@ class Scans:
             for chunk in list(scan.missing[group]):
                 record = self._buffers.find(chunk)
                 if record is not None and scan.accepts(group, most):
-                    self._take((query, number, group), scan, record)
+                    self._take((query, number, group), scan, record, requests)
             if scan.waits_for is None:
                 return
+        self._ask(scan, requests)
         for group in scan.candidates(most):
             for chunk in scan.missing[group]:
                 if chunk in self._owned and scan.accepts(group, most):
-                    scan.opened[group] = None
+                    self._open(scan, group, requests)
                     self._loader.read(self._owned[chunk])
-                elif chunk in self._outstanding:
-                    requests.ask(self._outstanding[chunk])
 
     def pull_again(self, requests: Requests) -> None:
         """Owners have changed: what waits for others may be this node's own now."""
         for query, scans in list(self._queries.items()):
             for number, scan in enumerate(scans):
                 self._pull(query, number, scan, requests)
+                self._ask(scan, requests)
 
-    def serve(self, entry: Outstanding, record: SlotRecord) -> bool:
+    def serve(self, entry: Outstanding, record: SlotRecord, requests: Requests) -> bool:
         """Give a chunk that is here to all scans that take it now; return whether there was one."""
         most, found = self._s.settings.open_groups, False
         for need in list(entry.needs):
             query, number, group = need
             scan = self._queries[query][number]
             if scan.accepts(group, most):
-                found = self._take(need, scan, record) or found
+                found = self._take(need, scan, record, requests) or found
             elif scan.waits_for == ANY_GROUP:
                 self._s.counts["group refused"] += 1
         return found
 
-    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord) -> bool:
+    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord, requests: Requests) -> bool:
         """Hand a chunk over: by reference while there is room, else by a copy, if copies are allowed (E11, E38)."""
         query, number, group = need
         chunk = record.chunk
@@ -165,7 +197,7 @@ class Scans:
         missing = scan.missing[group]
         del missing[chunk]
         if missing:
-            scan.opened[group] = None
+            self._open(scan, group, requests)
         else:
             del scan.missing[group]
             scan.opened.pop(group, None)
@@ -191,6 +223,7 @@ class Scans:
             return
         scan = self._queries[query][number]
         self._queries[query][number] = ScanProgress(())
+        self._queries[query][number].is_over = True
         for group, chunks in scan.missing.items():
             for chunk in chunks:
                 entry = self._outstanding[chunk]
@@ -207,7 +240,16 @@ class Scans:
                 self._s.counts["query failed"] += 1
                 self._s.effects.append(FailQuery(query, reason))
 
-    def check(self) -> None:
+    def _is_seen_to(self, scan: ScanProgress, requests: Requests) -> bool:
+        """Whether all that a scan has begun will come, and one of the batches that its pull waits for, if it does."""
+
+        def comes(group: int) -> bool:
+            return all(map(requests.sees_to, scan.missing[group]))
+
+        awaited = [scan.waits_for] if scan.waits_for not in (None, ANY_GROUP) else [*self._ahead(scan)]
+        return all(map(comes, scan.opened)) and (scan.waits_for is None or any(map(comes, awaited)))
+
+    def check(self, requests: Requests) -> None:
         """S2 is what scans miss, and no more groups are open than may be."""
         missed = {
             (chunk, (query, number, group))
@@ -219,4 +261,6 @@ class Scans:
         assert missed == {(chunk, need) for chunk, entry in self._outstanding.items() for need in entry.needs}
         assert all(entry.needs for entry in self._outstanding.values()), "nobody stands behind a request"
         most = self._s.settings.open_groups
-        assert all(len(scan.opened) <= most for scans in self._queries.values() for scan in scans)
+        every = [scan for scans in self._queries.values() for scan in scans]
+        assert all(len(scan.opened) <= most for scan in every)
+        assert all(self._is_seen_to(scan, requests) for scan in every), "a pull waits for what nobody asks for"

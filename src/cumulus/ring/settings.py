@@ -55,6 +55,12 @@ class RingSettings:
         By how much the next time is longer, if there is still no chunk; at most eight times as long in all (E25).
     lost_floor_us, lost_cycles
         The same for an owner: its chunk is lost when it has not come back for so long (E8).
+    ask_ahead
+        How many batches of a scan are asked for before the first one has come, and then ahead of each pull; None for
+        all of them (DC-10). What a node cannot keep until its scan gets there has come in vain.
+    asks_again
+        Whether a pull asks again for what has gone by while it was not taken, and not only when it has not been seen
+        for long (E25). It is the other way out of E4, which costs more requests and less time.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     """
@@ -81,4 +87,6 @@ class RingSettings:
     resend_backoff: float = 2.0
     lost_floor_us: int = 2 * SECOND_US
     lost_cycles: float = 4.0
+    ask_ahead: int | None = None
+    asks_again: bool = False
     open_groups: int = 2

@@ -43,16 +43,16 @@ class NeverLooksForLost(Loader):
 class WaitsForBuffers(Scans):
     """Lets a pull wait until there is a buffer (E38)."""
 
-    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord) -> bool:
-        return self._buffers.can_refer(record) and super()._take(need, scan, record)
+    def _take(self, need: Need, scan: ScanProgress, record: SlotRecord, requests: Requests) -> bool:
+        return self._buffers.can_refer(record) and super()._take(need, scan, record, requests)
 
 
 class HandsOverUnasked(Scans):
     """Takes an open scan for one that waits (E39)."""
 
-    def serve(self, entry: Outstanding, record: SlotRecord) -> bool:
+    def serve(self, entry: Outstanding, record: SlotRecord, requests: Requests) -> bool:
         """Give a chunk to all scans that will want it."""
-        taken = [self._take(need, self._queries[need[0]][need[1]], record) for need in list(entry.needs)]
+        taken = [self._take(need, self._queries[need[0]][need[1]], record, requests) for need in list(entry.needs)]
         return any(taken)
 
 

@@ -222,6 +222,8 @@ def random_settings(stream: ChoiceStream) -> RingSettings:
         lost_floor_us=stream.one([400, 100, 2000]) * MILLISECOND_US,
         lost_cycles=stream.one([4.0, 2.0]),
         open_groups=stream.one([2, 1, 3]),
+        ask_ahead=stream.one([None, 1, 2]),
+        asks_again=stream.chance(1 / 2),
     )
 
 

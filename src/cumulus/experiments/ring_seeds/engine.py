@@ -209,6 +209,8 @@ class ScriptedEngine:
         if scan.taken < len(scan.groups):
             self._reports("scan ended early", times=int(scan.taken > 0))
             self._hear(ScanEnded(run.script.number, scan.number))
+            if run.script.lets_go_late:
+                self._hear(Waits(run.script.number, scan.number))  # of another thread, which has not heard of it
         self._let_go(run, scan)
 
     def _cancel(self, run: ScriptedRun) -> None:
