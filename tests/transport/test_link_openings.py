@@ -303,6 +303,7 @@ def test_a_credit_never_waits_for_the_other_side(is_local: bool) -> None:
     pair.outlet._credit_came = hear
     with busy:
         pair.inlet.grant(1)
+        pair.inlet._left = -(1 << 40)  # so little that each credit is sent at once
         begun = time.monotonic()
         granted = 1
         while not pair.inlet._unsent and granted < 500_000:
@@ -316,6 +317,30 @@ def test_a_credit_never_waits_for_the_other_side(is_local: bool) -> None:
     while sum(heard) < granted + 10 and time.monotonic() < until:
         time.sleep(0.001)
     assert sum(heard) == granted + 10
+    pair.close()
+
+
+def test_credits_are_told_together_while_there_is_enough_and_never_kept() -> None:
+    pair = Neighbours()
+    pair.inlet.grant(1_000_000)
+    assert pair.credit(1_000_000) == 1_000_000
+    for _ in range(300):
+        pair.send(b"", bytes(100))
+        pair.take()
+        pair.inlet.grant(100)
+    assert pair.credit(30_000) == 30_000
+    assert pair.inlet.counts.wire_out < 300 * 24
+    pair.send(b"", bytes(900_000))
+    pair.take()
+    pair.inlet.grant(900_000)
+    assert not pair.inlet._owed, "little was left, so this is sent at once"
+    assert pair.credit(900_000) == 900_000
+    pair.send(b"", bytes(200_000))
+    pair.take()
+    pair.inlet.grant(1000)
+    pair.send(b"", bytes(200_000))  # when this comes, too little is left
+    pair.take()
+    assert pair.credit(1000) == 1000
     pair.close()
 
 

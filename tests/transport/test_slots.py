@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from cumulus.errors import RemoteProtocolError
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotCounts, SlotPool
+from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotCounts, SlotPool, allow_descriptors
 
 POOLS = [BufferPool, DescriptorPool]
 
@@ -106,3 +107,13 @@ def test_a_file_that_may_change_or_is_too_short_is_not_adopted(make: Callable[[]
     pool.free(adopted)
     other.free(slot)
     assert len(os.listdir("/proc/self/fd")) == files
+
+
+def test_a_process_may_have_as_many_slots_as_the_system_lets_it() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, before[1]), before[1]))
+    try:
+        assert allow_descriptors() == before[1]
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

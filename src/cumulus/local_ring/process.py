@@ -29,7 +29,7 @@ from cumulus.transport.greeting import Credentials
 from cumulus.transport.neighbours.link_faults import link_faults
 from cumulus.transport.neighbours.listener import LinkListener
 from cumulus.transport.neighbours.open_link import LinkAddress
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotPool
+from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotPool, allow_descriptors
 
 
 class NodeProcess:
@@ -70,6 +70,7 @@ class NodeProcess:
         return 0
 
     def _start(self, name: Name, options: RingOptions, secret: bytes) -> None:
+        allow_descriptors()
         is_local = options.transport != "tcp"
         self._pool: SlotPool = DescriptorPool() if is_local else BufferPool()
         self._me = Credentials(name, secret=secret)

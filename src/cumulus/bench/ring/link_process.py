@@ -25,6 +25,8 @@ from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, Slot,
 _HEADER = struct.Struct("<II64x")
 """Whose chunk it is, and how many nodes it has passed; as long as what a ring says of a chunk."""
 _EPOCH = 1
+_ROOM_BYTES = 64_000_000
+"""What a node has room for, as one of a ring that is started without options."""
 
 
 class Passer:
@@ -61,8 +63,8 @@ class Passer:
         self.inlet.start()
 
     def begin(self, chunk_bytes: int, chunks: int) -> None:
-        """Send the first chunks; there is room for all of them everywhere, and as much again."""
-        self.inlet.grant(2 * chunks * self._count * chunk_bytes)
+        """Send the first chunks; there is room for all of them everywhere."""
+        self.inlet.grant(max(_ROOM_BYTES, 2 * chunks * self._count * chunk_bytes))
         for _ in range(chunks):
             self.outlet.send(_HEADER.pack(self._me, 0), self._pool.fill(chunk_bytes, bytes(chunk_bytes)))
 

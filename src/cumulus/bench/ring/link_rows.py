@@ -45,7 +45,7 @@ def link_row(transport: str, chunk_mb: float, *, nodes: int, chunks: int, second
         for number, each in enumerate(processes):
             _tell(each, json.dumps(addresses[(number + 1) % nodes]))
         _ask(processes, "begin")
-        time.sleep(_WARM_SECONDS)
+        time.sleep(min(seconds, _WARM_SECONDS))
         before = _ask(processes, "how")
         time.sleep(seconds)
         after = _ask(processes, "how")

@@ -55,7 +55,10 @@ class LinkCounts:
 
 @dataclass(frozen=True, slots=True)
 class KernelCounts:
-    """What the system has counted of a TCP connection: bytes that are there, that are on the way, and that came."""
+    """What the system has counted of a TCP connection: bytes that are there, that are on the way, and that came.
+
+    Of the side that has connected, Linux takes the first packet for one more byte that is there.
+    """
 
     acknowledged: int
     unacknowledged: int
