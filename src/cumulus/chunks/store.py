@@ -110,8 +110,8 @@ class ChunkStore:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of the disk it takes."""
-        return sum(self._sizes.values())
+        """How many bytes of the disk it takes; any thread may ask."""
+        return sum(list(self._sizes.values()))
 
     def load(self, chunk: Chunk) -> pa.Buffer:
         """Return a chunk as `cumulus.chunks.encoding.decode` takes it.

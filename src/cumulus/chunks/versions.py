@@ -152,18 +152,19 @@ class SourceVersions:
         return None
 
     def _read(self, number: int) -> Catalogue | None:
-        """Return the catalogue of an epoch, read once; any thread may ask, as what is known is replaced as a whole."""
         try:
             facts = (versions_folder(self._ring) / str(number)).stat()
         except FileNotFoundError:
             return None
         seen = (facts.st_ino, facts.st_mtime_ns)  # another source may have an epoch of the same number
-        known = self._known
-        if number not in known or known[number][0] != seen:
-            version = read_version(self._ring, number)
-            if version is None:
-                return None
-            there = self.epochs
-            known = {each: known[each] for each in known if each in there} | {number: (seen, version.catalogue)}
-            self._known = known
-        return known[number][1]
+        known = self._known.get(number)
+        if known is not None and known[0] == seen:
+            return known[1]
+        found = read_version(self._ring, number)
+        if found is None:
+            return None
+        there = self.epochs
+        # Replaced as a whole: several threads may look at once, and one that comes too late reads once more.
+        others = {each: other for each, other in self._known.items() if each in there and each != number}
+        self._known = {**others, number: (seen, found.catalogue)}
+        return found.catalogue
