@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.chunks.keeper import SourceKeeper
-from cumulus.errors import CumulusError, InputError, ProcessError, RingError
+from cumulus.errors import CumulusError, InputError, ProcessError, RingError, StoreError
 from cumulus.interrupts import Interrupt
-from cumulus.local_ring.home import LOG, RingAddress, RingHome, is_running, read_address
+from cumulus.local_ring.home import ADDRESS, LOG, RingAddress, RingHome, is_running, read_address
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
@@ -52,6 +53,8 @@ class Keeper:
         """Epoch → who has not adopted its share."""
         self._trouble = ""
         """What was said last of a source that cannot be read."""
+        self._is_told = False
+        """Whether the home says where the nodes are."""
 
     def keep(self, is_stopped: Callable[[], bool], on_up: Callable[[], None]) -> None:
         """Run the ring until it is stopped.
@@ -70,6 +73,8 @@ class Keeper:
                     self._processes(), secret=home.secret, on_line=self._say, start_seconds=_START_SECONDS
                 ) as nodes:
                     self._tell_where(nodes, home)
+                    if not self._is_told:
+                        raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
                     on_up()
                     self._watch(nodes, home, source, is_stopped)
         except CumulusError as error:
@@ -97,6 +102,8 @@ class Keeper:
             if time.monotonic() - asked >= _ASK_SECONDS:
                 self._find_hung(nodes, home)
                 self._refresh(nodes, source)
+                if not self._is_told:
+                    self._tell_where(nodes, home)
                 asked = time.monotonic()
 
     # --- the source -------------------------------------------------------------------------------------------------
@@ -166,7 +173,8 @@ class Keeper:
         self._tell_where(nodes, home)
 
     def _tell_where(self, nodes: Supervisor, home: RingHome) -> None:
-        RingAddress(
+        """Write down where the nodes are; what a full disk does not take is written when there is room."""
+        address = RingAddress(
             os.getpid(),
             nodes.incarnation,
             home.secret.hex(),
@@ -174,7 +182,14 @@ class Keeper:
             nodes.pids(),
             self._lost,
             self._options,
-        ).write(self._home)
+        )
+        try:
+            address.write(self._home)
+        except OSError as problem:
+            self._is_told = False
+            self._note(f"{self._home / ADDRESS} cannot be written: {problem.strerror}")
+        else:
+            self._is_told = True
 
     def _say(self, name: Name, line: str) -> None:
         self._note(f"{name}: {line}")
@@ -194,7 +209,11 @@ def start(options: RingOptions) -> None:
     home = Path(options.home)
     RingHome(home).close()  # what is wrong with the folder is told by whoever asks for it
     log = home / LOG
-    with log.open("ab") as lines:
+    try:
+        lines = log.open("ab")
+    except OSError as problem:
+        raise StoreError(f"{log} cannot be written: {problem.strerror}", hint="Give the right to write.") from None
+    with lines:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "cumulus.local_ring.keeper"],
             stdin=subprocess.PIPE,
@@ -233,9 +252,14 @@ def stop(home: Path) -> None:
         If it does not end.
     """
     address = read_address(home)
-    with suppress(ProcessLookupError):
-        os.kill(address.pid, signal.SIGTERM)
     until = time.monotonic() + _STOP_SECONDS
+    with suppress(ProcessLookupError):
+        if hasattr(os, "pidfd_open"):
+            with open(os.pidfd_open(address.pid), "rb") as process:  # its lock is free before it has quite ended
+                os.kill(address.pid, signal.SIGTERM)
+                select.select([process], [], [], _STOP_SECONDS)
+        else:
+            os.kill(address.pid, signal.SIGTERM)
     while is_running(home):
         if time.monotonic() > until:
             raise ProcessError(
