@@ -17,8 +17,8 @@ from queue import SimpleQueue
 import pytest
 
 from cumulus.errors import RemoteProtocolError, UsageError
-from cumulus.transport.framing import FrameKind, header
-from cumulus.transport.greeting import Credentials
+from cumulus.transport.framing import HEADER_BYTES, FrameKind, header, parsed_header
+from cumulus.transport.greeting import Credentials, Greeting, RefusalError
 from cumulus.transport.neighbours.chunk_links import CHUNKS, ChunkOutlet
 from cumulus.transport.neighbours.dialling import Dial
 from cumulus.transport.neighbours.link_faults import LinkFaults, link_faults
@@ -155,6 +155,23 @@ def test_a_neighbour_is_let_in_once_in_an_epoch(host: Host) -> None:
     host.let_in(host.dial())
     with pytest.raises(RemoteProtocolError, match="expects no link of 'a' for 'chunks' now"):
         host.dial(seconds=0.05).open()
+
+
+def test_who_comes_second_while_both_are_greeted_is_refused_and_the_listener_goes_on(host: Host) -> None:
+    slow = Greeting(Credentials("a", secret=SECRET), 1, "b", lambda _: None, CHUNKS)
+    with host.connected() as connection:
+
+        def exchange(frames: list[tuple[FrameKind, bytes]]) -> list[tuple[FrameKind, bytes]]:
+            connection.sendall(b"".join(header(kind, len(payload), 1) + payload for kind, payload in frames))
+            length = parsed_header(connection.recv(HEADER_BYTES, socket.MSG_WAITALL), 0, 10_000)
+            return slow.take(length[0], connection.recv(length[1], socket.MSG_WAITALL))
+
+        proof = exchange(slow.begin())
+        host.let_in(host.dial())
+        with pytest.raises(RefusalError, match="b refuses: b expects no link of 'a' for 'chunks' now"):
+            exchange(proof)
+    host.listener.expect(2, {CHUNKS: "a"}, host.links.put)
+    host.let_in(host.dial(epoch=2))
 
 
 def test_a_link_that_is_closed_as_soon_as_it_is_up_is_lost_and_not_tried_again(host: Host) -> None:
