@@ -175,11 +175,14 @@ class LinkListener:
             for kind, _, payload in stranger.reader.filled(count):
                 if stranger.greeting.is_over:
                     raise RemoteProtocolError("it says more than a greeting")
-                self._answer(stranger, stranger.greeting.take(kind, payload))
+                said = stranger.greeting.take(kind, payload)
+                if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
+                    self._take_place(stranger)
+                self._say(stranger, said)
         except BlockingIOError:
             return
         except RefusalError as problem:
-            with suppress(OSError):
+            with suppress(OSError, RemoteProtocolError):
                 self._say(stranger, [(FrameKind.REFUSAL, refusal(problem))])
             self._send_away(stranger, problem)
         except RemoteProtocolError as problem:
@@ -189,11 +192,6 @@ class LinkListener:
         else:
             if stranger.greeting.is_over:
                 self._let_in(stranger)
-
-    def _answer(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
-        if stranger.greeting.is_over:  # these are the last words: from here on somebody may have to expect it no more
-            self._take_place(stranger)
-        self._say(stranger, frames)
 
     def _say(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
         data = b"".join(header(kind, len(payload), stranger.epoch) + payload for kind, payload in frames)
