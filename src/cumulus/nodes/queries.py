@@ -200,7 +200,7 @@ class NodeQueries:
             From now on, in line or running, until QueryTimeoutError.
         """
         late = QueryTimeoutError(
-            f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when less is asked for."
+            f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when the ring has less to do."
         )
         timer = None if timeout_s is None else threading.Timer(timeout_s, self.cancel, [query, late])
         if timer is not None:

@@ -9,7 +9,7 @@ from cumulus.cli.ring.running import start, stop
 
 ring = typer.Typer(
     name="ring",
-    help="A storage ring: any SQL over tables whose hot chunks go round between processes.",
+    help="A storage ring: any SELECT over tables whose hot chunks go round between processes.",
     no_args_is_help=True,
 )
 ring.command("start")(start)
@@ -21,4 +21,4 @@ ring.command("stop")(stop)
 
 @ring.callback()
 def _group() -> None:
-    """A storage ring: any SQL over tables whose hot chunks go round between processes."""
+    """A storage ring: any SELECT over tables whose hot chunks go round between processes."""
