@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import time
@@ -30,7 +31,7 @@ from cumulus.errors import (
 from cumulus.local_ring import keeper
 from cumulus.local_ring.client import RingClient
 from cumulus.local_ring.home import LOG, read_address
-from cumulus.local_ring.settings import RingOptions
+from cumulus.local_ring.settings import RingOptions, Transport
 from cumulus.workloads import tpch
 from support.ring_faults import (
     RingLoad,
@@ -283,3 +284,34 @@ def test_a_node_that_cannot_start(little: Path, tmp_path: Path) -> None:
     with running_ring(little, home, nodes=2) as ring:
         sum_of(ring, 4, "any")
     assert not processes_of(home)
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("transport", ["local", "tcp"])
+def test_many_kills_under_load(source: Path, wanted: dict[str, pa.Table], tmp_path: Path, transport: Transport) -> None:
+    kills = int(os.environ.get("CUMULUS_KILLS", "50")) // 2
+    rng = random.Random(kills)
+    killed, right, failed, slowest = 0, 0, Counter[str](), 0.0
+    while killed < kills:
+        with running_ring(source, tmp_path / "home", nodes=4, transport=transport) as ring:
+            expect_all(ring, wanted, "node1")
+            with RingLoad(ring, wanted) as load:
+                for left in (3, 2, 1)[: kills - killed]:
+                    time.sleep(rng.random())
+                    os.kill(pid_of(ring, rng.choice(ring.nodes)), signal.SIGKILL)
+                    killed += 1
+                    if rng.random() < 0.7:  # otherwise the next one comes while they meet
+                        wait_until(lambda: len(ring.nodes) <= left, 5)  # noqa: B023  # waited for here
+                before = load.right
+                wait_until(lambda: load.right > before + 5, 30)  # noqa: B023
+            load.check()
+            right, failed, slowest = right + load.right, failed + load.failed, max(slowest, load.slowest)
+            for node in ring.nodes:
+                expect_all(ring, wanted, node)
+            expect_quiet(ring)
+            for node in ring.nodes:
+                assert resident_bytes(pid_of(ring, node)) < 600e6
+    reasons = Counter(each.partition(":")[0] for each in failed.elements())
+    print(f"{killed} kills: {right} queries right, {failed.total()} failed {dict(reasons)}, slowest {slowest:.1f} s")
+    for reason, count in failed.most_common(8):
+        print(f"{count:5} {reason}")

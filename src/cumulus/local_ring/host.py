@@ -125,6 +125,8 @@ class RingHost:
         self._load = load
         self._refresh = refresh
         self._links: NodeLinks | None = None
+        self.version = 0
+        """Of the tables, as the machine was told: what is newer must not be asked for."""
         self._ring_epoch = 0
         self._read: dict[Hashable, pa.Buffer] = {}
         """Slots that queries read, or have read."""
@@ -180,6 +182,7 @@ class RingHost:
             self._ring_epoch = event.ring_epoch
             self._links = links
             self._step(event)
+        self.version = event.version
 
     def chunk_came(self, ring_epoch: int, header: bytes, slot: Slot) -> None:
         """A chunk has come from the predecessor."""
@@ -294,7 +297,10 @@ class RingHost:
                 case LoadChunk(chunk):
                     self._read_chunk(chunk)
                 case Refresh():
-                    self.tell(self._refresh())
+                    found = self._refresh()
+                    self.tell(found)
+                    if isinstance(found, Refreshed) and found.ring_epoch == self._ring_epoch:
+                        self.version = found.version
 
     def _read_chunk(self, chunk: ChunkId) -> None:
         try:

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import signal
-import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from cumulus.chunks.keeper import SourceKeeper
-from cumulus.errors import CumulusError, InputError, ProcessError, RingError, StoreError
-from cumulus.interrupts import Interrupt
+from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.local_ring.home import ADDRESS, LOG, RingAddress, RingHome, is_running, read_address
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
+from cumulus.transport.detached import run_detached, start_detached, stop_detached
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
 
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
@@ -208,35 +203,10 @@ def start(options: RingOptions) -> None:
     """
     home = Path(options.home)
     RingHome(home).close()  # what is wrong with the folder is told by whoever asks for it
-    log = home / LOG
     try:
-        lines = log.open("ab")
+        start_detached("cumulus.local_ring.keeper", options.to_json(), home / LOG, "ring")
     except OSError as problem:
-        raise StoreError(f"{log} cannot be written: {problem.strerror}", hint="Give the right to write.") from None
-    with lines:
-        daemon = subprocess.Popen(
-            [sys.executable, "-m", "cumulus.local_ring.keeper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=lines,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,
-        )
-    assert daemon.stdin is not None
-    assert daemon.stdout is not None
-    with daemon.stdin, daemon.stdout:
-        try:
-            daemon.stdin.write(options.to_json().encode())
-            daemon.stdin.close()
-            answer = daemon.stdout.read()
-        except BaseException:
-            daemon.terminate()  # Ctrl-C: what has begun ends in order
-            raise
-    said = json.loads(answer) if answer else {"error": ["the process that keeps it has ended", f"See {log}."]}
-    if "error" in said:
-        daemon.wait()
-        message, hint = said["error"]
-        raise ProcessError(f"the ring cannot start: {message}", hint=hint)
+        raise StoreError(f"{home / LOG} cannot be written: {problem.strerror}", hint="Make room there.") from None
 
 
 def stop(home: Path) -> None:
@@ -252,52 +222,14 @@ def stop(home: Path) -> None:
         If it does not end.
     """
     address = read_address(home)
-    until = time.monotonic() + _STOP_SECONDS
-    with suppress(ProcessLookupError):
-        if hasattr(os, "pidfd_open"):
-            with open(os.pidfd_open(address.pid), "rb") as process:  # its lock is free before it has quite ended
-                os.kill(address.pid, signal.SIGTERM)
-                select.select([process], [], [], _STOP_SECONDS)
-        else:
-            os.kill(address.pid, signal.SIGTERM)
-    while is_running(home):
-        if time.monotonic() > until:
-            raise ProcessError(
-                f"{home}: process {address.pid} has not ended within {_STOP_SECONDS:g} s",
-                hint=f"kill -9 {address.pid} ends it; its nodes end by themselves.",
-            )
-        time.sleep(0.02)
+    hint = f"kill -9 {address.pid} ends it; its nodes end by themselves."
+    stop_detached(address.pid, lambda: is_running(home), _STOP_SECONDS, hint)
 
 
 def main() -> None:
-    """Keep the ring that is given on standard input; say on standard output, once, whether it runs."""
+    """Keep the ring that is given on standard input."""
     options = RingOptions.from_json(sys.stdin.read())
-    is_waited_for = True
-
-    def say(**what: Any) -> None:
-        """Say this to who waits, the first time; then what is printed goes to the log."""
-        nonlocal is_waited_for
-        if is_waited_for:
-            is_waited_for = False
-            print(json.dumps(what), flush=True)
-            os.dup2(2, 1)
-
-    def note(line: str) -> None:
-        """Say this in the log, unless it is on a disk that is full."""
-        with suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
-
-    with Interrupt() as wish:
-        try:
-            Keeper(options, note).keep(lambda: wish.wished, say)
-        except CumulusError as problem:
-            note(str(problem))
-            say(error=[problem.message, problem.hint])
-            sys.exit(1)
-        except Exception as problem:  # noqa: BLE001  # whatever it is, who waits is told, and the log has all of it
-            note(traceback.format_exc())
-            say(error=[f"{type(problem).__name__}: {problem}", f"See {LOG} in the home."])
-            sys.exit(1)
+    run_detached(lambda is_stopped, on_up, note: Keeper(options, note).keep(is_stopped, on_up), f"{LOG} in the home")
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
-from cumulus.chunks.catalogue import Chunk
+from cumulus.chunks.catalogue import Catalogue, Chunk
 from cumulus.chunks.disk_rate import DiskRate
 from cumulus.chunks.owners import owner
 from cumulus.chunks.store import ChunkStore
 from cumulus.chunks.versions import SourceVersions
-from cumulus.errors import ChunkMissingError, CumulusError
+from cumulus.errors import ChunkMissingError, CumulusError, EpochMissingError
 from cumulus.local_ring.host import NodeLinks, RingHost
 from cumulus.local_ring.query_scans import QueryScans
 from cumulus.local_ring.settings import RingOptions
@@ -32,6 +32,8 @@ from cumulus.transport.neighbours.slots import SlotPool
 
 Adopted = Callable[[int, int], None]
 """Is told of an epoch that all chunks of this node's share are adopted, and how many these are."""
+
+_CATCH_UP_S, _LOOK_S = 5.0, 0.02
 
 
 class RunningNode:
@@ -101,7 +103,7 @@ class RunningNode:
         EpochMissingError
             If the ring does not have that epoch.
         """
-        catalogue = self._versions.catalogue(epoch or None)
+        catalogue = self._catalogue(epoch)
         most = self._options.largest_batch
 
         def ask_for(plan: QueryPlan) -> QueryScans:
@@ -112,7 +114,7 @@ class RunningNode:
 
     def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask for and how it would run, as text and as JSON."""
-        catalogue = self._versions.catalogue(epoch or None)
+        catalogue = self._catalogue(epoch)
         plan = plan_query(self._engine, sql, {folded(table.name): table for table in catalogue.tables})
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
@@ -133,6 +135,23 @@ class RunningNode:
             "steps": status.steps,
             "reads_waiting": status.reads_waiting,
         }
+
+    def _catalogue(self, epoch: int) -> Catalogue:
+        """Return the tables of an epoch that the machine has been told of: nobody knows the chunks of a newer one."""
+        until = time.monotonic() + _CATCH_UP_S
+        while time.monotonic() < until:
+            known = self.host.version
+            wanted = epoch or known
+            if wanted <= known or wanted not in self._versions.epochs:
+                try:
+                    return self._versions.catalogue(wanted)
+                except EpochMissingError:
+                    if epoch:
+                        raise
+            # It was retired, or has just come, and the machine has not heard of that.
+            self.host.refresh()
+            time.sleep(_LOOK_S)
+        raise EpochMissingError(f"{self.name} has not read epoch {epoch or 'of its tables'} yet", hint="Ask again.")
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 

@@ -175,11 +175,14 @@ class LinkListener:
             for kind, _, payload in stranger.reader.filled(count):
                 if stranger.greeting.is_over:
                     raise RemoteProtocolError("it says more than a greeting")
-                self._say(stranger, stranger.greeting.take(kind, payload))
+                said = stranger.greeting.take(kind, payload)
+                if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
+                    self._take_place(stranger)
+                self._say(stranger, said)
         except BlockingIOError:
             return
         except RefusalError as problem:
-            with suppress(OSError):
+            with suppress(OSError, RemoteProtocolError):
                 self._say(stranger, [(FrameKind.REFUSAL, refusal(problem))])
             self._send_away(stranger, problem)
         except RemoteProtocolError as problem:
@@ -194,8 +197,6 @@ class LinkListener:
         data = b"".join(header(kind, len(payload), stranger.epoch) + payload for kind, payload in frames)
         if not data:
             return
-        if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
-            self._take_place(stranger)
         if stranger.connection.send(data) < len(data):
             raise RemoteProtocolError("it does not read what is said to it")
         stranger.counts.wire_out += len(data)
