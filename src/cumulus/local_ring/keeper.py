@@ -210,7 +210,9 @@ def start(options: RingOptions) -> None:
     try:
         start_detached("cumulus.local_ring.keeper", options.to_json(), home / LOG, "ring")
     except OSError as problem:
-        raise StoreError(f"{home / LOG} cannot be written: {problem.strerror}", hint="Make room there.") from None
+        raise StoreError(
+            f"{home / LOG} cannot be written: {problem.strerror}", hint="Make room there, or allow it."
+        ) from None
 
 
 def stop(home: Path) -> None:

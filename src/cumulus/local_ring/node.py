@@ -23,6 +23,7 @@ from cumulus.chunks.versions import SourceVersions
 from cumulus.errors import ChunkMissingError, CumulusError, EpochMissingError
 from cumulus.local_ring.host import NodeLinks, RingHost
 from cumulus.local_ring.query_scans import QueryScans
+from cumulus.local_ring.recording import RECORD
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
 from cumulus.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
@@ -70,7 +71,15 @@ class RunningNode:
         self._adopt()
         self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
         self.queries = NodeQueries(self._engine, options.queries)
-        self.host = RingHost(name, options.machine(), pool, self._load, self._refreshed, zlib.crc32(name.encode()))
+        self.host = RingHost(
+            name,
+            options.machine(),
+            pool,
+            self._load,
+            self._refreshed,
+            seed=zlib.crc32(name.encode()),
+            record=folder / RECORD if options.record else None,
+        )
         self.host.start()
 
     def close(self) -> None:
