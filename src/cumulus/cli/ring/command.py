@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cumulus.cli.ring.asking import explain, query, status
+from cumulus.cli.ring.replaying import replay
 from cumulus.cli.ring.running import start, stop
 
 ring = typer.Typer(
@@ -17,6 +18,7 @@ ring.command("query")(query)
 ring.command("explain")(explain)
 ring.command("status")(status)
 ring.command("stop")(stop)
+ring.command("replay")(replay)
 
 
 @ring.callback()

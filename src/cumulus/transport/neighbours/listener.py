@@ -175,10 +175,7 @@ class LinkListener:
             for kind, _, payload in stranger.reader.filled(count):
                 if stranger.greeting.is_over:
                     raise RemoteProtocolError("it says more than a greeting")
-                said = stranger.greeting.take(kind, payload)
-                if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
-                    self._take_place(stranger)
-                self._say(stranger, said)
+                self._answer(stranger, stranger.greeting.take(kind, payload))
         except BlockingIOError:
             return
         except RefusalError as problem:
@@ -192,6 +189,11 @@ class LinkListener:
         else:
             if stranger.greeting.is_over:
                 self._let_in(stranger)
+
+    def _answer(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
+        if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
+            self._take_place(stranger)
+        self._say(stranger, frames)
 
     def _say(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
         data = b"".join(header(kind, len(payload), stranger.epoch) + payload for kind, payload in frames)
