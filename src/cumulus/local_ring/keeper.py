@@ -16,8 +16,8 @@ from contextlib import closing
 from pathlib import Path
 
 from cumulus.chunks.keeper import SourceKeeper
-from cumulus.errors import CumulusError, InputError, RingError
-from cumulus.local_ring.home import LOG, RingAddress, RingHome, is_running, read_address
+from cumulus.errors import CumulusError, InputError, RingError, StoreError
+from cumulus.local_ring.home import ADDRESS, LOG, RingAddress, RingHome, is_running, read_address
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
 from cumulus.transport.detached import run_detached, start_detached, stop_detached
@@ -48,6 +48,8 @@ class Keeper:
         """Epoch → who has not adopted its share."""
         self._trouble = ""
         """What was said last of a source that cannot be read."""
+        self._is_told = False
+        """Whether the home says where the nodes are."""
 
     def keep(self, is_stopped: Callable[[], bool], on_up: Callable[[], None]) -> None:
         """Run the ring until it is stopped.
@@ -66,6 +68,8 @@ class Keeper:
                     self._processes(), secret=home.secret, on_line=self._say, start_seconds=_START_SECONDS
                 ) as nodes:
                     self._tell_where(nodes, home)
+                    if not self._is_told:
+                        raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
                     on_up()
                     self._watch(nodes, home, source, is_stopped)
         except CumulusError as error:
@@ -93,6 +97,8 @@ class Keeper:
             if time.monotonic() - asked >= _ASK_SECONDS:
                 self._find_hung(nodes, home)
                 self._refresh(nodes, source)
+                if not self._is_told:
+                    self._tell_where(nodes, home)
                 asked = time.monotonic()
 
     # --- the source -------------------------------------------------------------------------------------------------
@@ -162,7 +168,8 @@ class Keeper:
         self._tell_where(nodes, home)
 
     def _tell_where(self, nodes: Supervisor, home: RingHome) -> None:
-        RingAddress(
+        """Write down where the nodes are; what a full disk does not take is written when there is room."""
+        address = RingAddress(
             os.getpid(),
             nodes.incarnation,
             home.secret.hex(),
@@ -170,7 +177,14 @@ class Keeper:
             nodes.pids(),
             self._lost,
             self._options,
-        ).write(self._home)
+        )
+        try:
+            address.write(self._home)
+        except OSError as problem:
+            self._is_told = False
+            self._note(f"{self._home / ADDRESS} cannot be written: {problem.strerror}")
+        else:
+            self._is_told = True
 
     def _say(self, name: Name, line: str) -> None:
         self._note(f"{name}: {line}")
@@ -189,7 +203,12 @@ def start(options: RingOptions) -> None:
     """
     home = Path(options.home)
     RingHome(home).close()  # what is wrong with the folder is told by whoever asks for it
-    start_detached("cumulus.local_ring.keeper", options.to_json(), home / LOG, "ring")
+    try:
+        start_detached("cumulus.local_ring.keeper", options.to_json(), home / LOG, "ring")
+    except OSError as problem:
+        raise StoreError(
+            f"{home / LOG} cannot be written: {problem.strerror}", hint="Give the right to write."
+        ) from None
 
 
 def stop(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import threading
 import time
 import zlib
@@ -66,6 +67,7 @@ class RunningNode:
         disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
         self._store = ChunkStore(folder / "store", name, options.disk, disk)
         self._reading = threading.Lock()  # a store is for one thread at a time
+        shutil.rmtree(folder / "spill", ignore_errors=True)  # of a process that was killed
         self._adopt()
         self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
         self.queries = NodeQueries(self._engine, options.queries)

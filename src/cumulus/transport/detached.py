@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -96,9 +97,14 @@ def stop_detached(pid: int, is_running: Callable[[], bool], seconds: float, hint
     ProcessError
         If it does not.
     """
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + seconds
+    with suppress(ProcessLookupError):
+        if hasattr(os, "pidfd_open"):
+            with open(os.pidfd_open(pid), "rb") as process:  # what it keeps is free before it has quite ended
+                os.kill(pid, signal.SIGTERM)
+                select.select([process], [], [], seconds)
+        else:
+            os.kill(pid, signal.SIGTERM)
     while is_running():
         if time.monotonic() > until:
             raise ProcessError(f"process {pid} has not ended within {seconds:g} s", hint=hint)

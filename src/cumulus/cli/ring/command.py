@@ -10,7 +10,7 @@ from cumulus.cli.ring.running import start, stop
 
 ring = typer.Typer(
     name="ring",
-    help="A storage ring: any SQL over tables whose hot chunks go round between processes.",
+    help="A storage ring: any SELECT over tables whose hot chunks go round between processes.",
     no_args_is_help=True,
 )
 ring.command("start")(start)
@@ -23,4 +23,4 @@ ring.command("replay")(replay)
 
 @ring.callback()
 def _group() -> None:
-    """A storage ring: any SQL over tables whose hot chunks go round between processes."""
+    """A storage ring: any SELECT over tables whose hot chunks go round between processes."""
