@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from typing import Any
 from cumulus.chunks.keeper import SourceKeeper
 from cumulus.errors import CumulusError, InputError, ProcessError, RingError
 from cumulus.interrupts import Interrupt
-from cumulus.local_ring.home import LOG, RingAddress, RingHome, is_running, read_address
+from cumulus.local_ring.home import LOG, RingAddress, RingHome, read_address
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
@@ -233,16 +234,21 @@ def stop(home: Path) -> None:
         If it does not end.
     """
     address = read_address(home)
-    with suppress(ProcessLookupError):
-        os.kill(address.pid, signal.SIGTERM)
-    until = time.monotonic() + _STOP_SECONDS
-    while is_running(home):
-        if time.monotonic() > until:
+    try:
+        process = os.pidfd_open(address.pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], _STOP_SECONDS)[0]:
             raise ProcessError(
                 f"{home}: process {address.pid} has not ended within {_STOP_SECONDS:g} s",
                 hint=f"kill -9 {address.pid} ends it; its nodes end by themselves.",
             )
-        time.sleep(0.02)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(process)
 
 
 def main() -> None:
