@@ -42,6 +42,7 @@ class NodeProcess:
         self._sending = threading.Lock()
         self._epoch = 0
         self._links: NeighbourLinks | None = None
+        self._is_ready = False
 
     def run(self) -> int:
         """Run the node until it is stopped, or its keeper has ended; return the exit code."""
@@ -55,6 +56,7 @@ class NodeProcess:
         except CumulusError as problem:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
             return 1
+        self._is_ready = True
         while True:
             kind, epoch, payload = frames.get()
             match kind:
@@ -141,6 +143,8 @@ class NodeProcess:
         with suppress(OSError):
             while count := self._pair.recv_into(reader.room()):
                 for frame in reader.filled(count):
+                    if frame[0] == FrameKind.STOP and not self._is_ready:
+                        _leave(0)
                     frames.put(frame)
         _leave(0)
 
