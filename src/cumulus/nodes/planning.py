@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from cumulus.errors import BindError, SqlError, UnsupportedError
 from cumulus.nodes.occurrences import Occurrence, RewrittenQuery, RingTable, first_paragraph, rewrite
 from cumulus.nodes.scan import OccurrenceSource, registered
 
-__all__ = ["PlanOperator", "QueryPlan", "RingTable", "ScanNeed", "plan_query"]
+__all__ = ["PlanOperator", "QueryPlan", "RingTable", "ScanNeed", "plan_query", "planned_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class QueryPlan:
 
 
 def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
-    """Return what a query needs.
+    """Return what a query needs, without running it.
 
     Parameters
     ----------
@@ -88,24 +89,33 @@ def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[
     SqlError
         For all that cannot be asked; the message names the place, and names that are like an unknown one.
     """
-    cursor = connection.cursor()
-    try:
-        query = rewrite(cursor, sql, tables)
-        sources = {
-            each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows) for each in query.occurrences
-        }
-        with registered(cursor, sources):
-            try:
-                said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
-            except duckdb.Error as problem:
-                raise _refusal(problem, sql, query) from None
+    with connection.cursor() as cursor, planned_query(cursor, sql, tables) as (plan, _):
+        return plan
+
+
+@contextmanager
+def planned_query(
+    cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]
+) -> Iterator[tuple[QueryPlan, tuple[OccurrenceSource, ...]]]:
+    """Give what a query needs, as `plan_query`, and the source of each occurrence, which the cursor knows in the block.
+
+    With their `open_feed` set, the text of the plan can be run there: to make them known twice takes CPU time, too.
+    """
+    query = rewrite(cursor, sql, tables)
+    sources = {
+        each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows) for each in query.occurrences
+    }
+    with registered(cursor, sources):
+        try:
+            said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
+        except duckdb.Error as problem:
+            raise _refusal(problem, sql, query) from None
         offered = {each.number: tuple(sources[each.name].offered) for each in query.occurrences}
-    finally:
-        cursor.close()
-    scans: list[ScanNeed] = []
-    roots = [_operator(each, query.occurrences, scans) for each in json.loads(said)]
-    assert len(roots) == 1, "one statement has one plan"
-    return QueryPlan(query.sql, query.occurrences, tuple(_with_predicates(scans, offered)), roots[0])
+        scans: list[ScanNeed] = []
+        roots = [_operator(each, query.occurrences, scans) for each in json.loads(said)]
+        assert len(roots) == 1, "one statement has one plan"
+        plan = QueryPlan(query.sql, query.occurrences, tuple(_with_predicates(scans, offered)), roots[0])
+        yield plan, tuple(sources[each.name] for each in query.occurrences)
 
 
 def _operator(said: Mapping[str, Any], occurrences: tuple[Occurrence, ...], scans: list[ScanNeed]) -> PlanOperator:

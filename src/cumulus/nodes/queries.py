@@ -16,8 +16,7 @@ import pyarrow as pa
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError
 from cumulus.nodes.feed import Feed
 from cumulus.nodes.occurrences import RingTable, first_paragraph
-from cumulus.nodes.planning import QueryPlan, ScanNeed, plan_query
-from cumulus.nodes.scan import OccurrenceSource, registered
+from cumulus.nodes.planning import QueryPlan, ScanNeed, planned_query
 
 
 class QueryFeeds(Protocol):
@@ -58,7 +57,9 @@ class NodeQuery:
         self._engine = engine
         self._tables = tables
         self._ask_for = ask_for
+        self._is_started = False
         self._cursor: duckdb.DuckDBPyConnection | None = None
+        """Where the engine runs it now."""
         self._feeds: list[FailingFeed] = []
         self._error: CumulusError | None = None
         self._state = threading.Lock()
@@ -80,13 +81,15 @@ class NodeQuery:
             with self._state:
                 if self._error is not None:
                     raise self._error
-                self._cursor = self._engine.cursor()
-            plan = plan_query(self._engine, self.sql, self._tables)
-            feeds = self._ask_for(plan)
-            try:
-                return self._execute(plan, feeds)
-            finally:
-                feeds.end()
+                self._is_started = True
+            with self._engine.cursor() as cursor, planned_query(cursor, self.sql, self._tables) as (plan, sources):
+                feeds = self._ask_for(plan)
+                try:
+                    for occurrence, source in zip(plan.occurrences, sources, strict=True):
+                        source.open_feed = self._opening(plan, occurrence.number, feeds)
+                    return self._execute(cursor, plan.sql)
+                finally:
+                    feeds.end()
         finally:
             self._close()
 
@@ -102,7 +105,7 @@ class NodeQuery:
             if self._error is None:
                 self._error = error or QueryCancelledError("the query was cancelled", hint="Ask it again.")
             feeds, told = list(self._feeds), self._error
-            started = self._cursor is not None or self._over.is_set()
+            started = self._is_started
         for feed in feeds:
             feed.fail(told)
         # An interrupt that comes before the engine has begun is lost, so it comes again.
@@ -111,20 +114,18 @@ class NodeQuery:
                 if self._cursor is not None:
                     self._cursor.interrupt()
 
-    def _execute(self, plan: QueryPlan, feeds: QueryFeeds) -> pa.Table:
-        cursor = self._cursor
-        assert cursor is not None, "a query runs once"
-        sources = {
-            each.name: OccurrenceSource(
-                each.number, each.table.schema, each.table.rows, self._opening(plan, each.number, feeds)
-            )
-            for each in plan.occurrences
-        }
-        try:  # an interrupt may come in any call
-            with registered(cursor, sources):
-                return cursor.sql(plan.sql).to_arrow_table()
+    def _execute(self, cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+        with self._state:
+            if self._error is not None:
+                raise self._error
+            self._cursor = cursor
+        try:
+            return cursor.sql(sql).to_arrow_table()
         except (duckdb.Error, RuntimeError) as problem:
             raise self._cause(problem) from None
+        finally:
+            with self._state:  # no interrupt comes into any other call
+                self._cursor = None
 
     def _opening(self, plan: QueryPlan, number: int, feeds: QueryFeeds) -> Callable[[tuple[str, ...]], Feed]:
         needs = {each.columns: each for each in plan.scans if each.occurrence.number == number}
@@ -157,13 +158,9 @@ class NodeQuery:
         return EvaluationError(first_paragraph(problem), hint=hint)
 
     def _close(self) -> None:
-        with self._state:
-            cursor, self._cursor = self._cursor, None
-            self._over.set()
+        self._over.set()
         for feed in self._feeds:
             feed.close()
-        if cursor is not None:
-            cursor.close()
 
 
 _AGAIN_S = 0.02
