@@ -174,7 +174,7 @@ def lend(memory: pa.Buffer, released: Callable[[], None]) -> pa.Buffer:
     ----------
     released
         Called once, by whichever thread was the last, in the midst of anything: it may neither block nor take locks.
-        ``queue.SimpleQueue.put`` is made for this.
+        ``deque.append`` does neither.
     """
     lease = _Lease()
     weakref.finalize(lease, released).atexit = False  # at the end of the process nobody needs to hear it

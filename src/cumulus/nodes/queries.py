@@ -16,8 +16,7 @@ import pyarrow as pa
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError
 from cumulus.nodes.feed import Feed
 from cumulus.nodes.occurrences import RingTable, first_paragraph
-from cumulus.nodes.planning import QueryPlan, ScanNeed, plan_query
-from cumulus.nodes.scan import OccurrenceSource, registered
+from cumulus.nodes.planning import QueryPlan, ScanNeed, planned_query
 
 
 class QueryFeeds(Protocol):
@@ -59,6 +58,7 @@ class NodeQuery:
         self._tables = tables
         self._ask_for = ask_for
         self._cursor: duckdb.DuckDBPyConnection | None = None
+        """Where the engine runs it now."""
         self._feeds: list[FailingFeed] = []
         self._error: CumulusError | None = None
         self._state = threading.Lock()
@@ -80,13 +80,14 @@ class NodeQuery:
             with self._state:
                 if self._error is not None:
                     raise self._error
-                self._cursor = self._engine.cursor()
-            plan = self._plan(self._cursor)
-            feeds = self._ask_for(plan)
-            try:
-                return self._execute(plan, feeds)
-            finally:
-                feeds.end()
+                self._cursor = cursor = self._engine.cursor()
+            return self._execute(cursor)
+        except (duckdb.Error, RuntimeError) as problem:  # an interrupt may come in any call
+            raise self._cause(problem) from None
+        except CumulusError as problem:
+            with self._state:
+                error = self._error
+            raise error or problem from None
         finally:
             self._close()
 
@@ -111,28 +112,15 @@ class NodeQuery:
                 if self._cursor is not None:
                     self._cursor.interrupt()
 
-    def _plan(self, cursor: duckdb.DuckDBPyConnection) -> QueryPlan:
-        try:
-            return plan_query(cursor, self.sql, self._tables)
-        except CumulusError as problem:
-            with self._state:
-                error = self._error
-            raise error or problem from None
-
-    def _execute(self, plan: QueryPlan, feeds: QueryFeeds) -> pa.Table:
-        cursor = self._cursor
-        assert cursor is not None, "a query runs once"
-        sources = {
-            each.name: OccurrenceSource(
-                each.number, each.table.schema, each.table.rows, self._opening(plan, each.number, feeds)
-            )
-            for each in plan.occurrences
-        }
-        try:  # an interrupt may come in any call
-            with registered(cursor, sources):
+    def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+        with planned_query(cursor, self.sql, self._tables) as (plan, sources):
+            feeds = self._ask_for(plan)
+            try:
+                for occurrence, source in zip(plan.occurrences, sources, strict=True):
+                    source.open_feed = self._opening(plan, occurrence.number, feeds)
                 return cursor.sql(plan.sql).to_arrow_table()
-        except (duckdb.Error, RuntimeError) as problem:
-            raise self._cause(problem) from None
+            finally:
+                feeds.end()
 
     def _opening(self, plan: QueryPlan, number: int, feeds: QueryFeeds) -> Callable[[tuple[str, ...]], Feed]:
         needs = {each.columns: each for each in plan.scans if each.occurrence.number == number}
