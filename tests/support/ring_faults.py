@@ -46,6 +46,17 @@ def processes_of(home: Path) -> list[int]:
     return found
 
 
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def listening_ports(pid: int) -> list[int]:
+    """The TCP ports of IPv4 at which a process listens."""
+    sockets = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if os.path.islink(file)}
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return [int(line[1].split(":")[1], 16) for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
+
+
 def resident_bytes(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) * 1024

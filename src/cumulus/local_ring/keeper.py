@@ -65,13 +65,19 @@ class Keeper:
             with closing(SourceKeeper(self._options.source, self._home, self._options.keep)) as source:
                 self._begin(source)
                 with Supervisor(
-                    self._processes(), secret=home.secret, on_line=self._say, start_seconds=_START_SECONDS
+                    self._processes(),
+                    secret=home.secret,
+                    on_line=self._say,
+                    start_seconds=_START_SECONDS,
+                    is_unwanted=is_stopped,
                 ) as nodes:
                     self._tell_where(nodes, home)
                     if not self._is_told:
                         raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
                     on_up()
                     self._watch(nodes, home, source, is_stopped)
+                    for name in self._unanswered:  # it would not hear that it is to end
+                        nodes.give_up(name)
         except CumulusError as error:
             problem = error
             raise
@@ -207,7 +213,7 @@ def start(options: RingOptions) -> None:
         start_detached("cumulus.local_ring.keeper", options.to_json(), home / LOG, "ring")
     except OSError as problem:
         raise StoreError(
-            f"{home / LOG} cannot be written: {problem.strerror}", hint="Give the right to write."
+            f"{home / LOG} cannot be written: {problem.strerror}", hint="Make room there, or allow it."
         ) from None
 
 

@@ -33,6 +33,9 @@ from cumulus.transport.neighbours.listener import LinkListener
 from cumulus.transport.neighbours.open_link import LinkAddress
 from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotPool, allow_descriptors
 
+_CLOSE_SECONDS = 3.0
+"""How long a node that is stopped waits for its queries and its links."""
+
 
 class NodeProcess:
     """A node, its links and its clients, and the supervisor that has started them."""
@@ -42,6 +45,7 @@ class NodeProcess:
         self._sending = threading.Lock()
         self._epoch = 0
         self._links: NeighbourLinks | None = None
+        self._is_ready = False
 
     def run(self) -> int:
         """Run the node until it is stopped, or its keeper has ended; return the exit code."""
@@ -55,6 +59,7 @@ class NodeProcess:
         except CumulusError as problem:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
             return 1
+        self._is_ready = True
         while True:
             kind, epoch, payload = frames.get()
             match kind:
@@ -67,6 +72,10 @@ class NodeProcess:
                 case _:
                     assert kind == FrameKind.STOP, kind
                     break
+        # DuckDB's planner cannot always be interrupted. A node that is killed loses nothing, so none is waited for.
+        late = threading.Timer(_CLOSE_SECONDS, os._exit, [0])
+        late.daemon = True
+        late.start()
         self._close()
         return 0
 
@@ -141,6 +150,8 @@ class NodeProcess:
         with suppress(OSError):
             while count := self._pair.recv_into(reader.room()):
                 for frame in reader.filled(count):
+                    if frame[0] == FrameKind.STOP and not self._is_ready:
+                        _leave(0)
                     frames.put(frame)
         _leave(0)
 

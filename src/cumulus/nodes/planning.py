@@ -17,7 +17,7 @@ import duckdb
 
 from cumulus.catalog.names import folded
 from cumulus.chunks.predicates import Predicate
-from cumulus.errors import BindError, SqlError, UnsupportedError
+from cumulus.errors import BindError, QueryCancelledError, SqlError, UnsupportedError
 from cumulus.nodes.occurrences import Occurrence, RewrittenQuery, RingTable, first_paragraph, rewrite
 from cumulus.nodes.scan import OccurrenceSource, registered
 
@@ -73,13 +73,13 @@ class QueryPlan:
     root: PlanOperator
 
 
-def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
+def plan_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
     """Return what a query needs.
 
     Parameters
     ----------
-    connection
-        As `open_engine` gives it.
+    cursor
+        Of what `open_engine` gives, for one query at a time: whoever interrupts it ends the planning.
     tables
         Folded name → table.
 
@@ -87,8 +87,9 @@ def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[
     ------
     SqlError
         For all that cannot be asked; the message names the place, and names that are like an unknown one.
+    QueryCancelledError
+        Somebody has interrupted it.
     """
-    cursor = connection.cursor()
     try:
         query = rewrite(cursor, sql, tables)
         sources = {
@@ -97,11 +98,19 @@ def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[
         with registered(cursor, sources):
             try:
                 said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
+            except duckdb.InterruptException:
+                raise
             except duckdb.Error as problem:
                 raise _refusal(problem, sql, query) from None
-        offered = {each.number: tuple(sources[each.name].offered) for each in query.occurrences}
-    finally:
-        cursor.close()
+    except RecursionError:
+        raise UnsupportedError(
+            "the query is nested too deeply: each JOIN, operator and pair of parentheses is a level",
+            hint="Join fewer tables at once, or put parts of the query into a WITH.",
+            feature="depth",
+        ) from None
+    except duckdb.InterruptException:
+        raise QueryCancelledError("the query was cancelled while it was planned", hint="Ask it again.") from None
+    offered = {each.number: tuple(sources[each.name].offered) for each in query.occurrences}
     scans: list[ScanNeed] = []
     roots = [_operator(each, query.occurrences, scans) for each in json.loads(said)]
     assert len(roots) == 1, "one statement has one plan"

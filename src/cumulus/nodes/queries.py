@@ -81,7 +81,7 @@ class NodeQuery:
                 if self._error is not None:
                     raise self._error
                 self._cursor = self._engine.cursor()
-            plan = plan_query(self._engine, self.sql, self._tables)
+            plan = self._plan(self._cursor)
             feeds = self._ask_for(plan)
             try:
                 return self._execute(plan, feeds)
@@ -110,6 +110,14 @@ class NodeQuery:
             with self._state:
                 if self._cursor is not None:
                     self._cursor.interrupt()
+
+    def _plan(self, cursor: duckdb.DuckDBPyConnection) -> QueryPlan:
+        try:
+            return plan_query(cursor, self.sql, self._tables)
+        except CumulusError as problem:
+            with self._state:
+                error = self._error
+            raise error or problem from None
 
     def _execute(self, plan: QueryPlan, feeds: QueryFeeds) -> pa.Table:
         cursor = self._cursor

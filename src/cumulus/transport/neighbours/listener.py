@@ -223,9 +223,11 @@ class LinkListener:
         connection = self._forget(stranger)
         assert stranger.greeting.peer is not None
         with self._lock:
-            is_current, came = stranger.epoch == self._epoch, self._came
+            # A guest has been told that it is in, and does not care who else is a neighbour by now.
+            is_welcome = stranger.epoch == self._epoch or stranger.greeting.purpose == self._guests != ""
+            came = self._came
         link = OpenLink(connection, stranger.greeting.peer, stranger.greeting.purpose, stranger.epoch, stranger.counts)
-        if is_current:
+        if is_welcome:
             came(link)
         else:
             link.close()
