@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from cumulus.chunks.versions import SourceVersions
-from cumulus.local_ring import keeper
 from cumulus.local_ring.client import RingClient
 from cumulus.local_ring.home import LOG, read_address
 from cumulus.local_ring.recording import RECORD
@@ -30,9 +29,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tpch.generate(0.01, tmp_path_factory.mktemp("tpch"))
 
 
-@pytest.fixture
-def ring(source: Path, tmp_path: Path) -> Iterator[RingClient]:
-    with running_ring(source, tmp_path / "home", nodes=NODES, transport="tcp", record=True) as client:
+@pytest.fixture(scope="module")
+def ring(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RingClient]:
+    with running_ring(
+        source, tmp_path_factory.mktemp("ring") / "home", nodes=NODES, transport="tcp", record=True
+    ) as client:
         yield client
 
 
@@ -68,6 +69,26 @@ def system_counts(pid: int, own: int) -> list[tuple[int, int]]:
     return sorted(found)
 
 
+def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
+    """The first query of this ring."""
+    with duckdb_over(source) as alone:
+        expect_equal(ring.query(select("q6"), node="node1").arrow(), alone.sql(select("q6")).to_arrow_table())
+    of_lineitem = [each for each in SourceVersions(ring.home).chunks().values() if each.table == "lineitem"]
+    wanted = {each.id: each for each in of_lineitem if Q6.intersection(each.columns)}
+    assert len({name for each in of_lineitem for name in each.columns}) == 16
+    assert {name for each in wanted.values() for name in each.columns} == Q6
+    quiet(ring)  # and what was written is in the files
+    loaded, came = set(), set()
+    for name in ring.nodes:
+        steps = (ring.home / name / RECORD).read_text().splitlines(keepends=True)[1:-1]
+        for _, told, said in map(json.loads, steps):
+            loaded |= {each[1] for each in said if each[0] == "LoadChunk"}
+            came |= {told[1][0]} if told[0] == "ChunkCame" else set()
+    assert loaded == set(wanted)
+    assert came <= loaded
+    assert came, "node1 owns all of them"
+
+
 @pytest.mark.skipif(shutil.which("ss") is None, reason="ss tells what the system counts")
 def test_bytes_are_those_that_the_system_has_counted(ring: RingClient) -> None:
     for query in ("q1", "q6", "q12"):
@@ -85,25 +106,6 @@ def test_bytes_are_those_that_the_system_has_counted(ring: RingClient) -> None:
         assert chunks["payload_out"] <= chunks["wire_out"] <= chunks["payload_out"] * 1.01 + 1000
         total += chunks["payload_out"]
     assert total > 1_000_000
-
-
-def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
-    with duckdb_over(source) as alone:
-        expect_equal(ring.query(select("q6"), node="node1").arrow(), alone.sql(select("q6")).to_arrow_table())
-    of_lineitem = [each for each in SourceVersions(ring.home).chunks().values() if each.table == "lineitem"]
-    wanted = {each.id: each for each in of_lineitem if Q6.intersection(each.columns)}
-    assert len({name for each in of_lineitem for name in each.columns}) == 16
-    assert {name for each in wanted.values() for name in each.columns} == Q6
-    keeper.stop(ring.home)
-    loaded, came = set(), set()
-    for number in range(1, NODES + 1):
-        steps = (ring.home / f"node{number}" / RECORD).read_text().splitlines()[1:]
-        for _, told, said in map(json.loads, steps):
-            loaded |= {each[1] for each in said if each[0] == "LoadChunk"}
-            came |= {told[1][0]} if told[0] == "ChunkCame" else set()
-    assert loaded == set(wanted)
-    assert came <= loaded
-    assert came, "node1 owns all of them"
 
 
 @pytest.mark.slow

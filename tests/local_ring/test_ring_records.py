@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from cumulus.errors import StoreError
 from cumulus.local_ring.home import read_address
-from cumulus.local_ring.recording import RECORD
+from cumulus.local_ring.recording import RECORD, Recorder
+from cumulus.ring.messages import Reconfigured, Released, TimePassed
+from cumulus.ring.node import RingNode
 from cumulus.workloads import tpch
 from support.command_line import cumulus
+from support.one_ring_node import SIZE, settings
 from support.running_ring import QUERIES, running_ring, select
 
 NODES = ("node1", "node2", "node3")
@@ -109,6 +114,32 @@ def test_what_is_no_record_is_told_so(text: str | bytes | None, problem: str, tm
     assert ended.returncode != 0
     assert problem in ended.stderr
     assert "--record" in ended.stderr
+
+
+def test_a_record_ends_where_the_disk_is_full_and_its_node_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    recorder = Recorder(Path("/dev/full"), "n0", settings(), 0)
+    node = RingNode("n0", settings(), random.Random(0))
+    for now in range(3):
+        assert recorder.step(node, now, TimePassed()) == []
+    assert capsys.readouterr().out == "/dev/full goes no further: No space left on device\n"
+    recorder.close()
+
+
+def test_a_step_at_which_a_machine_fails_is_in_its_record(tmp_path: Path) -> None:
+    place = tmp_path / RECORD
+    recorder = Recorder(place, "n0", settings(), 0)
+    node = RingNode("n0", settings(), random.Random(0))
+    recorder.step(node, 1, Reconfigured(1, 2, {7: SIZE}))
+    with pytest.raises(AssertionError, match="which it has not got by reference"):
+        recorder.step(node, 2, Released(1, 7))
+    assert place.read_text().splitlines()[-1].startswith('[2,["Released",1,7],"AssertionError: query 1 releases')
+    assert cumulus("ring", "replay", place).stdout == "n0: 2 steps, all the same\n"
+    recorder.close()
+
+
+def test_a_file_that_cannot_be_made_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"nowhere/record\.jsonl cannot be written: No such file"):
+        Recorder(tmp_path / "nowhere" / RECORD, "n0", settings(), 0)
 
 
 def test_a_step_that_is_none_is_told_so(records: dict[str, Path], tmp_path: Path) -> None:

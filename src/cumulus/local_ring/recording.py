@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from cumulus.errors import InputError
+from cumulus.errors import InputError, StoreError
 from cumulus.machine import Name
 from cumulus.ring.messages import (
     ChunkCame,
@@ -52,11 +52,21 @@ class Recorder:
         The file; what was there is replaced.
     name, settings, seed
         What the machine is made with.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be made.
     """
 
     def __init__(self, place: Path, name: Name, settings: RingSettings, seed: int) -> None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        self._file = place.open("w", encoding="utf-8", buffering=1 << 16)
+        try:
+            self._file = place.open("w", encoding="utf-8", buffering=1 << 16)
+        except OSError as problem:
+            raise StoreError(
+                f"{place} cannot be written: {problem.strerror}",
+                hint="Make room or allow it, or start without --record.",
+            ) from None
         self._write({"format": FORMAT, "name": name, "seed": seed, "settings": asdict(settings)})
 
     def step(self, node: RingNode, now_us: int, event: RingEvent) -> list[RingEffect]:
