@@ -178,8 +178,10 @@ class RingClient:
         while True:
             address = read_address(self.home)  # nodes may have met anew meanwhile
             if name not in address.nodes:
-                lost = f"{name} is lost: {address.lost[name]}" if name in address.lost else f"there is no node {name!r}"
-                raise UsageError(lost, hint=f"The ring has: {', '.join(address.nodes)}.")
+                hint = f"The ring has: {', '.join(address.nodes)}."
+                if name in address.lost:
+                    raise NodeLostError(f"{name} is lost: {address.lost[name]}", hint=hint)
+                raise UsageError(f"there is no node {name!r}", hint=hint)
             me = Credentials(self._name, secret=bytes.fromhex(address.secret))
             dial = Dial(me, address.nodes[name], name, CLIENT, address.ring_epoch, min(seconds, _ATTEMPT_SECONDS))
             try:

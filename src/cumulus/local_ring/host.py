@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from cumulus.chunks.encoding import decode
 from cumulus.errors import CumulusError, RingError
+from cumulus.local_ring.recording import Recorder
 from cumulus.local_ring.wire import decode_header, decode_requests, encode_header, encode_requests
 from cumulus.machine import Name
 from cumulus.nodes.feed import copied, lend
@@ -108,6 +110,8 @@ class RingHost:
         Reads the versions of the tables again, and says what this node owns of them.
     seed
         Of the machine's jitter.
+    record
+        Where it is written down what the machine hears and says; None for nowhere.
     """
 
     def __init__(
@@ -118,8 +122,10 @@ class RingHost:
         load: Callable[[ChunkId], pa.Buffer],
         refresh: Callable[[], Refreshed | RefreshFailed],
         seed: int,
+        record: Path | None,
     ) -> None:
         self._node = RingNode(name, settings, random.Random(seed))
+        self._recorder = None if record is None else Recorder(record, name, settings, seed)
         self._settings = settings
         self._pool = pool
         self._load = load
@@ -160,6 +166,8 @@ class RingHost:
         self._releases.put(None)
         for thread in self._threads:
             thread.join()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def tell(self, event: RingEvent) -> None:
         """Tell the machine something, and do what it says."""
@@ -247,7 +255,9 @@ class RingHost:
         if self._is_closed:
             return
         self._steps += 1
-        for effect in self._node.step(time.monotonic_ns() // 1000, event):
+        now = time.monotonic_ns() // 1000
+        effects = self._node.step(now, event) if self._recorder is None else self._recorder.step(self._node, now, event)
+        for effect in effects:
             self._do(effect)
 
     def _do(self, effect: RingEffect) -> None:

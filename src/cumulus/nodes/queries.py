@@ -128,11 +128,11 @@ class NodeQuery:
             )
             for each in plan.occurrences
         }
-        with registered(cursor, sources):
-            try:
+        try:  # an interrupt may come in any call
+            with registered(cursor, sources):
                 return cursor.sql(plan.sql).to_arrow_table()
-            except (duckdb.Error, RuntimeError) as problem:
-                raise self._cause(problem) from None
+        except (duckdb.Error, RuntimeError) as problem:
+            raise self._cause(problem) from None
 
     def _opening(self, plan: QueryPlan, number: int, feeds: QueryFeeds) -> Callable[[tuple[str, ...]], Feed]:
         needs = {each.columns: each for each in plan.scans if each.occurrence.number == number}
@@ -208,7 +208,7 @@ class NodeQueries:
             From now on, in line or running, until QueryTimeoutError.
         """
         late = QueryTimeoutError(
-            f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when less is asked for."
+            f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when the ring has less to do."
         )
         timer = None if timeout_s is None else threading.Timer(timeout_s, self.cancel, [query, late])
         if timer is not None:
