@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cumulus import connect
+from cumulus.errors import InputError
 from support.command_line import cumulus
 
 
@@ -37,3 +39,8 @@ def test_a_home_that_is_none_says_how_to_start_one(tmp_path: Path) -> None:
         assert ended.stderr.endswith(
             "not the home of a ring\nStart one: cumulus ring start --from FOLDER --home HOME.\n"
         )
+
+
+def test_connecting_to_what_is_no_home_names_both_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"not the home of a cluster, nor of a ring\n.*cluster start.*ring start"):
+        connect(tmp_path)

@@ -32,7 +32,20 @@ from support.fences import Fence, fences, matches
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ONLY_COMPUTES = frozenset(
-    ["query", "explain", "compile", "recheck", "shell", "stats", "plan", "status", "stop", "embedded", "experiments"]
+    [
+        "query",
+        "explain",
+        "compile",
+        "recheck",
+        "shell",
+        "stats",
+        "plan",
+        "status",
+        "stop",
+        "replay",
+        "embedded",
+        "experiments",
+    ]
 )
 """Words of commands that start no processes: they are called in this one, which saves the second that imports take."""
 LANGUAGES = {"", "text", "output", "python", "console", "sql", "m3", "mermaid", "json"}

@@ -76,6 +76,8 @@ class Keeper:
                         raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
                     on_up()
                     self._watch(nodes, home, source, is_stopped)
+                    for name in self._unanswered:  # it would not hear that it is to end
+                        nodes.give_up(name)
         except CumulusError as error:
             problem = error
             raise

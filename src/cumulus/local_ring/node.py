@@ -124,7 +124,8 @@ class RunningNode:
     def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask for and how it would run, as text and as JSON."""
         catalogue = self._catalogue(epoch)
-        plan = plan_query(self._engine, sql, {folded(table.name): table for table in catalogue.tables})
+        with self._engine.cursor() as cursor:
+            plan = plan_query(cursor, sql, {folded(table.name): table for table in catalogue.tables})
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import duckdb
 
 from cumulus.catalog.names import folded
 from cumulus.chunks.predicates import Predicate
-from cumulus.errors import BindError, SqlError, UnsupportedError
+from cumulus.errors import BindError, QueryCancelledError, SqlError, UnsupportedError
 from cumulus.nodes.occurrences import Occurrence, RewrittenQuery, RingTable, first_paragraph, rewrite
 from cumulus.nodes.scan import OccurrenceSource, registered
 
@@ -74,13 +74,13 @@ class QueryPlan:
     root: PlanOperator
 
 
-def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
-    """Return what a query needs, without running it.
+def plan_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
+    """Return what a query needs.
 
     Parameters
     ----------
-    connection
-        As `open_engine` gives it.
+    cursor
+        Of what `open_engine` gives, for one query at a time: whoever interrupts it ends the planning.
     tables
         Folded name → table.
 
@@ -88,8 +88,10 @@ def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[
     ------
     SqlError
         For all that cannot be asked; the message names the place, and names that are like an unknown one.
+    QueryCancelledError
+        Somebody has interrupted it.
     """
-    with connection.cursor() as cursor, planned_query(cursor, sql, tables) as (plan, _):
+    with planned_query(cursor, sql, tables) as (plan, _):
         return plan
 
 
@@ -101,15 +103,28 @@ def planned_query(
 
     With their `open_feed` set, the text of the plan can be run there: to make them known twice takes CPU time, too.
     """
-    query = rewrite(cursor, sql, tables)
-    sources = {
-        each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows) for each in query.occurrences
-    }
-    with registered(cursor, sources):
+    with ExitStack() as known:
         try:
-            said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
-        except duckdb.Error as problem:
-            raise _refusal(problem, sql, query) from None
+            query = rewrite(cursor, sql, tables)
+            sources = {
+                each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows)
+                for each in query.occurrences
+            }
+            known.enter_context(registered(cursor, sources))
+            try:
+                said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
+            except duckdb.InterruptException:
+                raise
+            except duckdb.Error as problem:
+                raise _refusal(problem, sql, query) from None
+        except RecursionError:
+            raise UnsupportedError(
+                "the query is nested too deeply: each JOIN, operator and pair of parentheses is a level",
+                hint="Join fewer tables at once, or put parts of the query into a WITH.",
+                feature="depth",
+            ) from None
+        except duckdb.InterruptException:
+            raise QueryCancelledError("the query was cancelled while it was planned", hint="Ask it again.") from None
         offered = {each.number: tuple(sources[each.name].offered) for each in query.occurrences}
         scans: list[ScanNeed] = []
         roots = [_operator(each, query.occurrences, scans) for each in json.loads(said)]

@@ -57,9 +57,7 @@ class NodeQuery:
         self._engine = engine
         self._tables = tables
         self._ask_for = ask_for
-        self._is_started = False
         self._cursor: duckdb.DuckDBPyConnection | None = None
-        """Where the engine runs it now."""
         self._feeds: list[FailingFeed] = []
         self._error: CumulusError | None = None
         self._state = threading.Lock()
@@ -81,8 +79,8 @@ class NodeQuery:
             with self._state:
                 if self._error is not None:
                     raise self._error
-                self._is_started = True
-            with self._engine.cursor() as cursor, planned_query(cursor, self.sql, self._tables) as (plan, sources):
+                cursor = self._cursor = self._engine.cursor()
+            with planned_query(cursor, self.sql, self._tables) as (plan, sources):
                 feeds = self._ask_for(plan)
                 try:
                     for occurrence, source in zip(plan.occurrences, sources, strict=True):
@@ -90,6 +88,10 @@ class NodeQuery:
                     return self._execute(cursor, plan.sql)
                 finally:
                     feeds.end()
+        except (CumulusError, duckdb.InterruptException) as problem:  # an interrupt may come in any call
+            with self._state:
+                error = self._error
+            raise error or problem from None
         finally:
             self._close()
 
@@ -105,7 +107,7 @@ class NodeQuery:
             if self._error is None:
                 self._error = error or QueryCancelledError("the query was cancelled", hint="Ask it again.")
             feeds, told = list(self._feeds), self._error
-            started = self._is_started
+            started = self._cursor is not None or self._over.is_set()
         for feed in feeds:
             feed.fail(told)
         # An interrupt that comes before the engine has begun is lost, so it comes again.
@@ -115,17 +117,10 @@ class NodeQuery:
                     self._cursor.interrupt()
 
     def _execute(self, cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-        with self._state:
-            if self._error is not None:
-                raise self._error
-            self._cursor = cursor
         try:
             return cursor.sql(sql).to_arrow_table()
         except (duckdb.Error, RuntimeError) as problem:
             raise self._cause(problem) from None
-        finally:
-            with self._state:  # no interrupt comes into any other call
-                self._cursor = None
 
     def _opening(self, plan: QueryPlan, number: int, feeds: QueryFeeds) -> Callable[[tuple[str, ...]], Feed]:
         needs = {each.columns: each for each in plan.scans if each.occurrence.number == number}
@@ -158,9 +153,13 @@ class NodeQuery:
         return EvaluationError(first_paragraph(problem), hint=hint)
 
     def _close(self) -> None:
-        self._over.set()
+        with self._state:
+            cursor, self._cursor = self._cursor, None
+            self._over.set()
         for feed in self._feeds:
             feed.close()
+        if cursor is not None:
+            cursor.close()
 
 
 _AGAIN_S = 0.02

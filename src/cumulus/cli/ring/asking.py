@@ -44,7 +44,7 @@ def query(
 
 
 def explain(sql: str = SQL, home: Path = HOME, node: str = NODE, epoch: int = EPOCH, as_json: bool = JSON) -> None:
-    """Say which chunks a query would ask for, and how it would run; it is not run.
+    """Say what a query would ask for, and how it would run.
 
     Example: cumulus ring explain "SELECT sum(l_tax) FROM lineitem"
     """

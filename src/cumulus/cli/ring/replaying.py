@@ -10,7 +10,9 @@ import typer
 def replay(
     file: Path = typer.Argument(..., help="The record.jsonl in a node's folder, by `ring start --record`."),
 ) -> None:
-    """Tell a machine alone what a node's machine was told, and compare all that they say; exit code 1 if they differ.
+    """Repeat what a node has recorded, and compare.
+
+    A machine alone is told what the node's was told; if it says anything else, the exit code is 1.
 
     Example: cumulus ring replay ring/node1/record.jsonl
     """

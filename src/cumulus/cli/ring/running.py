@@ -53,7 +53,9 @@ def start(
     ),
     foreground: bool = typer.Option(False, "--foreground", help="Run here until Ctrl-C."),
 ) -> None:
-    """Start a ring over the tables of a folder, and return when all of its nodes are ready.
+    """Start a ring over the tables of a folder.
+
+    It goes on by itself; the command returns when all nodes are ready.
 
     Example: cumulus ring start --from tpch/ --nodes 4
     """
