@@ -124,6 +124,8 @@ class _Connection:
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._node.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
+            case {"ask": "queries"}:
+                return {"queries": len(self._node.queries.queries)}, None
             case {"ask": "status"}:
                 return {"status": self._node.status()}, None
             case _:

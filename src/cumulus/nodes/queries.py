@@ -58,7 +58,6 @@ class NodeQuery:
         self._tables = tables
         self._ask_for = ask_for
         self._cursor: duckdb.DuckDBPyConnection | None = None
-        """Where the engine runs it now."""
         self._feeds: list[FailingFeed] = []
         self._error: CumulusError | None = None
         self._state = threading.Lock()

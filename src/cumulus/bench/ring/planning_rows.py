@@ -43,7 +43,8 @@ def planning_rows(source: Path, repetitions: int) -> Iterator[dict[str, Any]]:
             for _ in range(repetitions + 1):  # the first is not counted
                 number += 1
                 began = time.thread_time()
-                plan = plan_query(engine, sql, tables)
+                with engine.cursor() as cursor:
+                    plan = plan_query(cursor, sql, tables)
                 middle = time.thread_time()
                 scans: list[Groups] = []
                 for need in plan.scans:

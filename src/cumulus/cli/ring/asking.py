@@ -12,7 +12,7 @@ from cumulus.cli.ring.running import HOME
 
 SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
 EPOCH = typer.Option(0, "--epoch", min=0, help="Which epoch of the tables; 0 for the last one.")
-NODE = typer.Option("any", "--node", help="Which node is to answer; any for one with the fewest queries.")
+NODE = typer.Option("any", "--node", help="Which node is to answer; any for the less busy of two.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
