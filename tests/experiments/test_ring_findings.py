@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from cumulus.experiments.ring.bands import LEVELS, figure_9, figure_10, sums_tha
 from cumulus.experiments.ring.figures import usual_set_up
 from cumulus.experiments.ring.findings import FigureFinding
 from cumulus.experiments.ring.rows import RingRow, ring_row
-from cumulus.experiments.ring.set_up import EvenAccess, SkewedAccess
+from cumulus.experiments.ring.scripts import scripted_queries
+from cumulus.experiments.ring.set_up import EvenAccess, SkewedAccess, chunk_plan
 from cumulus.experiments.ring.skewed import figure_11
 
 
@@ -51,6 +53,28 @@ def test_figure_11_needs_rings_that_are_full_and_empty_again() -> None:
         "load keeps level between 60 and 67.5 s",
         "mean threshold within 2 s of SW4's start",
     ]
+
+
+def test_rates_of_skewed_workloads_are_those_of_each_node() -> None:
+    """E32: 300 queries a second in all could not give 2,000 that end within one."""
+    set_up = usual_set_up("fig11", "ci")
+    assert isinstance(set_up.access, SkewedAccess)
+    starts, ends, rates = set_up.access.starts, set_up.access.ends, set_up.access.rates
+    counts = Counter(each.kind for each in scripted_queries(set_up, chunk_plan(set_up)))
+    assert counts == {
+        kind: set_up.nodes * round((end - start) * rate)
+        for kind, (start, end, rate) in enumerate(zip(starts, ends, rates, strict=True))
+    }
+
+
+def test_the_chunks_that_are_read_most_lie_evenly_about_the_mean() -> None:
+    """E33: the paper's ids 350 to 600 are not symmetric; of a normal distribution those are 413 to 587."""
+    set_up = usual_set_up("fig12", "full")
+    queries = scripted_queries(set_up, chunk_plan(set_up))
+    touches = Counter(chunk for each in queries for chunk in each.chunks)
+    in_vogue = [chunk for chunk, count in touches.items() if count > 250]
+    assert min(in_vogue) == pytest.approx(413, abs=8)
+    assert max(in_vogue) == pytest.approx(587, abs=8)
 
 
 def test_rows_that_do_not_add_up_are_seen(row: RingRow) -> None:
