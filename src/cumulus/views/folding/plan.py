@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL
-from cumulus.algebra.terms import MapEnd, Range, Scalar, Term, Var, children, rebuild
+from cumulus.algebra.terms import Cast, MapEnd, Range, Scalar, Term, Var, children, rebuild
 from cumulus.catalog.names import folded, known_name
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import BIGINT
+from cumulus.catalog.types import BIGINT, INTEGER_BITS, Kind, SqlType
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.program import MapDef, Program, ViewDef
 from cumulus.m3.view_reads import EntryRead, read_of
@@ -141,13 +141,23 @@ def plan_fold(finisher: Finisher, by: Sequence[str], columns: Sequence[str] | No
 
 
 def grouping_columns(view: ViewDef, map: MapDef) -> dict[str, int]:
-    """Return the columns of a view that are keys of its maps: name → which key."""
+    """Return the columns of a view that are keys of its maps, of a join perhaps in a wider type: name → which key."""
     places = {key.name: place for place, key in enumerate(map.keys)}
-    return {
-        column.name: places[scalar.name]
-        for scalar, column in zip(view.select, view.columns, strict=True)
-        if isinstance(scalar, Var) and scalar.name in places
-    }
+    found = {}
+    for scalar, column in zip(view.select, view.columns, strict=True):
+        key = scalar.arg if isinstance(scalar, Cast) else scalar
+        if isinstance(key, Var) and key.name in places:
+            of = map.keys[places[key.name]].type
+            if scalar is key or (of is not None and isinstance(scalar, Cast) and _keeps_apart(of, scalar.type)):
+                found[column.name] = places[key.name]
+    return found
+
+
+def _keeps_apart(of: SqlType, to: SqlType) -> bool:
+    """Whether a cast makes different values of different ones, and Python finds the old equal to the new."""
+    if of.is_exact and to.is_exact:
+        return to.scale >= of.scale
+    return of.is_integer and to.kind is Kind.DOUBLE and INTEGER_BITS[of.kind] <= 32
 
 
 def _check_view(finisher: Finisher) -> None:
@@ -222,7 +232,7 @@ class _Planner:
         if isinstance(columns, str):
             raise UsageError(f"columns={columns!r} is a text", hint=f'Give a list, such as columns=["{columns}"].')
         places = self._all_columns() if columns is None else self._named_columns(columns)
-        select: list[Scalar] = [Var(self._first.keys[self._grouping[name]].name) for name in self._by_columns]
+        select = [self._view.select[self._place_of(name)] for name in self._by_columns]
         shown = [self._view.columns[self._place_of(name)] for name in self._by_columns]
         kinds = []
         for place in places:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from cumulus.catalog.names import known_name
@@ -164,5 +163,6 @@ def _tests(finisher: Finisher, where: Sequence[Bound]) -> list[tuple[int, Callab
                 problem.message, hint=f"where= bounds grouping columns: {', '.join(known) or 'none'}."
             ) from None
         place = known[name]
-        found.append((place, bound.test(view.name, replace(first.keys[place], name=name))))
+        column = next(each for each in view.columns if each.name == name)
+        found.append((place, bound.test(view.name, column)))
     return found
