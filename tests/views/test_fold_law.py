@@ -16,10 +16,6 @@ from support.random_folds import FoldedView, folded_views
 from support.random_tables import SCHEMA, streams
 from support.tiers import WHOLE
 
-pytestmark = pytest.mark.xdist_group("fold law")  # what has been seen is counted in one process
-seen: Counter[str] = Counter()
-"""How many folds, and how many columns by kind of measure, the laws have compared with DuckDB."""
-
 
 def subsets(count: int) -> list[tuple[int, ...]]:
     return [subset for size in range(count + 1) for subset in combinations(range(count), size)]
@@ -51,7 +47,8 @@ def rows_of(partial: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in partial.finish().to_pylist()]
 
 
-def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject) -> None:
+def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject, seen: Counter[str]) -> None:
+    """Compare every fold with DuckDB; `seen` counts them, and their columns by kind of measure."""
     program = cumulus.compile(SCHEMA + view.script, keep="none")
     warehouse = cumulus.Warehouse(program, engine=engine)
     shares = [cumulus.Warehouse(program, engine=engine) for _ in range(2 if view.table else 0)]
@@ -100,22 +97,15 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject)
         seen["shares"] += 1
 
 
-@settings(max_examples=1600 if WHOLE else 18, deadline=None)
-@given(folded_views(), streams(max_size=14), st.data())
-def test_a_fold_is_the_select_with_fewer_grouping_columns(
-    view: FoldedView, events: list[Any], data: st.DataObject
-) -> None:
-    check(view, events, "interpreter", data)
+@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1600 if WHOLE else 16), ("native", 400 if WHOLE else 4)])
+def test_a_fold_is_the_select_with_fewer_grouping_columns(engine: str, count: int) -> None:
+    seen: Counter[str] = Counter()
 
+    @settings(max_examples=count, deadline=None)
+    @given(folded_views(), streams(max_size=14), st.data())
+    def law(view: FoldedView, events: list[Any], data: st.DataObject) -> None:
+        check(view, events, engine, data, seen)
 
-@settings(max_examples=400 if WHOLE else 4, deadline=None)
-@given(folded_views(), streams(max_size=14), st.data())
-def test_the_same_of_maps_of_machine_code(view: FoldedView, events: list[Any], data: st.DataObject) -> None:
-    check(view, events, "native", data)
-
-
-@pytest.mark.slow
-def test_every_kind_of_measure_was_folded() -> None:
-    """Of the examples above: this stands last in the file, and all of it runs in one process."""
-    least = 30 if WHOLE else 1
-    assert min(seen[kind] for kind in ("additive", "end", "distinct", "split", "shares")) >= least, seen
+    law()
+    if WHOLE:
+        assert min(seen[kind] for kind in ("additive", "end", "distinct", "split", "shares")) >= 100, seen

@@ -47,6 +47,7 @@ def test_an_average_of_groups_is_that_of_their_rows(flights: cumulus.Warehouse) 
     assert partial.entries_read == len(view.rows()) == 5
     assert partial.at == 1
     assert partial.by == ("origin",)
+    assert repr(partial) == "<parts of delays by (origin): 2 groups of 5 entries read>"
 
 
 def test_ends_distinct_values_and_floats_of_groups_are_those_of_their_rows(flights: cumulus.Warehouse) -> None:

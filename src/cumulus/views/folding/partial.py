@@ -21,7 +21,7 @@ from cumulus.views.folding.measures import CountedValues, DistinctColumn, Measur
 from cumulus.views.folding.plan import FoldedNumber, FoldPlan, end_maps, finisher_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Partial:
     """What a share of a view's groups gives, folded over some of its grouping columns.
 
@@ -47,7 +47,7 @@ class Partial:
     entries_read
         How many entries of maps were read.
     at
-        The number of the transaction after which they were read; None for a sum over several.
+        The number of the transaction after which they were read; None for a sum of parts whose numbers differ.
     """
 
     plan: FoldPlan
@@ -68,6 +68,10 @@ class Partial:
     def kinds(self) -> dict[str, frozenset[MeasureKind]]:
         """How each measure is folded."""
         return dict(self.plan.kinds)
+
+    def __repr__(self) -> str:
+        groups = f"{len(self.groups)} group{'' if len(self.groups) == 1 else 's'}"
+        return f"<parts of {_said(self.plan)}: {groups} of {self.entries_read} entries read>"
 
     def __add__(self, other: Partial) -> Partial:
         """Return the parts of both shares.
