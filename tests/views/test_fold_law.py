@@ -73,7 +73,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
             bound, condition, given_values = data.draw(selections(values))
             if condition:
                 where[keys[place]] = bound
-                conditions.append(f"({condition.format(view.keys[place])})")
+                conditions.append(f"({condition.format(f'({view.keys[place]})')})")
                 parameters += given_values
         select = view.select(by, " AND ".join(conditions))
         wanted = oracle.database.execute(select, parameters).fetchall()

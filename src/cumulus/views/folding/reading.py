@@ -82,14 +82,13 @@ class _Reading:
     def groups(self) -> dict[Key, list[Any]]:
         """Return the numbers of each group, added."""
         plan, found = self._plan, dict[Key, list[Any]]()
-        adder = Adder(plan)
+        adder, added = Adder(plan), plan.added
         others = {
-            place: dict(self._source.stored(plan.maps[place]))
-            for place in {number.place for number in plan.added}
-            if place
+            place: dict(self._source.stored(plan.maps[place])) for place in {number.place for number in added} if place
         }
         self.entries_read += sum(map(len, others.values()))
-        group_of = self._group_of(tuple(range(len(self._plan.keys))))
+        group_of = self._group_of(tuple(range(len(plan.keys))))
+        columns = [number.column for number in added]
         for key, stored in self._source.stored(plan.maps[0]):
             if plan.count is not None and not stored[plan.count]:
                 continue
@@ -97,8 +96,11 @@ class _Reading:
             group = group_of(key)
             if group is None:
                 continue
+            if not others:
+                adder.add(found, group, [stored[column] for column in columns])
+                continue
             numbers = []
-            for number in plan.added:
+            for number in added:
                 values = stored if not number.place else others[number.place].get(key)
                 numbers.append(number.zero if values is None else values[number.column])
             adder.add(found, group, numbers)
