@@ -97,7 +97,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
         seen["shares"] += 1
 
 
-@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1600 if WHOLE else 16), ("native", 400 if WHOLE else 4)])
+@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1600 if WHOLE else 14), ("native", 400 if WHOLE else 3)])
 def test_a_fold_is_the_select_with_fewer_grouping_columns(engine: str, count: int) -> None:
     seen: Counter[str] = Counter()
 
