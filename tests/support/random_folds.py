@@ -78,12 +78,12 @@ def measures(draw: st.DrawFn, source: From) -> tuple[str, str]:
     exact = draw(st.sampled_from(source.of("int", "decimal") or ["1.5"]))
     # The floats of u are finite: DuckDB refuses the deviation of others.
     spread = draw(st.sampled_from([exact, *(name for name in source.of("float") if name.endswith("y"))]))
-    condition = draw(conditions(source, 1))
+    truth = f"CAST({draw(conditions(source, 1))} AS BOOLEAN)"
     kind = draw(st.sampled_from(KINDS))
     ends = [f"MIN({column}){filtered}", f"MAX({column}){filtered}", f"MAX({number}){filtered}"]
     additive = [
         f"COUNT(*){filtered}", f"COUNT({column}){filtered}", f"SUM({number}){filtered}", f"AVG({number}){filtered}",
-        f"BOOL_AND({condition})", f"BOOL_OR({condition})", f"COUNT_IF({condition})", f"STDDEV({spread}){filtered}",
+        f"BOOL_AND({truth})", f"BOOL_OR({truth})", f"COUNT_IF({truth})", f"STDDEV({spread}){filtered}",
         f"VAR_POP({spread})", f"SUM({number}) / NULLIF(COUNT(*), 0)",
     ]  # fmt: skip
     distinct = [
