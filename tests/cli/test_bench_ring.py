@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
+from cumulus.workloads import tpch
 
 SMALL = ["bench", "ring", "--only", "links", "--nodes", "2", "--seconds", "0.1"]
 
@@ -30,7 +34,7 @@ def test_a_row_for_each_transport_and_size() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--only", "nothing"], "there is no measurement 'nothing'\nThere are: links"),
+        (["--only", "nothing"], "there is no measurement 'nothing'\nThere are: links, planning, queries"),
         (["--transport", "rdma"], "there is no transport 'rdma'\nThere are: tcp, local"),
     ],
 )
@@ -38,3 +42,33 @@ def test_what_is_not_there_is_refused(wrong: list[str], message: str) -> None:
     told = CliRunner().invoke(app, ["bench", "ring", *wrong])
     assert isinstance(told.exception, UsageError)
     assert message in str(told.exception)
+
+
+def test_each_query_is_planned_and_answered_by_each_ring(tmp_path: Path) -> None:
+    shape = ["--nodes", "2", "--transport", "local", "--sf", "0.002", "--repetitions", "1", "--cache", str(tmp_path)]
+    told = CliRunner().invoke(
+        app, ["bench", "ring", "--only", "planning", "--only", "queries", *shape, "--json"], catch_exceptions=False
+    )
+    assert told.exit_code == 0, told.output
+    *rows, last = map(json.loads, told.stdout.splitlines())
+    of: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        of[row["measure"]].append(row)
+    assert [row["query"] for row in of["planning"]] == list(tpch.QUERIES)
+    for row in of["planning"]:
+        assert row["plan_cpu_ms"] > 0
+        assert row["chunks"] >= row["scans"] >= 1
+        assert row["within"] == (row["plan_cpu_ms"] + row["requests_cpu_ms"] <= row["goal"])
+    asked = [(row["ring"], row["query"]) for row in of["queries"]]
+    assert asked == [(ring, query) for ring in ("held", "cold", "hot") for query in (*tpch.QUERIES, "total")]
+    totals = {row["ring"]: row for row in of["queries"] if row["query"] == "total"}
+    for ring, total in totals.items():
+        each = [row for row in of["queries"] if row["ring"] == ring and row["query"] != "total"]
+        assert total["cpu_ms"] == pytest.approx(sum(row["cpu_ms"] for row in each), rel=0.01)
+        assert total["cpu_by_local"] == pytest.approx(total["cpu_ms"] / total["local_cpu_ms"], abs=0.02)
+    assert totals["held"]["hops"] == totals["held"]["loads"] == 0
+    assert totals["cold"]["hops"] > 0
+    assert totals["cold"]["loads"] > 0
+    assert (totals["held"]["goal"], totals["cold"]["goal"], totals["hot"]["goal"]) == (1.3, None, 3.0)
+    assert last["summary"]["sf"] == 0.002
+    assert last["summary"]["machine"]["cores"] > 0

@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -24,13 +24,29 @@ from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import Kind
 from cumulus.compiler import compile_sql
 from cumulus.errors import SqlError
+from cumulus.local_ring import keeper
 from cumulus.workloads import checks
 from support.command_line import cumulus
 from support.fences import Fence, fences, matches
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ONLY_COMPUTES = {"query", "explain", "compile", "recheck", "shell", "stats", "plan", "embedded", "experiments"}
+ONLY_COMPUTES = frozenset(
+    [
+        "query",
+        "explain",
+        "compile",
+        "recheck",
+        "shell",
+        "stats",
+        "plan",
+        "status",
+        "stop",
+        "replay",
+        "embedded",
+        "experiments",
+    ]
+)
 """Words of commands that start no processes: they are called in this one, which saves the second that imports take."""
 LANGUAGES = {"", "text", "output", "python", "console", "sql", "m3", "mermaid", "json"}
 
@@ -105,7 +121,7 @@ class Page:
 
 def _shell(command: str, folder: Path) -> str:
     """Return what a command prints; the `cumulus` of this interpreter comes first."""
-    words = _simple_command(command)
+    words = _simple_command(re.sub(r"\$\(cat (\S+)\)", lambda found: (folder / found[1]).read_text().strip(), command))
     if words[:1] == ["cumulus"] and ONLY_COMPUTES.intersection(words):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLUMNS", "120")
@@ -132,15 +148,17 @@ def _simple_command(command: str) -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder with the repository's examples in it."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder with the repository's examples in it; a ring that a page has left running is stopped."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     program = tmp_path / "bin" / "cumulus"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom cumulus.cli.main import main\nmain()\n")
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    yield tmp_path
+    for ring in tmp_path.glob("*/ring.json"):
+        keeper.stop(ring.parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -94,6 +95,22 @@ def test_tpch_equals_duckdb_and_scans_what_the_plan_says(
     assert carousel.opened_count == carousel.ended_count
     assert carousel.query_count == 0
     assert carousel.lent == 0
+
+
+def test_moments_are_those_of_utc_whatever_the_zone_of_the_machine(tmp_path: Path) -> None:
+    moment = "SELECT current_setting('TimeZone'), ('2024-01-01 00:00:00+00'::TIMESTAMPTZ)::VARCHAR"
+    asked = (
+        "import sys; from pathlib import Path; from cumulus.nodes import EngineLimits, open_engine; "
+        "print(open_engine(EngineLimits(Path(sys.argv[1]))).cursor().execute(sys.argv[2]).fetchall())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", asked, tmp_path, moment],
+        env={**os.environ, "TZ": "America/New_York"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert said.stdout == "[('UTC', '2024-01-01 00:00:00+00')]\n"
 
 
 class Asked(threading.Thread):

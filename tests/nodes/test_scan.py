@@ -149,7 +149,7 @@ def test_others_go_on_while_pulls_block(connection: duckdb.DuckDBPyConnection) -
 
     gate = threading.Event()
     for bench in stuck:
-        bench.source._open_feed = _behind(gate, bench.open)
+        bench.source.open_feed = _behind(gate, bench.open)
     threads = [threading.Thread(target=ask, args=[bench]) for bench in stuck]
     for thread in threads:
         thread.start()
@@ -312,7 +312,7 @@ def test_an_interrupt_stops_what_runs(connection: duckdb.DuckDBPyConnection) -> 
 
 def test_an_interrupt_does_not_wake_a_pull_but_its_own_error_does(connection: duckdb.DuckDBPyConnection) -> None:
     bench = Bench(batch(1))
-    bench.source._open_feed = _behind(threading.Event(), bench.open)
+    bench.source.open_feed = _behind(threading.Event(), bench.open)
     caught: list[Exception] = []
 
     def ask() -> None:
@@ -348,7 +348,7 @@ def test_what_a_feed_raises_comes_as_words(connection: duckdb.DuckDBPyConnection
         feed.error = ValueError("the ring is gone")
         return feed
 
-    bench.source._open_feed = fails
+    bench.source.open_feed = fails
     with (
         registered(connection, {"t": bench.source}),
         pytest.raises(duckdb.InvalidInputException, match="the ring is gone"),

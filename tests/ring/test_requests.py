@@ -383,3 +383,14 @@ def test_a_chunk_that_could_not_be_read_can_be_asked_for_again() -> None:
     node.hear(LoadFailed(7, "the disk is away"))
     assert node.node.status().queued_bytes == 0
     assert node.request(7) == [LoadChunk(7)]
+
+
+def test_e18_a_ring_of_one_does_not_wait_for_what_it_does_not_own() -> None:
+    node = OneNode()
+    node.hear(Reconfigured(2, 1, {7: SIZE, 8: SIZE}, version=1))
+    node.ask(1, [7])
+    node.ask(2, [8])
+    node.hear(Refreshed(2, {8: SIZE}, 2))  # the epoch of query 1 has been let go
+    node.wait(1)
+    assert only(FailQuery, node.tick(after_us=2_000_000)) == [FailQuery(1, "no node has chunk 0x7")]
+    assert LoadChunk(8) in node.wait(2)

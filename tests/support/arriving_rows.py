@@ -55,7 +55,6 @@ class Carousel:
     ) -> None:
         self.scanned: list[tuple[int, tuple[str, ...]]] = []
         self.copied_count = 0
-        self.revoked_count = 0
         self.opened_count = self.ended_count = self.query_count = 0
         self.is_paused = False
         self._kept: list[pa.Buffer] = []  # who lends keeps it
@@ -164,8 +163,6 @@ class Carousel:
             self._kept.append(chunks[part])
             lent = lend(chunks[part], lambda: self._released.put(None))
             feed.offer(part, _decode(lent))
-            if self._restless and self._choose.random() < 0.1:
-                self.revoked_count += feed.revoke(part)
             return True
         if not feed.is_waiting or not self._copies:
             return False

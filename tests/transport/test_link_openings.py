@@ -17,8 +17,8 @@ from queue import SimpleQueue
 import pytest
 
 from cumulus.errors import RemoteProtocolError, UsageError
-from cumulus.transport.framing import FrameKind, header
-from cumulus.transport.greeting import Credentials
+from cumulus.transport.framing import FrameKind, FrameReader, header
+from cumulus.transport.greeting import Credentials, Greeting
 from cumulus.transport.neighbours.chunk_links import CHUNKS, ChunkOutlet
 from cumulus.transport.neighbours.dialling import Dial
 from cumulus.transport.neighbours.link_faults import LinkFaults, link_faults
@@ -149,6 +149,26 @@ def test_another_epoch_or_neighbour_is_turned_away_until_it_is_expected(name: st
         queue.get(timeout=SECONDS).close()
     waiting.join()
     host.close()
+
+
+def test_a_greeting_that_an_epoch_ends_is_refused_and_the_listener_goes_on(host: Host) -> None:
+    def nobody(name: str) -> None:
+        raise AssertionError(name)
+
+    greeting, reader = Greeting(Credentials("a", secret=SECRET), 1, "b", nobody, CHUNKS), FrameReader()
+    connection = host.connected()
+    frames = greeting.begin()
+    said: list[tuple[int, bytes]] = []
+    while not said:
+        connection.sendall(b"".join(header(kind, len(payload), 1) + bytes(payload) for kind, payload in frames))
+        said = [(kind, bytes(payload)) for kind, _, payload in reader.filled(connection.recv_into(reader.room()))]
+        if said[0][0] == FrameKind.HELLO:  # it is let in as far as the listener knows; now come its last words
+            host.listener.expect(2, {CHUNKS: "a"}, host.links.put)
+            frames, said = greeting.take(*said[0]), []
+    kind, payload = said[0]
+    assert (kind, json.loads(payload)["outlook"]) == (FrameKind.REFUSAL, "again")
+    connection.close()
+    host.let_in(host.dial(epoch=2))
 
 
 def test_a_neighbour_is_let_in_once_in_an_epoch(host: Host) -> None:

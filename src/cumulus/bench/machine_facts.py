@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import resource
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +44,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def exact_cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of processes so far in nanoseconds' steps, where `cpu_seconds` counts ticks of 10 ms.
+
+    Raises
+    ------
+    OSError
+        If one of them has ended.
+    """
+    return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)  # as clock_getcpuclockid(3) makes it
 
 
 def resident_bytes(pid: int) -> int:

@@ -30,7 +30,7 @@ from cumulus.chunks.encoding import encode
 from cumulus.chunks.ids import file_name
 from cumulus.chunks.parquet_files import read_chunk
 from cumulus.durable.files import open_synced, written_aside
-from cumulus.durable.folders import lock_file, sync_folder
+from cumulus.durable.folders import lock_file_soon, sync_folder
 from cumulus.errors import ChunkDamagedError, ChunkMissingError, ChunkTooLargeError, InputError, LockedError, StoreError
 
 _HEAD = struct.Struct("<8sQQI")
@@ -93,7 +93,7 @@ class ChunkStore:
         self._adopted: set[int] = set()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock: IO[bytes] | None = lock_file(self.folder / ".lock")
+            lock: IO[bytes] | None = lock_file_soon(self.folder / ".lock")
             if lock is None:
                 raise LockedError(
                     f"{self.folder}: another node uses this store", hint="Stop it, or use another folder."

@@ -135,7 +135,7 @@ class SourceVersions:
         raise EpochMissingError(
             f"the ring has no epoch {epoch}, or not any more",
             epochs=there,
-            hint=f"It has {known}: ask about one that is there, or about none for the last.",
+            hint=f"It has {known}; without an epoch a query is about the last one.",
         )
 
     def chunks(self) -> dict[int, Chunk]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 from typing import IO
 
@@ -68,3 +69,19 @@ def lock_file(path: Path, *, wait: bool = False) -> IO[bytes] | None:
         file.close()
         raise
     return file
+
+
+def lock_file_soon(path: Path) -> IO[bytes] | None:
+    """Return as `lock_file`, after a second at most: a process that was killed keeps a lock until it has ended.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    """
+    until = time.monotonic() + 1.0
+    while True:
+        file = lock_file(path)
+        if file is not None or time.monotonic() > until:
+            return file
+        time.sleep(0.02)

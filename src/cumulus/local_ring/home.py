@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from cumulus.durable.files import write_durably
-from cumulus.durable.folders import check_output, lock_file
+from cumulus.durable.folders import check_output, lock_file, lock_file_soon
 from cumulus.errors import CumulusError, InputError, LockedError, NotRunningError, StoreError
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
 
 ADDRESS, LOG = "ring.json", "ring.log"
-_LOCK, _SECRET, _ENDED = ".lock", ".secret", "ended.json"
+_LOCK, _ENDED, _VERSIONS = ".lock", "ended.json", "versions"
+_BEGUN = frozenset((_LOCK, _ENDED, ADDRESS, LOG))
+"""What is there before a ring has read its source; others have a `.lock`, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,13 @@ class RingHome:
         self.place = place
         check_output(place, "--home")
         try:
-            if place.is_dir() and any(place.iterdir()) and not (place / _LOCK).exists():
+            there = {each.name for each in place.iterdir()} if place.is_dir() else set()
+            if not there <= _BEGUN and not {_LOCK, _VERSIONS} <= there:
                 raise InputError(
                     f"--home {place} is a folder with other things in it", hint="Give one that is empty, or new."
                 )
             place.mkdir(parents=True, exist_ok=True)
-            lock: IO[bytes] | None = lock_file(place / _LOCK)
+            lock: IO[bytes] | None = lock_file_soon(place / _LOCK)
             if lock is None:
                 raise LockedError(
                     f"{place}: the ring of this home runs already",
@@ -107,7 +110,7 @@ class RingHome:
 
 def is_home(home: Path) -> bool:
     """Whether a ring was started with a folder, ever."""
-    return (home / _LOCK).exists() and (home / "versions").is_dir()
+    return (home / _LOCK).exists() and (home / _VERSIONS).is_dir()
 
 
 def read_address(home: Path) -> RingAddress:

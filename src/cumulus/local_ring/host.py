@@ -10,9 +10,11 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -20,6 +22,7 @@ import pyarrow as pa
 
 from cumulus.chunks.encoding import decode
 from cumulus.errors import CumulusError, RingError
+from cumulus.local_ring.recording import Recorder
 from cumulus.local_ring.wire import decode_header, decode_requests, encode_header, encode_requests
 from cumulus.machine import Name
 from cumulus.nodes.feed import copied, lend
@@ -108,6 +111,8 @@ class RingHost:
         Reads the versions of the tables again, and says what this node owns of them.
     seed
         Of the machine's jitter.
+    record
+        Where it is written down what the machine hears and says; None for nowhere.
     """
 
     def __init__(
@@ -118,8 +123,10 @@ class RingHost:
         load: Callable[[ChunkId], pa.Buffer],
         refresh: Callable[[], Refreshed | RefreshFailed],
         seed: int,
+        record: Path | None,
     ) -> None:
         self._node = RingNode(name, settings, random.Random(seed))
+        self._recorder = None if record is None else Recorder(record, name, settings, seed)
         self._settings = settings
         self._pool = pool
         self._load = load
@@ -137,7 +144,11 @@ class RingHost:
         self._is_closed = False
         self._lock = threading.Lock()
         self._reads: SimpleQueue[LoadChunk | Refresh | None] = SimpleQueue()
-        self._releases: SimpleQueue[tuple[QueryId, ChunkId] | None] = SimpleQueue()
+        self._releases: deque[Released] = deque()
+        """What the engine has let go of, to be told before the next event: to wake a thread for each costs more than a
+        tick of patience.
+        """
+        self._is_ending = threading.Event()
         self._threads = [
             threading.Thread(target=work, name=f"{name} {what}", daemon=True)
             for work, what in ((self._read_disk, "disk"), (self._keep_time, "time"))
@@ -157,9 +168,11 @@ class RingHost:
             while True:
                 self._reads.get_nowait()
         self._reads.put(None)
-        self._releases.put(None)
+        self._is_ending.set()
         for thread in self._threads:
             thread.join()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def tell(self, event: RingEvent) -> None:
         """Tell the machine something, and do what it says."""
@@ -169,6 +182,7 @@ class RingHost:
     def status(self) -> HostStatus:
         """Return how the node is."""
         with self._lock:
+            self._step(TimePassed())  # with all that was released before
             return HostStatus(self._node.status(), self._steps, self._reads.qsize())
 
     # --- links ------------------------------------------------------------------------------------------------------
@@ -246,8 +260,15 @@ class RingHost:
     def _step(self, event: RingEvent) -> None:
         if self._is_closed:
             return
+        while self._releases:
+            self._take(self._releases.popleft())
+        self._take(event)
+
+    def _take(self, event: RingEvent) -> None:
         self._steps += 1
-        for effect in self._node.step(time.monotonic_ns() // 1000, event):
+        now = time.monotonic_ns() // 1000
+        effects = self._node.step(now, event) if self._recorder is None else self._recorder.step(self._node, now, event)
+        for effect in effects:
             self._do(effect)
 
     def _do(self, effect: RingEffect) -> None:
@@ -281,9 +302,9 @@ class RingHost:
         if effect.by == "copy":
             taker.take(effect.scan, effect.chunk, copied(decode(memory)))
             return
-        released = (effect.query, effect.chunk)
+        released = Released(effect.query, effect.chunk)
         # A scan that wants nothing more lets go of the batch here, which is a release as any other.
-        taker.take(effect.scan, effect.chunk, decode(lend(memory, lambda: self._releases.put(released))))
+        taker.take(effect.scan, effect.chunk, decode(lend(memory, lambda: self._releases.append(released))))
 
     # --- threads ----------------------------------------------------------------------------------------------------
 
@@ -322,15 +343,5 @@ class RingHost:
                     self._step(ChunkLoaded(chunk, slot, stream.size))
 
     def _keep_time(self) -> None:
-        due = time.monotonic()
-        while True:
-            if due <= time.monotonic():
-                self.tell(TimePassed())
-                due = time.monotonic() + TICK_S
-            try:
-                released = self._releases.get(timeout=max(0.0, due - time.monotonic()))
-            except Empty:
-                continue
-            if released is None:
-                return
-            self.tell(Released(*released))
+        while not self._is_ending.wait(TICK_S):
+            self.tell(TimePassed())

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from cumulus.chunks.keeper import SourceKeeper
-from cumulus.errors import CumulusError, InputError, ProcessError, RingError
-from cumulus.interrupts import Interrupt
-from cumulus.local_ring.home import LOG, RingAddress, RingHome, is_running, read_address
+from cumulus.errors import CumulusError, InputError, RingError, StoreError
+from cumulus.local_ring.home import ADDRESS, LOG, RingAddress, RingHome, is_running, read_address
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
+from cumulus.transport.detached import run_detached, start_detached, stop_detached
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
 
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
@@ -52,6 +48,8 @@ class Keeper:
         """Epoch → who has not adopted its share."""
         self._trouble = ""
         """What was said last of a source that cannot be read."""
+        self._is_told = False
+        """Whether the home says where the nodes are."""
 
     def keep(self, is_stopped: Callable[[], bool], on_up: Callable[[], None]) -> None:
         """Run the ring until it is stopped.
@@ -67,11 +65,19 @@ class Keeper:
             with closing(SourceKeeper(self._options.source, self._home, self._options.keep)) as source:
                 self._begin(source)
                 with Supervisor(
-                    self._processes(), secret=home.secret, on_line=self._say, start_seconds=_START_SECONDS
+                    self._processes(),
+                    secret=home.secret,
+                    on_line=self._say,
+                    start_seconds=_START_SECONDS,
+                    is_unwanted=is_stopped,
                 ) as nodes:
                     self._tell_where(nodes, home)
+                    if not self._is_told:
+                        raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
                     on_up()
                     self._watch(nodes, home, source, is_stopped)
+                    for name in self._unanswered:  # it would not hear that it is to end
+                        nodes.give_up(name)
         except CumulusError as error:
             problem = error
             raise
@@ -97,6 +103,8 @@ class Keeper:
             if time.monotonic() - asked >= _ASK_SECONDS:
                 self._find_hung(nodes, home)
                 self._refresh(nodes, source)
+                if not self._is_told:
+                    self._tell_where(nodes, home)
                 asked = time.monotonic()
 
     # --- the source -------------------------------------------------------------------------------------------------
@@ -166,7 +174,8 @@ class Keeper:
         self._tell_where(nodes, home)
 
     def _tell_where(self, nodes: Supervisor, home: RingHome) -> None:
-        RingAddress(
+        """Write down where the nodes are; what a full disk does not take is written when there is room."""
+        address = RingAddress(
             os.getpid(),
             nodes.incarnation,
             home.secret.hex(),
@@ -174,7 +183,14 @@ class Keeper:
             nodes.pids(),
             self._lost,
             self._options,
-        ).write(self._home)
+        )
+        try:
+            address.write(self._home)
+        except OSError as problem:
+            self._is_told = False
+            self._note(f"{self._home / ADDRESS} cannot be written: {problem.strerror}")
+        else:
+            self._is_told = True
 
     def _say(self, name: Name, line: str) -> None:
         self._note(f"{name}: {line}")
@@ -193,31 +209,12 @@ def start(options: RingOptions) -> None:
     """
     home = Path(options.home)
     RingHome(home).close()  # what is wrong with the folder is told by whoever asks for it
-    log = home / LOG
-    with log.open("ab") as lines:
-        daemon = subprocess.Popen(
-            [sys.executable, "-m", "cumulus.local_ring.keeper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=lines,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,
-        )
-    assert daemon.stdin is not None
-    assert daemon.stdout is not None
-    with daemon.stdin, daemon.stdout:
-        try:
-            daemon.stdin.write(options.to_json().encode())
-            daemon.stdin.close()
-            answer = daemon.stdout.read()
-        except BaseException:
-            daemon.terminate()  # Ctrl-C: what has begun ends in order
-            raise
-    said = json.loads(answer) if answer else {"error": ["the process that keeps it has ended", f"See {log}."]}
-    if "error" in said:
-        daemon.wait()
-        message, hint = said["error"]
-        raise ProcessError(f"the ring cannot start: {message}", hint=hint)
+    try:
+        start_detached("cumulus.local_ring.keeper", options.to_json(), home / LOG, "ring")
+    except OSError as problem:
+        raise StoreError(
+            f"{home / LOG} cannot be written: {problem.strerror}", hint="Make room there, or allow it."
+        ) from None
 
 
 def stop(home: Path) -> None:
@@ -233,47 +230,14 @@ def stop(home: Path) -> None:
         If it does not end.
     """
     address = read_address(home)
-    with suppress(ProcessLookupError):
-        os.kill(address.pid, signal.SIGTERM)
-    until = time.monotonic() + _STOP_SECONDS
-    while is_running(home):
-        if time.monotonic() > until:
-            raise ProcessError(
-                f"{home}: process {address.pid} has not ended within {_STOP_SECONDS:g} s",
-                hint=f"kill -9 {address.pid} ends it; its nodes end by themselves.",
-            )
-        time.sleep(0.02)
+    hint = f"kill -9 {address.pid} ends it; its nodes end by themselves."
+    stop_detached(address.pid, lambda: is_running(home), _STOP_SECONDS, hint)
 
 
 def main() -> None:
-    """Keep the ring that is given on standard input; say on standard output, once, whether it runs."""
+    """Keep the ring that is given on standard input."""
     options = RingOptions.from_json(sys.stdin.read())
-    is_waited_for = True
-
-    def say(**what: Any) -> None:
-        """Say this to who waits, the first time; then what is printed goes to the log."""
-        nonlocal is_waited_for
-        if is_waited_for:
-            is_waited_for = False
-            print(json.dumps(what), flush=True)
-            os.dup2(2, 1)
-
-    def note(line: str) -> None:
-        """Say this in the log, unless it is on a disk that is full."""
-        with suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
-
-    with Interrupt() as wish:
-        try:
-            Keeper(options, note).keep(lambda: wish.wished, say)
-        except CumulusError as problem:
-            note(str(problem))
-            say(error=[problem.message, problem.hint])
-            sys.exit(1)
-        except Exception as problem:  # noqa: BLE001  # whatever it is, who waits is told, and the log has all of it
-            note(traceback.format_exc())
-            say(error=[f"{type(problem).__name__}: {problem}", f"See {LOG} in the home."])
-            sys.exit(1)
+    run_detached(lambda is_stopped, on_up, note: Keeper(options, note).keep(is_stopped, on_up), f"{LOG} in the home")
 
 
 if __name__ == "__main__":

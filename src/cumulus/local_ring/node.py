@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import threading
 import time
 import zlib
@@ -22,6 +23,7 @@ from cumulus.chunks.versions import SourceVersions
 from cumulus.errors import ChunkMissingError, CumulusError, EpochMissingError
 from cumulus.local_ring.host import NodeLinks, RingHost
 from cumulus.local_ring.query_scans import QueryScans
+from cumulus.local_ring.recording import RECORD
 from cumulus.local_ring.settings import RingOptions
 from cumulus.machine import Name
 from cumulus.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
@@ -65,10 +67,19 @@ class RunningNode:
         disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
         self._store = ChunkStore(folder / "store", name, options.disk, disk)
         self._reading = threading.Lock()  # a store is for one thread at a time
+        shutil.rmtree(folder / "spill", ignore_errors=True)  # of a process that was killed
         self._adopt()
         self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
         self.queries = NodeQueries(self._engine, options.queries)
-        self.host = RingHost(name, options.machine(), pool, self._load, self._refreshed, zlib.crc32(name.encode()))
+        self.host = RingHost(
+            name,
+            options.machine(),
+            pool,
+            self._load,
+            self._refreshed,
+            seed=zlib.crc32(name.encode()),
+            record=folder / RECORD if options.record else None,
+        )
         self.host.start()
 
     def close(self) -> None:
@@ -113,7 +124,8 @@ class RunningNode:
     def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask for and how it would run, as text and as JSON."""
         catalogue = self._catalogue(epoch)
-        plan = plan_query(self._engine, sql, {folded(table.name): table for table in catalogue.tables})
+        with self._engine.cursor() as cursor:
+            plan = plan_query(cursor, sql, {folded(table.name): table for table in catalogue.tables})
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 

@@ -1,7 +1,8 @@
 """The process of one node of a ring: ``python -m cumulus.local_ring.process FD``, as the supervisor starts it.
 
 `FD` is one end of a pair of sockets, over which the supervisor says what is to run and who the others are, and asks
-how the node is. When the other end is closed the keeper has ended, and so does the process.
+how the node is. When the other end is closed the keeper has ended, and so does the process, whatever it is doing:
+nobody is left to whom it would matter, and whoever starts the ring again must not find it in the way.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NoReturn
 
 from cumulus.errors import CumulusError
 from cumulus.local_ring.client import CLIENT
@@ -31,6 +33,9 @@ from cumulus.transport.neighbours.listener import LinkListener
 from cumulus.transport.neighbours.open_link import LinkAddress
 from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotPool, allow_descriptors
 
+_CLOSE_SECONDS = 3.0
+"""How long a node that is stopped waits for its queries and its links."""
+
 
 class NodeProcess:
     """A node, its links and its clients, and the supervisor that has started them."""
@@ -40,14 +45,13 @@ class NodeProcess:
         self._sending = threading.Lock()
         self._epoch = 0
         self._links: NeighbourLinks | None = None
+        self._is_ready = False
 
     def run(self) -> int:
         """Run the node until it is stopped, or its keeper has ended; return the exit code."""
-        frames = self._frames()
-        first = next(frames, None)
-        if first is None:
-            return 0
-        kind, _, payload = first
+        frames: SimpleQueue[Frame] = SimpleQueue()
+        threading.Thread(target=self._read, args=[frames], name="supervisor", daemon=True).start()
+        kind, _, payload = frames.get()
         assert kind == FrameKind.START, kind
         start = json.loads(payload)
         try:
@@ -55,7 +59,9 @@ class NodeProcess:
         except CumulusError as problem:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
             return 1
-        for kind, epoch, payload in frames:
+        self._is_ready = True
+        while True:
+            kind, epoch, payload = frames.get()
             match kind:
                 case FrameKind.MEET:
                     self._meet(epoch, json.loads(payload)[0])
@@ -66,6 +72,10 @@ class NodeProcess:
                 case _:
                     assert kind == FrameKind.STOP, kind
                     break
+        # DuckDB's planner cannot always be interrupted. A node that is killed loses nothing, so none is waited for.
+        late = threading.Timer(_CLOSE_SECONDS, os._exit, [0])
+        late.daemon = True
+        late.start()
         self._close()
         return 0
 
@@ -133,12 +143,17 @@ class NodeProcess:
 
     # --- the supervisor ---------------------------------------------------------------------------------------------
 
-    def _frames(self) -> Iterator[Frame]:
+    def _read(self, frames: SimpleQueue[Frame]) -> None:
+        """Pass on what the supervisor says, until it has ended."""
         reader = FrameReader()
         reader.trust()
         with suppress(OSError):
             while count := self._pair.recv_into(reader.room()):
-                yield from reader.filled(count)
+                for frame in reader.filled(count):
+                    if frame[0] == FrameKind.STOP and not self._is_ready:
+                        _leave(0)
+                    frames.put(frame)
+        _leave(0)
 
     def _tell(self, kind: FrameKind, what: Any) -> None:
         frame = b"".join(framed(kind, [json.dumps(what).encode()]))
@@ -149,8 +164,15 @@ class NodeProcess:
 def _end(problem: threading.ExceptHookArgs) -> None:
     """End the process: what is wrong in a thread is wrong in this program, and no node must go on as if it were not."""
     traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback)
-    sys.stderr.flush()
-    os._exit(1)
+    _leave(1)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process from any thread; none is waited for."""
+    with suppress(OSError):  # nobody reads the lines any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -165,9 +187,7 @@ def main(arguments: Sequence[str]) -> None:
         code = NodeProcess(pair).run()
     except BaseException:  # noqa: BLE001  # the supervisor shows these lines
         traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # a thread that has not ended is not waited for
+    _leave(code)
 
 
 if __name__ == "__main__":

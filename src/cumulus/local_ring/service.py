@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cumulus.errors import CumulusError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
 from cumulus.local_ring.node import RunningNode
-from cumulus.local_ring.wire import error_said, receive_said, send_said
+from cumulus.local_ring.wire import LONGEST_SECONDS, error_said, receive_said, send_said
 from cumulus.nodes import NodeQuery
 from cumulus.transport.neighbours.open_link import LinkClosedError, OpenLink
 
@@ -124,12 +124,16 @@ class _Connection:
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._node.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
+            case {"ask": "queries"}:
+                return {"queries": len(self._node.queries.queries)}, None
             case {"ask": "status"}:
                 return {"status": self._node.status()}, None
             case _:
                 raise UsageError(f"{self._node.name} does not understand {str(said)[:200]}")
 
     def _run(self, sql: str, epoch: int, timeout_s: float | None) -> tuple[dict[str, Any], pa.Table]:
+        if timeout_s is not None and not 0.0 < timeout_s <= LONGEST_SECONDS:
+            raise UsageError(f"{self._node.name} does not understand a timeout of {timeout_s} s")
         query, version = self._node.prepare(sql, epoch)
         with self._state:
             if self._is_gone:

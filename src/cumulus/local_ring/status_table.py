@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 
 _State = Mapping[str, Any]
 
 
-def status_table(said: Mapping[str, Any]) -> Table:
-    """Return a table of what `RingClient.status` returns: a line for each fact, a column for each node."""
+def status_table(said: Mapping[str, Any]) -> Group:
+    """Return what `RingClient.status` returns: a line for each fact and a column for each node, then who is lost."""
     nodes: Mapping[str, _State | None] = said["nodes"]
-    lost = "".join(f"; {name} is lost: {reason}" for name, reason in said["lost"].items())
-    table = Table(box=None, pad_edge=False, caption=f"ring epoch {said['ring_epoch']}{lost}", caption_justify="left")
+    table = Table(box=None, pad_edge=False)
     table.add_column("")
     for name in nodes:
         table.add_column(name, justify="right")
     for label, fact in _FACTS.items():
         cells = ("no answer" if state is None else fact(state) for state in nodes.values())
         table.add_row(label, *cells)
-    return table
+    lost = [f"{name} is lost: {reason}" for name, reason in said["lost"].items()]
+    return Group(table, f"ring epoch {said['ring_epoch']}", *lost)
 
 
 def _megabytes(size: float) -> str:

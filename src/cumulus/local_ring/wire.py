@@ -74,6 +74,8 @@ def decode_requests(said: bytes) -> tuple[ChunkRequest, ...]:
 
 # --- between a client and a node ------------------------------------------------------------------------------------
 
+LONGEST_SECONDS = 1_000_000
+"""The longest time that a query can be given."""
 MOST_FRAME_BYTES = 1 << 26
 """Of what a client and a node say to each other; rows go in several frames."""
 

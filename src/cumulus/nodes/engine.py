@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 from cumulus.errors import UsageError
-from cumulus.views.duckdb_functions import set_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ def open_engine(limits: EngineLimits) -> duckdb.DuckDBPyConnection:
         raise UsageError(
             f"DuckDB does not take the limits: {problem}", hint="Memory is said as 512MB, and threads are 1 or more."
         ) from None
-    set_utc(connection)
+    with suppress(duckdb.Error):  # without its calendar extension, it knows no other zone
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")  # of all cursors, as views have it
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection

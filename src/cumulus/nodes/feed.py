@@ -4,8 +4,7 @@ A scan wants all row groups of a table that can hold what its query asks for, in
 one for each of its chunks; when all are there, it is ready, and the scan's next pull takes it (`ArrivalFeed`). Where
 parts come from is a `ChunkSource`'s business: it is told which scans wait, and offers parts to them.
 
-- Nothing is handed over that the engine has not pulled. A part that is offered to a busy scan may be revoked until its
-  row group is pulled, and comes round again (E39).
+- Each pull is told to the source, and what comes in vain for a busy scan is the source's to keep, or not (E39).
 - A part may lie in memory that is lent (`lend`): the owner of the memory hears when nothing refers to it any more, as
   the engine keeps batches for as long as it wants (E38). Or it is a copy; the source decides.
 - A scan that waits does so outside of all locks but its own, and `fail` wakes it: nothing else would, since DuckDB's
@@ -118,18 +117,6 @@ class ArrivalFeed:
                 self._changed.notify_all()
             return True
 
-    def revoke(self, part: int) -> bool:
-        """Take an offer back; False if the scan has pulled it, or was never offered it."""
-        with self._changed:
-            group = self._group_of.get(part)
-            came = {} if group is None else self._came.get(group, {})
-            if group is None or part not in came:
-                return False
-            if len(came) == len(self._parts[group]):
-                self._ready.remove(group)
-            del came[part]
-            return True
-
     def fail(self, error: BaseException) -> None:
         """Let this pull and all others raise an error; the first stands. All offers are dropped."""
         with self._changed:
@@ -187,7 +174,7 @@ def lend(memory: pa.Buffer, released: Callable[[], None]) -> pa.Buffer:
     ----------
     released
         Called once, by whichever thread was the last, in the midst of anything: it may neither block nor take locks.
-        ``queue.SimpleQueue.put`` is made for this.
+        ``deque.append`` does neither.
     """
     lease = _Lease()
     weakref.finalize(lease, released).atexit = False  # at the end of the process nobody needs to hear it

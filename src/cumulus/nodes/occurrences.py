@@ -126,8 +126,10 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
         message = first_paragraph(problem).removeprefix("Parser Error: ")
         raise SqlSyntaxError(message, hint="A ring takes one SELECT, in DuckDB's dialect.") from None
     if len(statements) != 1:
-        told = "there is no statement" if not statements else f"these are {len(statements)} statements"
-        raise UnsupportedError(f"a ring takes one SELECT, and {told}", hint="Ask them one by one.", feature="script")
+        told, hint = "there is no statement", "Write it: SELECT … FROM …."
+        if statements:
+            told, hint = f"these are {len(statements)} statements", "Ask them one by one."
+        raise UnsupportedError(f"a ring takes one SELECT, and {told}", hint=hint, feature="script")
     kind = statements[0].type
     if kind is duckdb.StatementType.MULTI:
         raise UnsupportedError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from cumulus.errors import BindError, SqlError, UnsupportedError
 from cumulus.nodes.occurrences import Occurrence, RewrittenQuery, RingTable, first_paragraph, rewrite
 from cumulus.nodes.scan import OccurrenceSource, registered
 
-__all__ = ["PlanOperator", "QueryPlan", "RingTable", "ScanNeed", "plan_query"]
+__all__ = ["PlanOperator", "QueryPlan", "RingTable", "ScanNeed", "plan_query", "planned_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,13 @@ class QueryPlan:
     root: PlanOperator
 
 
-def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
-    """Return what a query needs.
+def plan_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
+    """Return what a query needs, without running it.
 
     Parameters
     ----------
-    connection
-        As `open_engine` gives it.
+    cursor
+        Of what `open_engine` gives, for one query at a time: whoever interrupts it ends the planning.
     tables
         Folded name → table.
 
@@ -87,25 +88,57 @@ def plan_query(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[
     ------
     SqlError
         For all that cannot be asked; the message names the place, and names that are like an unknown one.
+    duckdb.InterruptException
+        Somebody has interrupted it.
     """
-    cursor = connection.cursor()
+    with planned_query(cursor, sql, tables) as (plan, _):
+        return plan
+
+
+@contextmanager
+def planned_query(
+    cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]
+) -> Iterator[tuple[QueryPlan, tuple[OccurrenceSource, ...]]]:
+    """Give what a query needs, as `plan_query`, and the source of each occurrence, which the cursor knows in the block.
+
+    With their `open_feed` set, the text of the plan can be run there: to make them known twice takes CPU time, too.
+    """
     try:
         query = rewrite(cursor, sql, tables)
-        sources = {
-            each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows) for each in query.occurrences
-        }
-        with registered(cursor, sources):
-            try:
-                said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
-            except duckdb.Error as problem:
-                raise _refusal(problem, sql, query) from None
-        offered = {each.number: tuple(sources[each.name].offered) for each in query.occurrences}
-    finally:
-        cursor.close()
+    except RecursionError:
+        raise _too_deep() from None
+    sources = {
+        each.name: OccurrenceSource(each.number, each.table.schema, each.table.rows) for each in query.occurrences
+    }
+    with registered(cursor, sources):
+        yield _planned(cursor, sql, query, sources), tuple(sources[each.name] for each in query.occurrences)
+
+
+def _planned(
+    cursor: duckdb.DuckDBPyConnection, sql: str, query: RewrittenQuery, sources: Mapping[str, OccurrenceSource]
+) -> QueryPlan:
+    try:
+        said = cursor.execute(f"EXPLAIN (FORMAT json) {query.sql}").fetchall()[0][1]
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as problem:
+        raise _refusal(problem, sql, query) from None
+    offered = {each.number: tuple(sources[each.name].offered) for each in query.occurrences}
     scans: list[ScanNeed] = []
-    roots = [_operator(each, query.occurrences, scans) for each in json.loads(said)]
+    try:
+        roots = [_operator(each, query.occurrences, scans) for each in json.loads(said)]
+    except RecursionError:
+        raise _too_deep() from None
     assert len(roots) == 1, "one statement has one plan"
     return QueryPlan(query.sql, query.occurrences, tuple(_with_predicates(scans, offered)), roots[0])
+
+
+def _too_deep() -> UnsupportedError:
+    return UnsupportedError(
+        "the query is nested too deeply: each JOIN, operator and pair of parentheses is a level",
+        hint="Join fewer tables at once, or put parts of the query into a WITH.",
+        feature="depth",
+    )
 
 
 def _operator(said: Mapping[str, Any], occurrences: tuple[Occurrence, ...], scans: list[ScanNeed]) -> PlanOperator:

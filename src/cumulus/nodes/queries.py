@@ -16,8 +16,7 @@ import pyarrow as pa
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError
 from cumulus.nodes.feed import Feed
 from cumulus.nodes.occurrences import RingTable, first_paragraph
-from cumulus.nodes.planning import QueryPlan, ScanNeed, plan_query
-from cumulus.nodes.scan import OccurrenceSource, registered
+from cumulus.nodes.planning import QueryPlan, ScanNeed, planned_query
 
 
 class QueryFeeds(Protocol):
@@ -80,13 +79,14 @@ class NodeQuery:
             with self._state:
                 if self._error is not None:
                     raise self._error
-                self._cursor = self._engine.cursor()
-            plan = plan_query(self._engine, self.sql, self._tables)
-            feeds = self._ask_for(plan)
-            try:
-                return self._execute(plan, feeds)
-            finally:
-                feeds.end()
+                self._cursor = cursor = self._engine.cursor()
+            return self._execute(cursor)
+        except (duckdb.Error, RuntimeError) as problem:  # an interrupt may come in any call
+            raise self._cause(problem) from None
+        except CumulusError as problem:
+            with self._state:
+                error = self._error
+            raise error or problem from None
         finally:
             self._close()
 
@@ -111,20 +111,15 @@ class NodeQuery:
                 if self._cursor is not None:
                     self._cursor.interrupt()
 
-    def _execute(self, plan: QueryPlan, feeds: QueryFeeds) -> pa.Table:
-        cursor = self._cursor
-        assert cursor is not None, "a query runs once"
-        sources = {
-            each.name: OccurrenceSource(
-                each.number, each.table.schema, each.table.rows, self._opening(plan, each.number, feeds)
-            )
-            for each in plan.occurrences
-        }
-        with registered(cursor, sources):
+    def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+        with planned_query(cursor, self.sql, self._tables) as (plan, sources):
+            feeds = self._ask_for(plan)
             try:
+                for occurrence, source in zip(plan.occurrences, sources, strict=True):
+                    source.open_feed = self._opening(plan, occurrence.number, feeds)
                 return cursor.sql(plan.sql).to_arrow_table()
-            except (duckdb.Error, RuntimeError) as problem:
-                raise self._cause(problem) from None
+            finally:
+                feeds.end()
 
     def _opening(self, plan: QueryPlan, number: int, feeds: QueryFeeds) -> Callable[[tuple[str, ...]], Feed]:
         needs = {each.columns: each for each in plan.scans if each.occurrence.number == number}
@@ -200,7 +195,7 @@ class NodeQueries:
             From now on, in line or running, until QueryTimeoutError.
         """
         late = QueryTimeoutError(
-            f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when less is asked for."
+            f"the query has not ended in {timeout_s} s", hint="Give it more time, or ask when the ring has less to do."
         )
         timer = None if timeout_s is None else threading.Timer(timeout_s, self.cancel, [query, late])
         if timer is not None:

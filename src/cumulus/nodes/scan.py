@@ -47,7 +47,7 @@ class OccurrenceSource(ArrowScanSource):
     row_count
         What DuckDB orders joins by.
     open_feed
-        None where nothing runs, only plans.
+        None where nothing runs, only plans; may be set later.
     """
 
     schema_is_stable = True
@@ -59,7 +59,7 @@ class OccurrenceSource(ArrowScanSource):
         self._columns = tuple(schema.names)
         self._schema = pa.schema([each.with_name(f"{number}.{each.name}") for each in schema])
         self._row_count = row_count
-        self._open_feed = open_feed
+        self.open_feed = open_feed
 
     def __arrow_c_schema__(self) -> object:
         """Names and types, without opening a stream."""
@@ -77,10 +77,10 @@ class OccurrenceSource(ArrowScanSource):
     def stream(self, columns: Sequence[int] | None, filters: Sequence[Node]) -> tuple[object, bool]:
         """Open the feed of one scan; batches are pulled one after the other, and released by the engine."""
         assert not filters, "every predicate was declined"
-        assert self._open_feed is not None, "what is only planned is not run"
+        assert self.open_feed is not None, "what is only planned is not run"
         places = range(len(self._columns)) if columns is None else columns
         schema = pa.schema([self._schema.field(place) for place in places])
-        feed = self._open_feed(tuple(self._columns[place] for place in places))
+        feed = self.open_feed(tuple(self._columns[place] for place in places))
         return pa.RecordBatchReader.from_batches(schema, _batches(feed, schema)).__arrow_c_stream__(), True
 
 

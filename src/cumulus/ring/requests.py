@@ -104,21 +104,26 @@ class Requests:
 
     def resend(self) -> None:
         """Ask again for what has not been seen for long (E25); nobody stands behind an entry that is gone (E43)."""
-        now = self._s.now
-        for chunk in self._deadlines.due(now):
+        for chunk in self._deadlines.due(self._s.now):
             entry = self._outstanding.get(chunk)
             if entry is None or chunk in self._owned:
                 continue
-            if not entry.is_sent:
+            if self._s.members == 1 and self._buffers.find(chunk) is None:
+                self._fail_all(chunk, _nobody(chunk))  # no request comes back to say so (E18)
+            elif entry.is_sent:
+                self._send_again(entry)
+            else:
                 self.ask(chunk)
-                continue
-            due = max(entry.sent_at, entry.seen_at) + self._patience(entry)
-            if due > now:
-                self._deadlines.set(due, chunk)
-                continue
-            entry.tries += 1
-            self._s.counts["request sent again"] += 1
-            self._send(entry)
+
+    def _send_again(self, entry: Outstanding) -> None:
+        """Send a request again, or plan to, if its chunk was seen meanwhile."""
+        due = max(entry.sent_at, entry.seen_at) + self._patience(entry)
+        if due > self._s.now:
+            self._deadlines.set(due, entry.chunk)
+            return
+        entry.tries += 1
+        self._s.counts["request sent again"] += 1
+        self._send(entry)
 
     # --- others' ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +162,7 @@ class Requests:
         if request.ring_epoch < self._s.ring_epoch:
             self._send(entry)
         else:
-            self._fail_all(request.chunk, f"no node has chunk {request.chunk:#x}")
+            self._fail_all(request.chunk, _nobody(request.chunk))
 
     def _meet(self, request: ChunkRequest) -> None:
         """Send mine instead, absorb, or forward (E3, E4).
@@ -226,3 +231,7 @@ class Requests:
     def sees_to(self, chunk: ChunkId) -> bool:
         """Whether a chunk is this node's own, or will be asked for again until it comes."""
         return chunk in self._owned or chunk in self._deadlines
+
+
+def _nobody(chunk: ChunkId) -> str:
+    return f"no node has chunk {chunk:#x}"

@@ -269,6 +269,8 @@ class Supervisor:
         Takes each line that a process writes, in a thread; printed with the name, if not given.
     start_seconds
         How long a process may take until it listens.
+    is_unwanted
+        Whether they are not to be started any more, asked again and again meanwhile.
     """
 
     def __init__(
@@ -279,6 +281,7 @@ class Supervisor:
         secret: bytes | None = None,
         on_line: Callable[[Name, str], None] | None = None,
         start_seconds: float = 120.0,
+        is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:
         assert len({each.name for each in processes}) == len(processes), "two processes with one name"
         self.incarnation = incarnation
@@ -286,6 +289,7 @@ class Supervisor:
         self._secret = secret
         self._on_line = on_line or _print_line
         self._start_seconds = start_seconds
+        self._is_unwanted = is_unwanted
         self._running: dict[Name, _Running] = {}
         self._occurrences: SimpleQueue[Occurrence] = SimpleQueue()
         self._is_stopping = False
@@ -417,6 +421,8 @@ class Supervisor:
                 if each.end is not None:
                     raise StartError(each.end)
             waiting = [each for each in waiting if each.address is None]
+            if waiting and self._is_unwanted():
+                raise ProcessError(f"it was stopped before {waiting[0].name} was ready", hint="Start it again.")
             if waiting and time.monotonic() > until:
                 raise ProcessError(
                     f"{waiting[0].name} is not ready after {self._start_seconds:g} s",

@@ -1,4 +1,4 @@
-"""What a storage ring costs: what its links take with nothing above them.
+"""What a storage ring costs: its links with nothing above them, planning, and whole queries beside DuckDB alone.
 
-Each process is started as a program of its own, and measures its own CPU time.
+Each process is started as a program of its own.
 """

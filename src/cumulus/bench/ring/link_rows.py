@@ -67,6 +67,7 @@ def _row(
         raise ProcessError("no chunk has gone round in this time", hint="Give --seconds more, or --chunks less.")
     per_gb, per_hop = cpu / (hops * size / 1e9), cpu / hops * 1e6
     return {
+        "measure": "links",
         "transport": transport,
         "chunk_mb": size / 1e6,
         "chunks": chunks,

@@ -11,8 +11,8 @@ import typer
 from cumulus.cli.ring.running import HOME
 
 SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
-EPOCH = typer.Option(0, "--epoch", min=0, help="Of an output folder; 0 for the last committed one.")
-NODE = typer.Option("any", "--node", help="Which node answers; any for one that has little to do.")
+EPOCH = typer.Option(0, "--epoch", min=0, help="Which epoch of the tables; 0 for the last one.")
+NODE = typer.Option("any", "--node", help="Which node is to answer; any for the less busy of two.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
@@ -21,10 +21,10 @@ def query(
     home: Path = HOME,
     node: str = NODE,
     epoch: int = EPOCH,
-    timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Seconds until it is given up."),
+    timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Give the query up after so many seconds."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
 ) -> None:
-    """Ask a running ring; Ctrl-C cancels the query.
+    """Ask a ring that runs; Ctrl-C cancels the query.
 
     Example: cumulus ring query "SELECT count(*) FROM lineitem"
     """
@@ -44,7 +44,7 @@ def query(
 
 
 def explain(sql: str = SQL, home: Path = HOME, node: str = NODE, epoch: int = EPOCH, as_json: bool = JSON) -> None:
-    """Tell what a query would ask the ring for, and how it would run, without running it.
+    """Say what a query would ask for, and how it would run.
 
     Example: cumulus ring explain "SELECT sum(l_tax) FROM lineitem"
     """
@@ -56,10 +56,10 @@ def explain(sql: str = SQL, home: Path = HOME, node: str = NODE, epoch: int = EP
 
 def status(
     home: Path = HOME,
-    watch: bool = typer.Option(False, "--watch", help="Again and again, until Ctrl-C."),
+    watch: bool = typer.Option(False, "--watch", help="Every second, until Ctrl-C."),
     as_json: bool = JSON,
 ) -> None:
-    """Tell what goes round, what each node holds, and what it waits for.
+    """Say of each node what it holds, what goes round, and what waits.
 
     Example: cumulus ring status --watch
     """

@@ -5,11 +5,12 @@ from __future__ import annotations
 import typer
 
 from cumulus.cli.ring.asking import explain, query, status
+from cumulus.cli.ring.replaying import replay
 from cumulus.cli.ring.running import start, stop
 
 ring = typer.Typer(
     name="ring",
-    help="A storage ring: any SQL over tables whose hot chunks go round between processes.",
+    help="A storage ring: any SELECT over tables whose hot chunks go round between processes.",
     no_args_is_help=True,
 )
 ring.command("start")(start)
@@ -17,8 +18,9 @@ ring.command("query")(query)
 ring.command("explain")(explain)
 ring.command("status")(status)
 ring.command("stop")(stop)
+ring.command("replay")(replay)
 
 
 @ring.callback()
 def _group() -> None:
-    """A storage ring: any SQL over tables whose hot chunks go round between processes."""
+    """A storage ring: any SELECT over tables whose hot chunks go round between processes."""

@@ -75,6 +75,11 @@ def read_secret(path: Path) -> bytes:
     return found
 
 
+def is_cluster_home(home: Path) -> bool:
+    """Whether a cluster was started with a folder, ever."""
+    return (home / STATE / CARD).exists()
+
+
 def read_address(home: Path) -> ClusterAddress:
     """Return where the cluster of a home is.
 
@@ -86,7 +91,7 @@ def read_address(home: Path) -> ClusterAddress:
         If the cluster does not run.
     """
     refuse_remote(home, "")
-    if not (home / STATE / CARD).exists():
+    if not is_cluster_home(home):
         raise InputError(
             f"{home}: not the home of a cluster", hint="Give the folder that `cumulus cluster start --home` has made."
         )

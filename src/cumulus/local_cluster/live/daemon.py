@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
-import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,8 +19,7 @@ from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import FolderSource
-from cumulus.errors import CumulusError, LockedError, NotRunningError, ProcessError, StoreError
-from cumulus.interrupts import Interrupt
+from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.address import (
     ADDRESS,
@@ -38,9 +33,10 @@ from cumulus.local_cluster.live.address import (
     read_secret,
 )
 from cumulus.local_cluster.run import ClusterRun
+from cumulus.transport.detached import run_detached, start_detached, stop_detached
 from cumulus.transport.supervisor import Supervisor
 
-_STOP_SECONDS, _LOOK_SECONDS = 60.0, 0.05
+_STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,36 +152,12 @@ def start(live: LiveSettings) -> None:
     log = place / STATE / LOG
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        lines = log.open("ab")
+        start_detached("cumulus.local_cluster.live.daemon", json.dumps(asdict(live)), log, "cluster")
     except OSError as problem:
         raise StoreError(
             f"--home {place} cannot be written: {problem.strerror}",
             hint="Give another folder, make room there, or give the right to write.",
         ) from None
-    with lines:
-        daemon = subprocess.Popen(
-            [sys.executable, "-m", "cumulus.local_cluster.live.daemon"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=lines,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            start_new_session=True,
-        )
-    assert daemon.stdin is not None
-    assert daemon.stdout is not None
-    with daemon.stdin, daemon.stdout:
-        try:
-            daemon.stdin.write(json.dumps(asdict(live)).encode())
-            daemon.stdin.close()
-            answer = daemon.stdout.read()
-        except BaseException:
-            daemon.terminate()  # Ctrl-C: what has begun ends in order
-            raise
-    said = json.loads(answer) if answer else {"error": ["the process that keeps it running has ended", f"See {log}."]}
-    if "error" in said:
-        daemon.wait()
-        message, hint = said["error"]
-        raise ProcessError(f"the cluster cannot start: {message}", hint=hint)
 
 
 def stop(home: Path) -> None:
@@ -204,19 +176,12 @@ def stop(home: Path) -> None:
     if not is_in_use(home):  # the number of the process is another's now
         (home / ADDRESS).unlink(missing_ok=True)
         raise NotRunningError(f"{home}: the cluster is not running", hint="It has ended without being stopped.")
-    os.kill(address.pid, signal.SIGTERM)
-    until = time.monotonic() + _STOP_SECONDS
-    while is_in_use(home):
-        if time.monotonic() > until:
-            raise ProcessError(
-                f"{home}: process {address.pid} has not ended within {_STOP_SECONDS:g} s",
-                hint=f"kill -9 {address.pid} loses nothing that was accepted; its machines end by themselves.",
-            )
-        time.sleep(_LOOK_SECONDS)
+    hint = f"kill -9 {address.pid} loses nothing that was accepted; its machines end by themselves."
+    stop_detached(address.pid, lambda: is_in_use(home), _STOP_SECONDS, hint)
 
 
 def main() -> None:
-    """Run the cluster that is given on standard input; say on standard output, once, whether it runs."""
+    """Run the cluster that is given on standard input."""
     given = json.load(sys.stdin)
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in given.pop("sources"))
     origin = given.pop("origin")
@@ -226,32 +191,10 @@ def main() -> None:
         origin=None if origin is None else Origin(**{**origin, "sources": tuple(origin["sources"])}),
     )
 
-    is_waited_for = True
+    def work(is_stopped: Callable[[], bool], on_up: Callable[[], None], note: Callable[[str], None]) -> None:
+        serve(live, is_stopped, on_up, lambda _: None, note)
 
-    def say(**what: object) -> None:
-        """Say this to who waits, the first time; then what is printed goes to the log."""
-        nonlocal is_waited_for
-        if is_waited_for:
-            is_waited_for = False
-            print(json.dumps(what), flush=True)
-            os.dup2(2, 1)
-
-    def note(line: str) -> None:
-        """Say this in the log, unless it is on a disk that is full."""
-        with suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
-
-    with Interrupt() as wish:
-        try:
-            serve(live, lambda: wish.wished, say, lambda _: None, note)
-        except CumulusError as problem:
-            note(str(problem))
-            say(error=[problem.message, problem.hint])
-            sys.exit(1)
-        except Exception as problem:  # noqa: BLE001  # whatever it is, who waits is told, and the log has all of it
-            note(traceback.format_exc())
-            say(error=[f"{type(problem).__name__}: {problem}", f"See {STATE}/{LOG} in the home."])
-            sys.exit(1)
+    run_detached(work, f"{STATE}/{LOG} in the home")
 
 
 if __name__ == "__main__":

@@ -175,11 +175,11 @@ class LinkListener:
             for kind, _, payload in stranger.reader.filled(count):
                 if stranger.greeting.is_over:
                     raise RemoteProtocolError("it says more than a greeting")
-                self._say(stranger, stranger.greeting.take(kind, payload))
+                self._answer(stranger, stranger.greeting.take(kind, payload))
         except BlockingIOError:
             return
         except RefusalError as problem:
-            with suppress(OSError):
+            with suppress(OSError, RemoteProtocolError):
                 self._say(stranger, [(FrameKind.REFUSAL, refusal(problem))])
             self._send_away(stranger, problem)
         except RemoteProtocolError as problem:
@@ -190,12 +190,15 @@ class LinkListener:
             if stranger.greeting.is_over:
                 self._let_in(stranger)
 
+    def _answer(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
+        if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
+            self._take_place(stranger)
+        self._say(stranger, frames)
+
     def _say(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
         data = b"".join(header(kind, len(payload), stranger.epoch) + payload for kind, payload in frames)
         if not data:
             return
-        if stranger.greeting.is_over:  # its last words: from here on somebody may have to expect it no more
-            self._take_place(stranger)
         if stranger.connection.send(data) < len(data):
             raise RemoteProtocolError("it does not read what is said to it")
         stranger.counts.wire_out += len(data)
@@ -220,9 +223,11 @@ class LinkListener:
         connection = self._forget(stranger)
         assert stranger.greeting.peer is not None
         with self._lock:
-            is_current, came = stranger.epoch == self._epoch, self._came
+            # A guest has been told that it is in, and does not care who else is a neighbour by now.
+            is_welcome = stranger.epoch == self._epoch or stranger.greeting.purpose == self._guests != ""
+            came = self._came
         link = OpenLink(connection, stranger.greeting.peer, stranger.greeting.purpose, stranger.epoch, stranger.counts)
-        if is_current:
+        if is_welcome:
             came(link)
         else:
             link.close()
