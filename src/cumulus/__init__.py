@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cumulus.connecting import connect
     from cumulus.errors import CumulusError
     from cumulus.scalars.user import UserFunction, function
+    from cumulus.views.folding import between
     from cumulus.warehouse import Change, ChangeStream, ViewChanges, Warehouse
 
 __version__ = VERSION
@@ -52,6 +53,7 @@ __all__ = [
     "ViewChanges",
     "Warehouse",
     "__version__",
+    "between",
     "compile",
     "connect",
     "errors",
@@ -66,6 +68,7 @@ _HOMES = {
     "UserFunction": ("cumulus.scalars.user", "UserFunction"),
     "ViewChanges": ("cumulus.warehouse", "ViewChanges"),
     "Warehouse": ("cumulus.warehouse", "Warehouse"),
+    "between": ("cumulus.views.folding", "between"),
     "compile": ("cumulus.compiler", "compile_sql"),
     "connect": ("cumulus.connecting", "connect"),
     "errors": ("cumulus.errors", ""),

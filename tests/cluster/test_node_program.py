@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cumulus import m3
+from cumulus.algebra import float_sums
 from cumulus.cluster.program import NodeProgram, node_program
 from cumulus.cluster.spread import divide
-from cumulus.engine.analysis import float_sums
 from cumulus.m3.program import On, Program
 from support.engines import engine_of
 from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cumulus.algebra.float_sums import read_stored
 from cumulus.algebra.terms import add, multiply
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.versions import LAST_VERSION
-from cumulus.engine.analysis.float_sums import read_stored
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cumulus.algebra import float_sums
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.cluster.program import Group, NodeProgram
-from cumulus.engine.analysis import float_sums
 from cumulus.engine.batches import Bulk, Changes, Columns, Rows, columns_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.entries import entries_of

@@ -10,12 +10,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cumulus.algebra.float_sums import NOT_FINITE
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of, unpack
-from cumulus.engine.analysis.float_sums import NOT_FINITE
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine

@@ -54,7 +54,7 @@ class Finisher:
     """
 
     def __init__(self, program: Program, view: ViewDef, functions: Functions | None = None) -> None:
-        self.program, self.view = program, view
+        self.program, self.view, self.functions = program, view, functions
         self.maps = tuple(map(program.map, view.maps))
         first = self.maps[0]
         for other in self.maps[1:]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -15,6 +15,7 @@ from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.views import Consistency, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
+from cumulus.views.folding import Bound, Partial, bounds_of, fold
 from cumulus.views.tables import Shown
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
@@ -82,6 +83,49 @@ class WarehouseView(Shown):
         self.warn()
         with self._reader() as reader:
             return reader.head(count)
+
+    def fold(
+        self,
+        by: Sequence[str],
+        where: Mapping[str, Any] | Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+    ) -> Partial:
+        """Return the parts of the view's groups, put together to larger groups; `finish()` makes rows of them.
+
+        Parts are added, and rows made last, by the expressions of the view: an average of several groups is that of
+        their rows, never of their averages. HAVING and the like, which leave groups out, are refused.
+
+        Parameters
+        ----------
+        by
+            Which of the view's grouping columns are left; none for one row of all groups.
+        where
+            Which groups: grouping column → a value (None is NULL), a list of values, or `cumulus.between(low, high)`.
+        columns
+            Which other columns; None is all of them.
+
+        Raises
+        ------
+        UnknownNameError
+            If the view has no such column.
+        UsageError
+            If the view, or a column of it, cannot be folded.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse('''CREATE TABLE t (a INT, b INT, x INT);
+        ...     CREATE VIEW v AS SELECT a, b, AVG(x) AS mean FROM t GROUP BY a, b''')
+        >>> wh.insert("t", [(1, 1, 10), (1, 2, 1), (1, 2, 1)])
+        3
+        >>> wh.view("v").fold(by=["a"]).finish().to_pylist()
+        [{'a': 1, 'mean': 4.0}]
+        """
+        self.warn()
+        bounds, state = bounds_of(where), self._state
+        with _reading(state):
+            finisher, engine = state.finisher(self._name), state.session.engine
+            return fold(finisher, engine, by, bounds, columns, state.session.counters.transactions)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""

@@ -23,7 +23,7 @@ class ColumnForm(Enum):
     WORD = "a word"
     WIDE = "a whole number of 128 bits, the low word first"
     FLOAT = "the bits of a float"
-    CELL = "a sum of floats, its compensation and its size (`cumulus.engine.analysis.float_sums`)"
+    CELL = "a sum of floats, its compensation and its size (`cumulus.algebra.float_sums`)"
     TEXT = "the number of a text of the frame"
     OTHER = "the number of another value of the frame"
 

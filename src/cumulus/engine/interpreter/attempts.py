@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cumulus.engine.analysis import float_sums
+from cumulus.algebra import float_sums
 from cumulus.engine.interpreter.numbers import NumberKind, Value
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.scalars import python_code

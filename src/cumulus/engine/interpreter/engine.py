@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from cumulus.algebra.float_sums import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.algebra.order import all_but
 from cumulus.catalog.events import Row
 from cumulus.engine.analysis.assignments import sources
-from cumulus.engine.analysis.float_sums import INF, NOT_FINITE, ZERO_CELL, add_to_cell
 from cumulus.engine.analysis.initial_entries import initial_entries
 from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
 from cumulus.engine.failures import Failures

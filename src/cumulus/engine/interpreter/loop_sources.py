@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
+from cumulus.algebra import float_sums
 from cumulus.algebra.terms import MapRead, Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
-from cumulus.engine.analysis import float_sums
 from cumulus.engine.failures import Sites
 from cumulus.engine.interpreter.new_state import NewStateSlices
 from cumulus.engine.interpreter.numbers import NumberKind, Value

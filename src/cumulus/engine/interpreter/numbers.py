@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from cumulus.algebra import terms
+from cumulus.algebra import float_sums, terms
 from cumulus.catalog.types import DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
-from cumulus.engine.analysis import float_sums
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
 from cumulus.scalars.python_code import Pool, PythonCode

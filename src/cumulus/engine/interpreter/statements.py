@@ -13,11 +13,10 @@ Only step 1 evaluates what can fail, and catches it where it fails: see `cumulus
 
 from __future__ import annotations
 
-from cumulus.algebra import terms
+from cumulus.algebra import float_sums, terms
 from cumulus.algebra.scope import ahead_of, maps_of
 from cumulus.algebra.terms import Apply, Cast
 from cumulus.catalog.schema import Column
-from cumulus.engine.analysis import float_sums
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.failures import Sites
 from cumulus.engine.interpreter.attempts import bounded, report

@@ -4,7 +4,7 @@ Entries are immutable values in a dict, so the journal is a second dict from key
 transaction began (None: no entry), and rolling back puts the same objects back.
 
 Keys are *packed*: `()` for no key column, the bare value for one, a tuple for more. Entries are packed, too: the bare
-number where the only value column is exact (*flat*), else a tuple, with a cell of `cumulus.engine.analysis.float_sums`
+number where the only value column is exact (*flat*), else a tuple, with a cell of `cumulus.algebra.float_sums`
 for a DOUBLE.
 
 An entry whose COUNT is 0 while other numbers are not does not exist for readers, but it stays stored, and statements
@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from cumulus.algebra.float_sums import ZERO_CELL, add_cells, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.algebra.order import all_but, end_of
-from cumulus.engine.analysis.float_sums import ZERO_CELL, add_cells, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.engine.interpreter.new_state import Ahead
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import MapDef

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from cumulus.algebra import terms
+from cumulus.algebra.float_sums import float_total
 from cumulus.algebra.scope import inputs, outputs
 from cumulus.algebra.terms import (
     AggSum,
@@ -37,7 +38,6 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
-from cumulus.engine.analysis.float_sums import float_total
 from cumulus.engine.interpreter.attempts import assigned, holding, summand
 from cumulus.engine.interpreter.ends import EndCoder
 from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources, Shared

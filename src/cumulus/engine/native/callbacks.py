@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cumulus.algebra.float_sums import NOT_FINITE
 from cumulus.catalog.events import Row
-from cumulus.engine.analysis.float_sums import NOT_FINITE
 from cumulus.engine.failures import Failures
 from cumulus.engine.native.context_words import ContextWords
 from cumulus.engine.native.intake.python_rows import QUIET, READY, REPORTED

@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.algebra.float_sums import read_stored
 from cumulus.algebra.terms import Number
 from cumulus.catalog.types import EXACT
 from cumulus.durable.files import write_bytes, write_parquet
-from cumulus.engine.analysis.float_sums import read_stored
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from cumulus.algebra.float_sums import read_stored
 from cumulus.cluster.clients.reads import key_sent
 from cumulus.cluster.messages import EntriesRead, ReadEntries, node_name, switch_name
 from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.engine.analysis.float_sums import read_stored
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of

@@ -17,7 +17,7 @@ from cumulus.engine.native.store.row_layout import CREATED, Shape, address
 from cumulus.engine.native.values.long_numbers import BoxOp
 
 _NEGLIGIBLE = 1e-12
-"""`cumulus.engine.analysis.float_sums.NEGLIGIBLE`."""
+"""`cumulus.algebra.float_sums.NEGLIGIBLE`."""
 
 
 def adder_of(writer: ProgramWriter, store: MapLayout, columns: tuple[int, ...], *, is_ahead: bool) -> Function:
@@ -155,7 +155,7 @@ def _add(writer: ProgramWriter, body: Body, store: MapLayout, column: int, place
 
 
 def _add_to_cell(writer: ProgramWriter, body: Body, store: MapLayout, column: int, place: Expr, delta: Expr) -> None:
-    """Write Neumaier's step, as in `cumulus.engine.analysis.float_sums.add_to_cell`."""
+    """Write Neumaier's step, as in `cumulus.algebra.float_sums.add_to_cell`."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
     total = body.load(F64, place, offset, "sum")

@@ -186,7 +186,7 @@ def _add_value(body: Body, shape: Shape, lane: ValueLane, place: Expr, given: Ex
 
 
 def _add_cell(body: Body, offset: int, place: Expr, given: Expr, sign: Expr) -> None:
-    """Write what `cumulus.engine.analysis.float_sums.add_cells` does."""
+    """Write what `cumulus.algebra.float_sums.add_cells` does."""
     total, compensation, size = (body.load(F64, place, offset + 8 * part) for part in range(3))
     more, rest, more_size = (body.load(F64, given, offset + 8 * part) for part in range(3))
     delta = body.let(more * sign, "delta")

@@ -66,7 +66,7 @@ class ColumnStorage(Enum):
 
     COUNT = "a whole number of 64 bits"
     WIDE = "a whole number of 128 bits, of units at the last digit"
-    CELL = "a sum of floats, its compensation and its size (`cumulus.engine.analysis.float_sums`)"
+    CELL = "a sum of floats, its compensation and its size (`cumulus.algebra.float_sums`)"
     FLOAT = "a sum of floats that lives for a moment, and its compensation"
     BOXED = "the number of a box (`cumulus.engine.native.values.long_numbers`)"
 

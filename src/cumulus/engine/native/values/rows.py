@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cumulus.algebra.float_sums import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.catalog.types import EXACT, Kind
-from cumulus.engine.analysis.float_sums import ZERO_CELL, Cell, add_to_cell, finite, is_rest, read_cell
 from cumulus.engine.frames.value_words import Words, split
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.values.codec import NumberedValues, column_decoder, decoder, encoder, numbers_of

@@ -1,0 +1,94 @@
+"""Which groups are wanted: values, lists and ranges that bound the grouping columns of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.algebra.order import order_key
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import Interval, coerce
+from cumulus.errors import UsageError
+from cumulus.scalars.python_code import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """All values from `low` to `high`, both included; None leaves an end open. NULL is in no range."""
+
+    low: Any = None
+    high: Any = None
+
+
+def between(low: Any = None, high: Any = None) -> Between:
+    """Return the range of values from `low` to `high`, both included, for `fold(where=…)`; None leaves an end open.
+
+    Examples
+    --------
+    >>> between(1, 5)
+    Between(low=1, high=5)
+    """
+    return Between(low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a grouping column must be: in a range, or one of some values, of which None is NULL."""
+
+    column: str
+    within: Between | tuple[Any, ...]
+
+    def test(self, view: str, column: Column) -> Callable[[Any], bool]:
+        """Return the function that tells which values of a column are meant.
+
+        Raises
+        ------
+        UsageError
+            If a value is not of the column's type.
+        """
+
+        def typed(value: Any) -> Any:
+            if column.type is None:
+                return canonical(value)
+            try:
+                return canonical(coerce(value, column.type))
+            except (TypeError, ValueError) as problem:
+                raise UsageError(
+                    f"{view}.{column.name}: {problem}",
+                    hint=f"It is a {column.type}; give a value, a list of values, or cumulus.between(low, high).",
+                ) from None
+
+        if isinstance(self.within, tuple):
+            wanted = frozenset(map(typed, self.within))
+            return lambda value: canonical(value) in wanted
+        low, high = (None if end is None else order_key(typed(end)) for end in (self.within.low, self.within.high))
+
+        def lies_between(value: Any) -> bool:
+            if value is None:
+                return False
+            place = order_key(value)
+            return (low is None or low <= place) and (high is None or place <= high)
+
+        return lies_between
+
+
+def bounds_of(where: Mapping[str, Any] | Iterable[Bound]) -> tuple[Bound, ...]:
+    """Return bounds as they are, or made of column → value, list of values, or `between`.
+
+    Examples
+    --------
+    >>> bounds_of({"a": 1, "b": ["x", None]})
+    (Bound(column='a', within=(1,)), Bound(column='b', within=('x', None)))
+    """
+    if not isinstance(where, Mapping):
+        return tuple(where)
+    found = []
+    for column, value in where.items():
+        if isinstance(value, Between):
+            found.append(Bound(column, value))
+        elif isinstance(value, (list, tuple, set, frozenset)) and not isinstance(value, Interval):
+            found.append(Bound(column, tuple(value)))
+        else:
+            found.append(Bound(column, (value,)))
+    return tuple(found)
