@@ -13,6 +13,8 @@ from cumulus.local_ring.client import RingClient
 from cumulus.workloads import tpch
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
 
+pytestmark = pytest.mark.xdist_group("test_ring")  # one ring for all of them
+
 
 @pytest.fixture(scope="module", params=["local", "tcp"])
 def ring(

@@ -25,6 +25,8 @@ from cumulus.workloads import tpch
 from support.running_ring import running_ring
 from support.tiers import one_mode_each
 
+pytestmark = pytest.mark.xdist_group("test_ring_cancelling")  # one ring for all of them
+
 WAYS = ("ctrl-c", "kill", "timeout")
 SOON = 2.0
 """Seconds: half of it is for a machine that is busy with other tests, too."""

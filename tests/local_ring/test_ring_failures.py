@@ -55,6 +55,8 @@ from support.ring_faults import (
 )
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
 
+pytestmark = pytest.mark.xdist_group("test_ring_failures")  # one ring for all of them
+
 ROWS = 1000
 
 

@@ -20,6 +20,8 @@ from cumulus.local_ring.recording import RECORD
 from cumulus.workloads import tpch
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
 
+pytestmark = pytest.mark.xdist_group("test_ring_is_a_ring")  # one ring for all of them
+
 NODES = 3
 Q6 = {"l_shipdate", "l_discount", "l_quantity", "l_extendedprice"}
 

@@ -31,6 +31,8 @@ from cumulus.views.duckdb_functions import set_utc
 from support.command_line import cumulus
 from support.running_ring import duckdb_over, expect_equal, running_ring
 
+pytestmark = pytest.mark.xdist_group("test_ring_questions")  # one ring for all of them
+
 ROWS = 5_000
 MB = 1 << 20
 

@@ -21,6 +21,8 @@ from support.command_line import cumulus
 from support.one_ring_node import SIZE, settings
 from support.running_ring import QUERIES, running_ring, select
 
+pytestmark = pytest.mark.xdist_group("test_ring_records")  # one ring for all of them
+
 NODES = ("node1", "node2", "node3")
 
 

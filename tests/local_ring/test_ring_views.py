@@ -24,6 +24,8 @@ from cumulus.local_ring.home import LOG, read_address
 from support.command_line import cumulus
 from support.running_ring import expect_equal, running_ring
 
+pytestmark = pytest.mark.xdist_group("test_ring_views")  # one ring for all of them
+
 PROGRAM = """
 CREATE TABLE sales (id INT PRIMARY KEY, shop INT, amount DECIMAL(12, 2), note VARCHAR);
 CREATE TABLE visits (id INT PRIMARY KEY, shop INT);
