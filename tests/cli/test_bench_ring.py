@@ -44,6 +44,7 @@ def test_what_is_not_there_is_refused(wrong: list[str], message: str) -> None:
     assert message in str(told.exception)
 
 
+@pytest.mark.slow
 def test_each_query_is_planned_and_answered_by_each_ring(tmp_path: Path) -> None:
     shape = ["--nodes", "2", "--transport", "local", "--sf", "0.002", "--repetitions", "1", "--cache", str(tmp_path)]
     told = CliRunner().invoke(

@@ -176,7 +176,8 @@ def test_a_query_that_is_cancelled_leaves_nothing(ring: RingClient, what: str, w
     assert ring.query("SELECT count(*) AS c FROM nation", node=NODE).arrow().to_pylist() == [{"c": 25}]
 
 
-@pytest.mark.parametrize("way", ["ctrl-c", pytest.param("kill", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["ctrl-c", "kill"])
 def test_an_asker_who_does_not_read_and_goes_leaves_nothing(ring: RingClient, way: str) -> None:
     assert wait_until(lambda: is_quiet(ring), SOON)
     time.sleep(0.2)  # the connections that were are closed

@@ -209,6 +209,7 @@ def test_a_keeper_that_ends_while_nodes_adopt_leaves_none(little: Path, tmp_path
         sum_of(ring, 5, "any")
 
 
+@pytest.mark.slow
 def test_a_keeper_that_was_killed_is_followed_at_once(little: Path, tmp_path: Path) -> None:
     with running_ring(little, tmp_path / "home", nodes=1):
         os.kill(read_address(tmp_path / "home").pid, signal.SIGKILL)
