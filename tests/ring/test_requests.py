@@ -394,3 +394,32 @@ def test_e18_a_ring_of_one_does_not_wait_for_what_it_does_not_own() -> None:
     node.wait(1)
     assert only(FailQuery, node.tick(after_us=2_000_000)) == [FailQuery(1, "no node has chunk 0x7")]
     assert LoadChunk(8) in node.wait(2)
+
+
+def test_a_scan_asks_for_a_few_batches_ahead_of_each_pull() -> None:
+    node = OneNode({5: SIZE}, ask_ahead=2, open_groups=2)
+    assert requested(node.ask(1, [1, 2], [5], [3], [4], [6])) == [("n0", 1), ("n0", 2), ("n0", 3)]
+    node.wait(1)
+    node.come(3)
+    assert requested(node.wait(1)) == [("n0", 4)]
+    # What comes by before its turn is taken, and then the rest of its batch is asked for.
+    node = OneNode(ask_ahead=1, open_groups=2)
+    assert requested(node.ask(1, [1], [2, 3])) == [("n0", 1)]
+    node.wait(1)
+    assert requested(node.come(2)) == [("n0", 3)]
+
+
+def test_what_has_gone_by_is_asked_for_at_the_next_pull_if_nodes_do_so() -> None:
+    for asks_again, wanted in ((True, [("n0", 8)]), (False, [])):
+        node = OneNode(asks_again=asks_again)
+        node.ask(1, [7], [8])
+        node.come(8)  # nobody waits
+        node.hear(ChunkSent(1))
+        assert requested(node.wait(1)) == wanted
+
+
+def test_e12_the_rest_of_a_begun_batch_is_asked_for_when_a_refresh_takes_it_away() -> None:
+    node = OneNode({6: SIZE, 9: SIZE}, ask_ahead=1, open_groups=3)
+    node.ask(1, [4, 9], [6, 9])
+    node.wait(1)
+    assert requested(node.hear(Refreshed(1, {9: SIZE}, 1))) == [("n0", 6)]

@@ -107,11 +107,12 @@ class Scans:
         """
         left = self._s.settings.ask_ahead
         named = () if scan.waits_for in (None, ANY_GROUP) else (scan.waits_for,)
-        for group in dict.fromkeys((*named, *scan.opened, *scan.missing)):
+        begun = (*named, *scan.opened)
+        for group in dict.fromkeys((*begun, *scan.missing)):
             if left is not None and next(iter(scan.missing[group])) not in self._owned:
-                left -= 1
-                if left < 0:
+                if left <= 0 and group not in begun:
                     return
+                left -= 1
             yield group
 
     def _ask(self, scan: ScanProgress, requests: Requests) -> None:
