@@ -78,7 +78,9 @@ class RingHome:
         check_output(place, "--home")
         try:
             there = {each.name for each in place.iterdir()} if place.is_dir() else set()
-            if not there <= _BEGUN and not {_LOCK, _VERSIONS} <= there:
+            # Who has just begun has links, and no version yet.
+            is_ring = {_LOCK, _VERSIONS} <= there or (_LOCK in there and there <= _BEGUN | {"files"})
+            if not there <= _BEGUN and not is_ring:
                 raise InputError(
                     f"--home {place} is a folder with other things in it", hint="Give one that is empty, or new."
                 )
