@@ -64,8 +64,8 @@ class ChunkStore:
         How fast chunks may be read; None for as fast as the disk is. A chunk counts with its bytes on the wire, also
         when it is encoded.
     largest
-        Bytes that a chunk may have; None for any number. The catalogue estimates what texts take, and a node has no
-        room for more than it was started with.
+        Bytes that a chunk may have when it is loaded; None for any number. The catalogue estimates what texts take,
+        and a node has no room for more than it was started with.
 
     Raises
     ------
@@ -127,7 +127,7 @@ class ChunkStore:
         StoreError
             If the disk takes nothing more.
         """
-        return self._load(chunk)[0]
+        return self._load(chunk, self.largest)[0]
 
     def adopt(self, chunks: Collection[Chunk], told: Callable[[int, int], None] | None = None) -> None:
         """Keep chunks, whatever becomes of their source, until `retain` says otherwise; those that are kept stay so.
@@ -141,7 +141,7 @@ class ChunkStore:
         ------
         StoreError
             If the limit has no room for them, or the disk has none.
-        ChunkMissingError, ChunkDamagedError, ChunkTooLargeError
+        ChunkMissingError, ChunkDamagedError
             As `load`. What could be adopted before stays in the store, but may be dropped.
         """
         # All of them first, so that none makes room for another.
@@ -150,7 +150,7 @@ class ChunkStore:
         try:
             for done, chunk in enumerate(chunks, 1):
                 if chunk.id in new:
-                    _, is_new = self._load(chunk)
+                    _, is_new = self._load(chunk, None)
                     if not is_new:
                         self._sync(chunk.id)
                     self._check_room()
@@ -177,16 +177,22 @@ class ChunkStore:
         except OSError as problem:
             raise self._unwritable(problem) from None
 
-    def _load(self, chunk: Chunk) -> tuple[pa.Buffer, bool]:
+    def _load(self, chunk: Chunk, largest: int | None) -> tuple[pa.Buffer, bool]:
         """Return a chunk, and whether it had to be encoded."""
         stream, problem = self._read(chunk)
         is_new = stream is None
         if stream is None:
             stream = self._encode(chunk, problem)
-            self._check_size(chunk, stream.size)
+        if largest is not None and stream.size > largest:
+            raise ChunkTooLargeError(
+                f"{chunk} has {stream.size:,} bytes, and nodes take {largest:,}",
+                chunk=chunk.id,
+                table=chunk.table,
+                node=self.node,
+                hint=f"Write {chunk.file.path} with smaller row groups, or give nodes more with --storage.",
+            )
+        if is_new:
             self._keep(chunk, stream, durably=chunk.id in self._adopted)
-        else:
-            self._check_size(chunk, stream.size)
         self._use(chunk.id)
         if self.rate is not None:
             self.rate.take(stream.size)
@@ -286,16 +292,6 @@ class ChunkStore:
             used -= self._sizes.pop(chunk)
             self._path(chunk).unlink(missing_ok=True)
             self.counts.dropped += 1
-
-    def _check_size(self, chunk: Chunk, size: int) -> None:
-        if self.largest is not None and size > self.largest:
-            raise ChunkTooLargeError(
-                f"{chunk} has {size:,} bytes, and nodes take {self.largest:,}",
-                chunk=chunk.id,
-                table=chunk.table,
-                node=self.node,
-                hint=f"Write {chunk.file.path} with smaller row groups, or give nodes more with --storage.",
-            )
 
     def _check_room(self) -> None:
         if self.limit is not None and self.bytes > self.limit:

@@ -16,6 +16,7 @@ import pickle
 import re
 import struct
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,6 +143,11 @@ class SourceVersions:
         """Return all chunks of all epochs that are there."""
         known = [found for found in map(self._read, self.epochs) if found is not None]
         return {number: chunk for catalogue in known for number, chunk in catalogue.chunks.items()}
+
+    def share(self, member: str, members: Collection[str]) -> list[Chunk]:
+        """Return the chunks that a member of a ring owns of all epochs that are there, each once."""
+        known = [found for found in map(self._read, self.epochs) if found is not None]
+        return list({chunk.id: chunk for catalogue in known for chunk in catalogue.share(member, members)}.values())
 
     def chunk(self, number: int) -> Chunk | None:
         """Return the chunk of a number, whichever epoch it is in; None if no epoch that is there has it."""

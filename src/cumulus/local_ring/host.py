@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cumulus.chunks.encoding import decode
-from cumulus.errors import CumulusError, RingError
+from cumulus.errors import CumulusError
 from cumulus.local_ring.recording import Recorder
 from cumulus.local_ring.wire import decode_header, decode_requests, encode_header, encode_requests
 from cumulus.machine import Name
@@ -127,7 +127,6 @@ class RingHost:
     ) -> None:
         self._node = RingNode(name, settings, random.Random(seed))
         self._recorder = None if record is None else Recorder(record, name, settings, seed)
-        self._settings = settings
         self._pool = pool
         self._load = load
         self._refresh = refresh
@@ -326,12 +325,6 @@ class RingHost:
     def _read_chunk(self, chunk: ChunkId) -> None:
         try:
             stream = self._load(chunk)
-            if stream.size > self._settings.largest_chunk:
-                raise RingError(
-                    f"chunk {chunk:016x} has {stream.size:,} bytes, and the ring takes "
-                    f"{self._settings.largest_chunk:,} in one",
-                    hint="Give it more --storage, or write the file with smaller row groups.",
-                )
             slot = self._pool.fill(stream.size, memoryview(stream).cast("B"))
         except CumulusError as problem:
             self.tell(LoadFailed(chunk, str(problem)))

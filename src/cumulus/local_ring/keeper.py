@@ -152,8 +152,8 @@ class Keeper:
 
     def _find_hung(self, nodes: Supervisor, home: RingHome) -> None:
         now = time.monotonic()
-        for name, health in nodes.health(_ASK_SECONDS).items():
-            if health is not None:
+        for name, answer in nodes.ask(_ASK_SECONDS).items():
+            if answer is not None:
                 self._unanswered.pop(name, None)
             elif now - self._unanswered.setdefault(name, now) >= self._options.failure_s:
                 self._lose(nodes, home, name, f"it has not answered for {self._options.failure_s:g} s")

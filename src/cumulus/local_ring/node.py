@@ -15,9 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
-from cumulus.chunks.catalogue import Catalogue, Chunk
+from cumulus.chunks.catalogue import Catalogue, Chunk, ChunkedTable
 from cumulus.chunks.disk_rate import DiskRate
-from cumulus.chunks.owners import owner
 from cumulus.chunks.store import ChunkStore
 from cumulus.chunks.versions import SourceVersions
 from cumulus.errors import ChunkMissingError, CumulusError, EpochMissingError
@@ -65,7 +64,8 @@ class RunningNode:
         rate = options.disk_mb_s * 1e6
         folder = Path(options.home) / name
         disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
-        self._store = ChunkStore(folder / "store", name, options.disk, disk)
+        settings = options.machine()
+        self._store = ChunkStore(folder / "store", name, options.disk, disk, settings.largest_chunk)
         self._reading = threading.Lock()  # a store is for one thread at a time
         shutil.rmtree(folder / "spill", ignore_errors=True)  # of a process that was killed
         self._adopt()
@@ -73,7 +73,7 @@ class RunningNode:
         self.queries = NodeQueries(self._engine, options.queries)
         self.host = RingHost(
             name,
-            options.machine(),
+            settings,
             pool,
             self._load,
             self._refreshed,
@@ -118,14 +118,13 @@ class RunningNode:
         def ask_for(plan: QueryPlan) -> QueryScans:
             return QueryScans(self.host, self._versions, catalogue, plan, most)
 
-        tables = {folded(table.name): table for table in catalogue.tables}
-        return self.queries.prepare(sql, tables, ask_for), catalogue.version
+        return self.queries.prepare(sql, _by_name(catalogue), ask_for), catalogue.version
 
     def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask for and how it would run, as text and as JSON."""
         catalogue = self._catalogue(epoch)
         with self._engine.cursor() as cursor:
-            plan = plan_query(cursor, sql, {folded(table.name): table for table in catalogue.tables})
+            plan = plan_query(cursor, sql, _by_name(catalogue))
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 
@@ -166,9 +165,7 @@ class RunningNode:
     # --- chunks -----------------------------------------------------------------------------------------------------
 
     def _share(self) -> list[Chunk]:
-        members = self._members
-        chunks = self._versions.chunks().values()
-        return [each for each in chunks if owner(each.file.digest, each.row_group.number, members) == self.name]
+        return self._versions.share(self.name, self._members)
 
     def _owned(self) -> dict[ChunkId, int]:
         return {chunk.id: chunk.size for chunk in self._share()}
@@ -203,3 +200,7 @@ class RunningNode:
             )
         with self._reading:
             return self._store.load(found)
+
+
+def _by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:
+    return {folded(table.name): table for table in catalogue.tables}

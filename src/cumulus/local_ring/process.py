@@ -43,7 +43,6 @@ class NodeProcess:
     def __init__(self, pair: socket.socket) -> None:
         self._pair = pair
         self._sending = threading.Lock()
-        self._epoch = 0
         self._links: NeighbourLinks | None = None
         self._is_ready = False
 
@@ -68,7 +67,7 @@ class NodeProcess:
                 case FrameKind.MESSAGE:  # there is another epoch
                     self._node.host.refresh()
                 case FrameKind.ASK:
-                    self._tell(FrameKind.HEALTH, self._health())
+                    self._tell(FrameKind.HEALTH, {})
                 case _:
                     assert kind == FrameKind.STOP, kind
                     break
@@ -97,7 +96,7 @@ class NodeProcess:
 
     def _meet(self, epoch: int, said: dict[Name, Any]) -> None:
         """Make the links of a ring epoch; those of the former one end when their chunks have new ones."""
-        before, self._epoch = self._links, epoch
+        before = self._links
         listening: dict[Name, LinkAddress] = {
             name: where if isinstance(where, str) else (where[0], where[1]) for name, (_, _, where) in said.items()
         }
@@ -120,17 +119,6 @@ class NodeProcess:
         self._door.expect(epoch, {}, self._service.take, guests=CLIENT)
         if before is not None:
             before.close()
-
-    def _health(self) -> dict[str, Any]:
-        return {
-            "steps": 0,
-            "is_holding": False,
-            "bytes_unwritten": 0,
-            "tasks": len(self._node.queries.queries),
-            "queued": {},
-            "sent_messages": 0,
-            "sent_bytes": 0,
-        }
 
     def _close(self) -> None:
         for listener in (self._door, self._listener):

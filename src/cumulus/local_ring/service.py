@@ -29,9 +29,6 @@ class ClientService:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def __len__(self) -> int:
-        return len(self._connections)
-
     def take(self, link: OpenLink) -> None:
         """Serve a client from now on."""
         connection = _Connection(self._node, link, self._gone)

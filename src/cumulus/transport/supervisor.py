@@ -368,8 +368,16 @@ class Supervisor:
 
     def health(self, seconds: float = 1.0) -> dict[Name, Health | None]:
         """Ask all machines how they are; None for those that do not answer in this time, or have ended."""
+        answers = self.ask(seconds)
+        return {
+            name: None if answer is None else Health(self._running[name].popen.pid, answer[0], **answer[1])
+            for name, answer in answers.items()
+        }
+
+    def ask(self, seconds: float) -> dict[Name, tuple[float, dict[str, Any]] | None]:
+        """Return what each process says when it is asked, and after how many milliseconds; None as in `health`."""
         begun = time.monotonic()
-        found: dict[Name, Health | None] = {}
+        found: dict[Name, tuple[float, dict[str, Any]] | None] = {}
         for each in self._running.values():
             while not each.health.empty():
                 each.health.get()  # an answer that came too late
@@ -381,7 +389,7 @@ class Supervisor:
             except Empty:
                 found[name] = None
             else:
-                found[name] = Health(each.popen.pid, (came - begun) * 1000, **said)
+                found[name] = (came - begun) * 1000, said
         return found
 
     def stop(self) -> None:
