@@ -17,8 +17,8 @@ from collections.abc import Callable
 from cumulus.errors import RemoteProtocolError, RingError
 from cumulus.transport.framing import HEADER_BYTES, FrameKind, FrameReader, header
 from cumulus.transport.neighbours.link_faults import SPARED, Fate, LinkFaults
-from cumulus.transport.neighbours.link_threads import LinkSource, LinkThreads
-from cumulus.transport.neighbours.open_link import KernelCounts, LinkCounts, OpenLink
+from cumulus.transport.neighbours.link_threads import LinkSource, LinkThreads, ThreadedLink
+from cumulus.transport.neighbours.open_link import OpenLink
 from cumulus.transport.neighbours.slots import Slot, SlotPool
 
 CHUNKS = "chunks"
@@ -36,7 +36,7 @@ _CHUNK, _DESCRIPTOR, _CREDITS = int(FrameKind.CHUNK), int(FrameKind.CHUNK_DESCRI
 _DISCARDED_AT_ONCE = 1 << 20
 
 
-class ChunkOutlet:
+class ChunkOutlet(ThreadedLink):
     """The link to the successor.
 
     Parameters
@@ -69,11 +69,7 @@ class ChunkOutlet:
         self._line = faults.line(f"{source.purpose} to {source.peer}") if faults else None
         self._queue: deque[tuple[Fate, bytes, Slot]] = deque()
         self._overdrawn = 0  # bytes that were sent twice, and whose second credit is nobody's
-        self._threads = LinkThreads(source, self._is_lost, self._send_queued, self._hear_credits, self._return_slots)
-
-    def start(self) -> None:
-        """Begin; nobody is called before."""
-        self._threads.start()
+        super().__init__(LinkThreads(source, self._is_lost, self._send_queued, self._hear_credits, self._return_slots))
 
     def send(self, header: bytes, slot: Slot) -> bool:
         """Send a chunk after all others; return whether that is taken on: not after `close`, and `sent` is not called.
@@ -91,23 +87,6 @@ class ChunkOutlet:
             self._queue.append((fate, header, slot))
             self._threads.condition.notify_all()
         return True
-
-    def close(self) -> None:
-        """End the link; returns at once, whatever the other side does. Slots that are left come back to `sent`."""
-        self._threads.close()
-
-    def join(self, seconds: float | None = None) -> bool:
-        """Wait until no thread of the link is left; return whether that is so."""
-        return self._threads.join(seconds)
-
-    @property
-    def counts(self) -> LinkCounts:
-        """What has gone through the link."""
-        return self._threads.counts
-
-    def kernel_counts(self) -> KernelCounts | None:
-        """Return what the system has counted, if the link is one by TCP and open."""
-        return self._threads.link.kernel_counts() if self._threads.link else None
 
     def queued(self) -> int:
         """Return how many chunks have not left yet."""
@@ -182,7 +161,7 @@ class ChunkOutlet:
                     self._threads.condition.wait()
 
 
-class ChunkInlet:
+class ChunkInlet(ThreadedLink):
     """The link from the predecessor.
 
     Parameters
@@ -213,11 +192,7 @@ class ChunkInlet:
         self._left = 0  # of the credit that is sent, after the chunks that have come
         self._window = 0  # the most that was ever left
         self._unsent = b""  # the rest of a frame of credit, for which the second thread waits until the socket takes it
-        self._threads = LinkThreads(source, lost, self._receive, self._send_unsent)
-
-    def start(self) -> None:
-        """Begin; nobody is called before."""
-        self._threads.start()
+        super().__init__(LinkThreads(source, lost, self._receive, self._send_unsent))
 
     def grant(self, bytes: int) -> None:
         """Tell the predecessor that there is room for so much more.
@@ -233,23 +208,6 @@ class ChunkInlet:
                     self._threads.condition.notify_all()
             else:
                 self._send_credit()
-
-    def close(self) -> None:
-        """End the link; returns at once."""
-        self._threads.close()
-
-    def join(self, seconds: float | None = None) -> bool:
-        """Wait until no thread of the link is left; return whether that is so."""
-        return self._threads.join(seconds)
-
-    @property
-    def counts(self) -> LinkCounts:
-        """What has gone through the link."""
-        return self._threads.counts
-
-    def kernel_counts(self) -> KernelCounts | None:
-        """Return what the system has counted, if the link is one by TCP and open."""
-        return self._threads.link.kernel_counts() if self._threads.link else None
 
     def _send_credit(self) -> None:
         """Send what is owed if the socket takes it; else the second thread does."""

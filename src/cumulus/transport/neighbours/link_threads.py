@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
-from cumulus.transport.neighbours.open_link import LinkClosedError, LinkCounts, OpenLink, closing_reason
+from cumulus.transport.neighbours.open_link import KernelCounts, LinkClosedError, LinkCounts, OpenLink, closing_reason
 
 LinkLoop: TypeAlias = Callable[[OpenLink], None]
 """What a thread does with a link that is open, until it ends."""
@@ -142,3 +142,37 @@ class LinkThreads:
             reason = closing_reason(problem)
         finally:
             self.give_up(reason)
+
+
+class ThreadedLink:
+    """What all links have in common: they are begun, ended and counted alike.
+
+    Parameters
+    ----------
+    threads
+        The link's own.
+    """
+
+    def __init__(self, threads: LinkThreads) -> None:
+        self._threads = threads
+
+    def start(self) -> None:
+        """Begin; nobody is called before."""
+        self._threads.start()
+
+    def close(self) -> None:
+        """End the link; returns at once, whatever the other side does."""
+        self._threads.close()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until no thread of the link is left; return whether that is so."""
+        return self._threads.join(seconds)
+
+    @property
+    def counts(self) -> LinkCounts:
+        """What has gone through the link."""
+        return self._threads.counts
+
+    def kernel_counts(self) -> KernelCounts | None:
+        """Return what the system has counted, if the link is one by TCP and open."""
+        return self._threads.link.kernel_counts() if self._threads.link else None

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from cumulus.errors import RemoteProtocolError
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, FrameReader, Piece, header
 from cumulus.transport.neighbours.link_faults import SPARED, Fate, LinkFaults
-from cumulus.transport.neighbours.link_threads import LinkSource, LinkThreads
-from cumulus.transport.neighbours.open_link import KernelCounts, LinkCounts, OpenLink
+from cumulus.transport.neighbours.link_threads import LinkSource, LinkThreads, ThreadedLink
+from cumulus.transport.neighbours.open_link import OpenLink
 
 REQUESTS = "requests"
 """What a link of requests is for, as its greeting says."""
@@ -21,7 +21,7 @@ _AT_ONCE = 256
 """Messages that one call of the system sends; it takes at most 1,024 pieces."""
 
 
-class MessageLink:
+class MessageLink(ThreadedLink):
     """A link of messages, which may go both ways; one thread sends, another receives.
 
     Parameters
@@ -50,11 +50,7 @@ class MessageLink:
         self._queue: deque[tuple[Fate, bytes]] = deque()
         self._unsent_bytes = 0
         self._is_stuck = False
-        self._threads = LinkThreads(source, lost, self._send_queued, self._receive)
-
-    def start(self) -> None:
-        """Begin; nobody is called before."""
-        self._threads.start()
+        super().__init__(LinkThreads(source, lost, self._send_queued, self._receive))
 
     def send(self, message: bytes) -> None:
         """Send a message after all others; nothing if the link is over."""
@@ -68,23 +64,6 @@ class MessageLink:
             self._threads.condition.notify_all()
         if self._unsent_bytes > UNSENT_BYTES:
             self._threads.give_up(f"it leaves {self._unsent_bytes:,} bytes of messages unread")
-
-    def close(self) -> None:
-        """End the link; returns at once. What has not left is not sent."""
-        self._threads.close()
-
-    def join(self, seconds: float | None = None) -> bool:
-        """Wait until no thread of the link is left; return whether that is so."""
-        return self._threads.join(seconds)
-
-    @property
-    def counts(self) -> LinkCounts:
-        """What has gone through the link."""
-        return self._threads.counts
-
-    def kernel_counts(self) -> KernelCounts | None:
-        """Return what the system has counted, if the link is one by TCP and open."""
-        return self._threads.link.kernel_counts() if self._threads.link else None
 
     def _send_queued(self, link: OpenLink) -> None:
         while (messages := self._due()) is not None:
