@@ -3,6 +3,7 @@
 `parse` reads a program, `str(program)` prints it, docs/m3.md is the reference.
 """
 
+from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
 from cumulus.m3.infer import canonical
 from cumulus.m3.parser import parse, parse_with_places
 from cumulus.m3.printer import print_program, print_statement
@@ -11,6 +12,9 @@ from cumulus.m3.source_map import Places
 from cumulus.m3.validate import ProgramReport, problems, read, validate
 
 __all__ = [
+    "CubeDef",
+    "DimensionDef",
+    "LevelDef",
     "MapDef",
     "On",
     "OrderItem",

@@ -17,6 +17,7 @@ from cumulus.algebra.terms import Number, Scalar, Term
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Column, Relation
+from cumulus.m3.cubes import CubeDef
 
 Entry: TypeAlias = tuple[tuple[Any, ...], tuple[Number, ...]]
 """The key and the values of an entry of a map."""
@@ -182,6 +183,8 @@ class Program:
         Relation name → map that keeps its rows (keys: all columns in order; one value: the multiplicity).
     functions
         What it calls beside the built-in functions, and whoever runs it must give.
+    cubes
+        The views that have dimensions.
     """
 
     relations: tuple[Relation, ...] = ()
@@ -190,6 +193,7 @@ class Program:
     triggers: tuple[Trigger, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
     functions: tuple[FunctionSignature, ...] = ()
+    cubes: tuple[CubeDef, ...] = ()
 
     def __str__(self) -> str:
         from cumulus.m3.printer import print_program
@@ -214,6 +218,12 @@ class Program:
     def trigger(self, on: On, relation: str) -> Trigger | None:
         """Return the trigger for a kind of event, or None."""
         return next((each for each in self.triggers if each.on is on and each.relation == relation), None)
+
+    @property
+    def shown_views(self) -> tuple[ViewDef, ...]:
+        """The views that somebody asked for by name: all but those of the levels of cubes."""
+        hidden = {level.view for cube in self.cubes for level in cube.levels}
+        return tuple(view for view in self.views if view.name not in hidden)
 
     @property
     def only_columns(self) -> dict[str, str]:

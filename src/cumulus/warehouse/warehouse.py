@@ -267,7 +267,7 @@ class Warehouse:
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
-        return tuple(view.name for view in self.program.views)
+        return tuple(view.name for view in self.program.shown_views)
 
     @property
     def program(self) -> Program:
