@@ -18,7 +18,23 @@ from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
-from cumulus.warehouse import Warehouse
+from cumulus.views.row_changes import ViewChanges
+from cumulus.warehouse import ChangeStream, Warehouse
+
+
+class KeptChanges:
+    """The changes of a view of a warehouse, as they come."""
+
+    def __init__(self, stream: ChangeStream) -> None:
+        self._stream = stream
+
+    def take(self) -> list[ViewChanges]:
+        """Return what has come since."""
+        return list(self._stream)
+
+    def close(self) -> None:
+        """End it."""
+        self._stream.close()
 
 
 class WarehouseKeeper:
@@ -104,6 +120,11 @@ class WarehouseKeeper:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         with self._warehouse.one_state() as at:
             return ReadRows(self._warehouse.query(sql, parameters).arrow(), at)
+
+    def changes(self, view: str) -> tuple[int, KeptChanges]:
+        """Return the changes of a view from now on, and the transaction after which that is."""
+        with self._warehouse.one_state() as at:
+            return at, KeptChanges(self._warehouse.changes(view, timeout=0))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
