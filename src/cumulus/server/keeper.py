@@ -19,7 +19,23 @@ from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRow
 from cumulus.views.duckdb_selects import Parameters, select
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
-from cumulus.warehouse import Warehouse
+from cumulus.views.row_changes import ViewChanges
+from cumulus.warehouse import ChangeStream, Warehouse
+
+
+class KeptChanges:
+    """The changes of a view of a warehouse, as they come."""
+
+    def __init__(self, stream: ChangeStream) -> None:
+        self._stream = stream
+
+    def take(self) -> list[ViewChanges]:
+        """Return what has come since."""
+        return list(self._stream)
+
+    def close(self) -> None:
+        """End it."""
+        self._stream.close()
 
 
 class WarehouseKeeper:
@@ -148,6 +164,11 @@ class WarehouseKeeper:
     def snapshot(self) -> Future[int]:
         """Refuse: it is all in memory."""
         raise UsageError("nothing is kept on the disk", hint="Start the server with --data.")
+
+    def changes(self, view: str) -> tuple[int, KeptChanges]:
+        """Return the changes of a view from now on, and the transaction after which that is."""
+        with self._warehouse.one_state() as at:
+            return at, KeptChanges(self._warehouse.changes(view, timeout=0))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

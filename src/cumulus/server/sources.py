@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from cumulus.m3.program import Program
 from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
+from cumulus.server.hub.feed import OpenChanges
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 
@@ -78,6 +79,9 @@ class ServedSource(Protocol):
 
     def listen(self, moved: Callable[[int], None]) -> None:
         """Call a function, in a thread of the source's, each time that `at` has moved; it must be quick."""
+
+    def changes(self, view: str) -> tuple[int, OpenChanges]:
+        """Return the changes of a view from now on, and the transaction or epoch after which that is."""
 
     def close(self) -> None:
         """End, with everything on the disk."""
