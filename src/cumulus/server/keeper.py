@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
-from cumulus.errors import ClosedError, CumulusError, DelayError
+from cumulus.errors import ClosedError, CumulusError, DelayError, LimitError, UsageError
 from cumulus.m3.program import Program
-from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
-from cumulus.views.duckdb_selects import Parameters
+from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
+from cumulus.views.duckdb_selects import Parameters, select
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
-from cumulus.warehouse import Warehouse
+from cumulus.views.row_changes import ViewChanges
+from cumulus.warehouse import ChangeStream, Warehouse
+
+
+class KeptChanges:
+    """The changes of a view of a warehouse, as they come."""
+
+    def __init__(self, stream: ChangeStream) -> None:
+        self._stream = stream
+
+    def take(self) -> list[ViewChanges]:
+        """Return what has come since."""
+        return list(self._stream)
+
+    def close(self) -> None:
+        """End it."""
+        self._stream.close()
 
 
 class WarehouseKeeper:
@@ -86,7 +103,7 @@ class WarehouseKeeper:
         tests = []
         for bound in where:
             column = known[known_name(bound.column, known, f"column of {name}")]
-            tests.append((column.name, bound.test(name, column)))
+            tests.append((column.name, bound.typed(name, column).test()))
         with self._warehouse.one_state() as at:
             table = reader.arrow()
         for column_name, test in tests:
@@ -100,10 +117,58 @@ class WarehouseKeeper:
             row = reader.get(*key)
             return ReadRows(table_of(reader.columns, [] if row is None else [row]), at)
 
-    def query(self, sql: str, parameters: Parameters = None) -> ReadRows:
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters = None,
+        *,
+        only: Collection[str] | None = None,
+        limits: QueryLimits = UNLIMITED,
+    ) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         with self._warehouse.one_state() as at:
-            return ReadRows(self._warehouse.query(sql, parameters).arrow(), at)
+            if only is None:
+                table = self._warehouse.query(sql, parameters).arrow()
+            else:
+                with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+                    for name in only:
+                        connection.register(name, self._warehouse.view(name).arrow())
+                    try:
+                        table = select(connection, sql, parameters)
+                    except duckdb.Error as problem:
+                        raise UsageError(str(problem), hint=f"Views: {', '.join(only)}.") from None
+        if limits.rows is not None and table.num_rows > limits.rows:
+            raise LimitError(f"the result has more than {limits.rows:,} rows", hint="Ask for fewer: LIMIT.")
+        return ReadRows(table, at)
+
+    def errors(self, view: str = "") -> ReadRows:
+        """Return what a view, or all of them, could not take in."""
+        return ReadRows(self._warehouse.errors(view).arrow(), self._at)
+
+    def quarantine(self) -> ReadRows:
+        """Return nothing: what is refused is refused before it is taken."""
+        schema = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
+        return ReadRows(schema.empty_table(), self._at)
+
+    def epochs(self) -> ReadRows:
+        """Return the last transaction."""
+        return ReadRows(pa.table({"at": pa.array([self._at], pa.int64())}), self._at)
+
+    def execute(self, sql: str) -> Future[int]:
+        """Create or drop views."""
+        future: Future[int] = Future()
+        self._warehouse.execute(sql)
+        future.set_result(self._at)
+        return future
+
+    def snapshot(self) -> Future[int]:
+        """Refuse: it is all in memory."""
+        raise UsageError("nothing is kept on the disk", hint="Start the server with --data.")
+
+    def changes(self, view: str) -> tuple[int, KeptChanges]:
+        """Return the changes of a view from now on, and the transaction after which that is."""
+        with self._warehouse.one_state() as at:
+            return at, KeptChanges(self._warehouse.changes(view, timeout=0))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
