@@ -173,6 +173,12 @@ class Materializer:
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
 
+    def find(self, keys: Iterable[str], body: list[Monomial], order: int | None) -> MaintainedNumber | None:
+        """Return the column of a definition if there is one."""
+        body = [Monomial(m.coefficient, self._without_repetition(m.factors)) for m in body]
+        found = self._by_form.get((self._form(ordered(keys), body)[0], order))
+        return None if found is None else found[0]
+
     def _without_repetition(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
         """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
         return tuple(

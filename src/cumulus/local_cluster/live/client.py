@@ -84,12 +84,12 @@ class ClusterClient:
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
-        return tuple(self._views)
+        return tuple(view.name for view in self._program.shown_views)
 
     @property
     def spread_views(self) -> tuple[str, ...]:
         """The names of the views that have tentative rows; the others are gated."""
-        return tuple(view.name for view in self._plan.division.spread.views)
+        return tuple(view.name for view in self._plan.division.spread.shown_views)
 
     @property
     def tables(self) -> tuple[str, ...]:
