@@ -28,7 +28,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
 from cumulus.spark import bucket_server
-from cumulus.spark.bucket_client import Served, BucketServerError
+from cumulus.spark.bucket_client import BucketServerError, Served
 from cumulus.spark.errors import carried_error
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.messages import Work
