@@ -49,6 +49,8 @@ class MeasureKind(StrEnum):
     """By the least or greatest of their ends: MIN and MAX."""
     DISTINCT = "distinct"
     """By putting together the values that were counted: COUNT, SUM and AVG of DISTINCT values."""
+    FIXED = "fixed"
+    """Not at all: it is shown where all grouping columns of a map are left."""
 
 
 @dataclass(frozen=True, slots=True)
