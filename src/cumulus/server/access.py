@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cumulus.catalog.names import find_name
-from cumulus.durable.files import write_whole
+from cumulus.durable.files import written_aside
 from cumulus.errors import AccessError, InputError, UnknownNameError, UsageError
 
 FILE = "users.toml"
@@ -132,7 +132,7 @@ class UserFile:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a user", hint="Take up to 64 letters, digits and any of _ . @ -")
         if any(user.name == name for user in self.users):
-            raise UsageError(f"there is a user {name} already", hint=f"Remove it first, or take another name than {name}.")
+            raise UsageError(f"there is a user {name} already", hint="Remove it first, or take another name.")
         token = "cumulus_" + secrets.token_urlsafe(32)
         self._write([*self.users, User(name, role, views, digest_of(token))])
         return token
@@ -141,7 +141,9 @@ class UserFile:
         """Take a user away; a running server knows it within a second."""
         left = [user for user in self.users if user.name != name]
         if len(left) == len(self.users):
-            raise UnknownNameError(f"there is no user {name}", hint=f"Users: {', '.join(u.name for u in left) or 'none'}.")
+            raise UnknownNameError(
+                f"there is no user {name}", hint=f"Users: {', '.join(u.name for u in left) or 'none'}."
+            )
         self._write(left)
 
     def _write(self, users: Iterable[User]) -> None:
@@ -151,11 +153,9 @@ class UserFile:
             if user.views is not None:
                 lines.append(f"views = [{', '.join(map(_quoted, user.views))}]")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        before = os.umask(0o077)
-        try:
-            write_whole(self.path, "\n".join([*lines, ""]).encode())
-        finally:
-            os.umask(before)
+        with written_aside(self.path) as aside:
+            os.close(os.open(aside, os.O_CREAT | os.O_WRONLY, 0o600))
+            aside.write_text("\n".join([*lines, ""]), "utf-8")
 
 
 def _quoted(text: str) -> str:
