@@ -15,7 +15,7 @@ from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import StoreError, UnknownNameError, UsageError
-from cumulus.m3.cubes import CubeDef, DimensionDef
+from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
 from cumulus.m3.program import Program
 from support.engines import engine_of
 from support.oracle import same_bag
@@ -35,7 +35,10 @@ CUBES = {
     "sales": (MEASURES, JOINED, ("nation", "third")),  # no bucket has a group of its own
     "items": (COUNTED, "FROM lineitem", ("oid", "third")),  # each group is in one bucket
     "people": (PEOPLE, "FROM customers", ("nation",)),  # each is in all buckets
+    "prices": ("COUNT(*) AS n, MIN(price) AS low, MAX(price) AS high", "FROM lineitem", ("oid", "third")),
 }
+LEVELS = {"sales": [("nation",), ()], "prices": [("third",)]}
+"""Kept beside the finest; that of `prices` has its ends in all buckets."""
 
 
 def said(view: str, by: tuple[str, ...], where: str = "") -> str:
@@ -46,6 +49,9 @@ def said(view: str, by: tuple[str, ...], where: str = "") -> str:
 
 
 SCRIPT = TABLES + "".join(f"CREATE VIEW {name} AS {said(name, keys)};\n" for name, (_, _, keys) in CUBES.items())
+SCRIPT += "".join(
+    f'CREATE VIEW "{name} by {keys}" AS {said(name, keys)};\n' for name, levels in LEVELS.items() for keys in levels
+)
 SCRIPT += f"CREATE VIEW revenue AS SELECT nation, SUM(price) AS s {JOINED} GROUP BY nation;\n"
 SELECTIONS = [
     ("sales", ("nation",), "", {}),
@@ -55,15 +61,23 @@ SELECTIONS = [
     ("items", ("third",), "", {}),
     ("items", ("oid",), "WHERE oid >= 20 AND oid % 3 = 2", {"oid": cumulus.between(20), "third": 2}),
     ("people", (), "", {}),
+    ("prices", ("third",), "WHERE oid % 3 > 0", {"third": [1, 2]}),
+    ("prices", (), "", {}),
+    ("sales", (), "", {}),
     ("people", ("nation",), "WHERE nation <= 3", {"nation": cumulus.between(None, 3)}),
 ]
+
+
+def levels_of(cube: str) -> tuple[LevelDef, ...]:
+    return tuple(LevelDef(keys, f"{cube} by {keys}") for keys in LEVELS.get(cube, ()))
 
 
 @pytest.fixture(scope="module")
 def program() -> Program:
     compiled = compile_sql(SCRIPT, rely=False)
     cubes = tuple(
-        CubeDef(name, tuple(DimensionDef(key, (key,)) for key in keys)) for name, (_, _, keys) in CUBES.items()
+        CubeDef(name, tuple(DimensionDef(key, (key,)) for key in keys), levels_of(name))
+        for name, (_, _, keys) in CUBES.items()
     )
     return replace(compiled, cubes=cubes)
 
@@ -98,6 +112,9 @@ def test_a_fold_is_right_after_every_epoch(tmp_path: Path, program: Program, lay
             found = folder.fold(view, list(by), where, epoch=epoch)
             assert found.at == epoch
             assert same_bag(rows_of(found), stream.answers[epoch][f"{at}"]), (epoch, view, by, where)
+            level = min((each for each in LEVELS.get(view, ()) if set(each) >= {*by, *where}), key=len, default=None)
+            assert found.choice.view == (view if level is None else f"{view} by {level}")
+    assert read_manifest(tmp_path / "out", 4).views.keys() == {*CUBES, "revenue"}  # nobody asked for rows of levels
     listed = read_manifest(tmp_path / "out", 4).parts
     assert {len(files) for files in listed.values()} == {1, buckets}  # one of what all buckets have
     kept = [file for epoch in folder.epochs for file in parts_of(tmp_path / "out", epoch)]

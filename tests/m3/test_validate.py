@@ -121,7 +121,7 @@ def test_a_wrong_program_is_refused_at_its_place(text, column, told):
         read(HEAD + text, "shop.m3")
     assert told in caught.value.message
     assert (caught.value.line, caught.value.column) == (HEAD.count("\n") + 1, column)
-    assert text in str(caught.value)
+    assert text[:50] in str(caught.value) or text[-50:] in str(caught.value)  # of a long line, what is about the place
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_text():

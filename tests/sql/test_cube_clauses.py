@@ -141,6 +141,7 @@ def test_names_of_columns_that_a_level_lacks_are_known_in_other_clauses() -> Non
     """WHERE, and a measure, may use the alias of a column by which the level does not group."""
     program = compile_sql(
         f"{TABLE}CREATE CUBE c KEEP (region) AS SELECT y + 1 AS next, region,"
-        " SUM(CASE WHEN next = 2 THEN rev END) AS s, UPPER(region) AS shown, next * 2 AS twice FROM o WHERE next > 0 GROUP BY 1, region, next"
+        " SUM(CASE WHEN next = 2 THEN rev END) AS s, UPPER(region) AS shown, next * 2 AS twice FROM o WHERE next > 0"
+        " GROUP BY 1, region, next"
     )
     assert [column.name for column in program.view("c by region").columns] == ["region", "s", "shown"]

@@ -104,7 +104,7 @@ class WarehouseKeeper:
         tests = []
         for bound in where:
             column = known[known_name(bound.column, known, f"column of {name}")]
-            tests.append((column.name, bound.test(name, column)))
+            tests.append((column.name, bound.typed(name, column).test()))
         with self._warehouse.one_state() as at:
             table = reader.arrow()
         for column_name, test in tests:

@@ -93,8 +93,8 @@ class WarehouseView(Shown):
         """Return the parts of the view's groups, put together to larger groups; `finish()` makes rows of them.
 
         Parts are added, and rows made last, by the expressions of the view: an average of several groups is that of
-        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is the
-        smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
+        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is
+        the smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
 
         Parameters
         ----------

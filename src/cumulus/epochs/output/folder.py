@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,13 +19,13 @@ from cumulus.catalog.types import coerce
 from cumulus.epochs.output.identity import written_program
 from cumulus.epochs.output.query import manifest_of
 from cumulus.epochs.output.sink import Manifest, committed_epochs
-from cumulus.epochs.output.stored_parts import StoredParts
+from cumulus.epochs.output.stored_parts import StoredParts, entry_count
 from cumulus.errors import EvaluationError, StoreError, UsageError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views import Consistency, Finisher
-from cumulus.views.folding import Bound, Partial, bounds_of, fold
-from cumulus.views.folding.plan import plan_fold
+from cumulus.views.folding import Bound, Folds, Partial, bounds_of
+from cumulus.views.folding.reading import fold_by_plan
 from cumulus.views.tables import Shown
 
 T = TypeVar("T")
@@ -64,6 +64,14 @@ class OutputFolder:
             If the run has not written it, or it cannot be read.
         """
         return written_program(self.path)
+
+    @cached_property
+    def _finishers(self) -> Mapping[str, Finisher]:
+        return {view.name: Finisher(self.program, view, self._functions) for view in self.program.views}
+
+    @cached_property
+    def _folds(self) -> Folds:
+        return Folds(self.program, self._finishers)
 
     @property
     def epochs(self) -> list[int]:
@@ -112,9 +120,11 @@ class OutputFolder:
                 f"view {view.name} of {self.path} is no cube, so the run does not write its parts",
                 hint=f"Make it one, CREATE CUBE {view.name} AS …, and run into new folders; or query its rows.",
             )
-        finisher = Finisher(self.program, view, self._functions)
-        parts = StoredParts(self.path, manifest, finisher, plan_fold(finisher, by, columns), where)
-        return fold(finisher, parts, by, where, columns, manifest.snapshot)
+        count = partial(entry_count, self.path, manifest)
+        plan, choice = self._folds.chosen(view.name, by, where, columns, count)
+        finisher = self._finishers[choice.view]
+        parts = StoredParts(self.path, manifest, finisher, plan, where)
+        return fold_by_plan(plan, finisher, parts, where, choice, manifest.snapshot)
 
 
 class FolderView(Shown):

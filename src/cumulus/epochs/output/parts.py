@@ -20,7 +20,7 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.layout.one_round import Merge
 from cumulus.m3.program import Program
-from cumulus.views.folding.plan import maps_to_fold
+from cumulus.views.folding.measures import maps_to_fold
 
 FOLDER = "parts"
 SHARE = ".share.parquet"

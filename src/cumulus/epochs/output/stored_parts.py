@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from cumulus.algebra.float_sums import add_cells, read_stored
 from cumulus.catalog.arrow import array_of
@@ -52,16 +53,11 @@ class StoredParts:
     def __init__(self, out: Path, manifest: Manifest, finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]):
         self._out, self._manifest, self._program = out, manifest, finisher.program
         self._needs = _needs(finisher, plan, where)
+        self._wanted: dict[str, dict[Key, Stored]] = {}
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored and may be wanted."""
-        definition = self._program.map(map)
-        files = [path for _, path in sorted(self._manifest.parts.get(map, {}).items())]
-        if not files:
-            raise StoreError(
-                f"{self._out}: epoch {self._manifest.epoch} has no entries of {map}",
-                hint="Run it again, into new folders.",
-            )
+        definition, files = self._program.map(map), files_of(self._out, self._manifest, map)
         is_shared = len(files) > 1 and files[0].endswith(SHARE)
         tables = (self._read(definition, path, is_shared) for path in files)
         entries = chain.from_iterable(entries_of_table(definition, table) for table in tables)
@@ -77,6 +73,29 @@ class StoredParts:
             if any(values) if count is None else values[count]:
                 yield key, values
 
+    def stored_count(self, map: str) -> int:
+        """Return how many entries the files have."""
+        return entry_count(self._out, self._manifest, map)
+
+    def stored_at(self, map: str, key: Key) -> Stored | None:
+        """Return what is stored under a key that is wanted; what is wanted is read at once."""
+        if map not in self._wanted:
+            self._wanted[map] = {
+                tuple([canonical(value) for value in each]): stored for each, stored in self.stored(map)
+            }
+        return self._wanted[map].get(key)
+
+    def indexes(self, map: str) -> Sequence[tuple[int, ...]]:
+        """Return nothing: files are read for all values at once."""
+        return ()
+
+    def stored_slice(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over what is stored with some values."""
+        raise AssertionError(f"{map} has no index by {positions}")
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
+        """Return None: nothing is kept in order."""
+
     def _read(self, definition: MapDef, path: str, is_shared: bool) -> pa.Table:
         need = self._needs[definition.name]
         names = [f"key {key.name}" for place, key in enumerate(definition.keys) if is_shared or place in need.keys]
@@ -86,7 +105,35 @@ class StoredParts:
             found = ds.dataset(self._out / path, format="parquet")
             return found.to_table(names, filter=_filter(definition, need, found.schema))
         except (OSError, pa.ArrowException) as problem:
-            raise StoreError(f"{self._out}: a file of epoch {self._manifest.epoch} cannot be read: {problem}") from None
+            raise _unread(self._out, self._manifest, problem) from None
+
+
+def files_of(out: Path, manifest: Manifest, map: str) -> list[str]:
+    """Return the files of a map in an epoch, by bucket.
+
+    Raises
+    ------
+    StoreError
+        If there are none.
+    """
+    files = [path for _, path in sorted(manifest.parts.get(map, {}).items())]
+    if not files:
+        raise StoreError(
+            f"{out}: epoch {manifest.epoch} has no entries of {map}", hint="Run it again, into new folders."
+        )
+    return files
+
+
+def entry_count(out: Path, manifest: Manifest, map: str) -> int:
+    """Return how many entries the files of a map have."""
+    try:
+        return sum(pq.read_metadata(out / path).num_rows for path in files_of(out, manifest, map))
+    except (OSError, pa.ArrowException) as problem:
+        raise _unread(out, manifest, problem) from None
+
+
+def _unread(out: Path, manifest: Manifest, problem: Exception) -> StoreError:
+    return StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}")
 
 
 def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[str, _Need]:
@@ -123,6 +170,10 @@ def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[s
         if number.distinct is not None:
             counted = number.distinct.counted
             need(counted.map, counted.groups, counted.values, _telling(program.map(counted.map)) | {counted.column})
+    if plan.fixed:  # rows are made of them
+        for name in view.reads:
+            definition = program.map(name)
+            found[name] = _Need({*range(len(definition.keys))}, {*range(len(definition.values))}, [])
     return found
 
 

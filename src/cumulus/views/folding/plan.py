@@ -188,17 +188,6 @@ def measure_kinds(finisher: Finisher) -> dict[str, frozenset[MeasureKind]]:
     return found
 
 
-def maps_to_fold(program: Program, view: ViewDef) -> tuple[str, ...]:
-    """Return all maps whose entries folding a view may read: its own, those of ends, those of counted values."""
-    found = dict.fromkeys(view.reads)
-    for map in [program.map(name) for name in view.maps]:
-        for column, definition in enumerate(map.definitions):
-            distinct = None if sums_rows(definition) else distinct_column(program, map, column)
-            if distinct is not None:
-                found[distinct.counted.map] = None
-    return tuple(found)
-
-
 def grouping_columns(view: ViewDef, map: MapDef) -> dict[str, int]:
     """Return the columns of a view that are keys of its maps, of a join perhaps in a wider type: name → which key."""
     places = {key.name: place for place, key in enumerate(map.keys)}
