@@ -93,8 +93,8 @@ class WarehouseView(Shown):
         """Return the parts of the view's groups, put together to larger groups; `finish()` makes rows of them.
 
         Parts are added, and rows made last, by the expressions of the view: an average of several groups is that of
-        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is the
-        smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
+        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is
+        the smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
 
         Parameters
         ----------
@@ -153,6 +153,27 @@ class WarehouseView(Shown):
 def _reading(state: WarehouseState) -> Iterator[None]:
     with state.turn, state.turn.reading(), interruptible():
         yield
+
+
+@contextmanager
+def one_state(state: WarehouseState) -> Iterator[int]:
+    """Let no other thread change anything in the block: whatever is read in it is of one transaction.
+
+    Yields
+    ------
+    int
+        The number of that transaction, as `Warehouse.transaction_number`.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    >>> with wh.one_state() as number:
+    ...     number, wh.view("v").rows(), wh.query("SELECT n FROM v").rows()
+    (0, [(0,)], [(0,)])
+    """
+    with state.turn:
+        yield state.session.counters.transactions
 
 
 def open_view(state: WarehouseState, name: str) -> WarehouseView:
