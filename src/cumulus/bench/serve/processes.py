@@ -73,7 +73,7 @@ def cumulus_server(script: str, folder: Path, *options: str) -> Iterator[Running
 
 @contextmanager
 def idle_server(folder: Path, rows: int) -> Iterator[RunningServer]:
-    """Run a server with the same loop that does nothing but give bytes that it has, of so many rows (`floor_server`)."""
+    """Run a server that does nothing but give bytes that it has, of so many rows (`floor_server`)."""
     folder.mkdir(parents=True, exist_ok=True)
     with _running([sys.executable, "-m", "cumulus.bench.serve.floor_server", str(rows)]) as server:
         yield server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cumulus.bench.serve.processes import ARROW, RunningServer, ask
@@ -40,7 +41,7 @@ def bulk_in(server: RunningServer, floor: RunningServer, numbers: Numbers, batch
     }
 
 
-def _rate(server: RunningServer, numbers: Numbers, batches: int, stop: threading.Event | None = None) -> float:
+def _rate(server: RunningServer, numbers: Numbers, batches: int) -> float:
     made = [as_ipc(sales(BATCH, numbers.take(BATCH))) for _ in range(batches)]
     connection = server.connect()
     began = time.perf_counter()
@@ -68,29 +69,19 @@ def single_inserts(
 
 def _single_rate(server: RunningServer, numbers: Numbers, clients: int, seconds: float) -> float:
     until = time.monotonic() + seconds
-    counts = [0] * clients
-    problems: list[BaseException] = []
 
-    def work(client: int) -> None:
-        try:
-            connection = server.connect()
-            while time.monotonic() < until:
-                number = numbers.take(1)
-                row = [number, number % 1000, "2022-01-08", f"item {number}", 1, "1.50", 0.5]
-                ask(connection, "/v1/transactions", body={"parts": [{"op": "insert", "table": "sales", "rows": [row]}]})
-                counts[client] += 1
-            connection.close()
-        except BaseException as problem:
-            problems.append(problem)
+    def work(_: int) -> int:
+        connection, count = server.connect(), 0
+        while time.monotonic() < until:
+            number = numbers.take(1)
+            row = [number, number % 1000, "2022-01-08", f"item {number}", 1, "1.50", 0.5]
+            ask(connection, "/v1/transactions", body={"parts": [{"op": "insert", "table": "sales", "rows": [row]}]})
+            count += 1
+        connection.close()
+        return count
 
-    threads = [threading.Thread(target=work, args=(client,)) for client in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if problems:
-        raise problems[0]
-    return sum(counts) / seconds
+    with ThreadPoolExecutor(clients) as pool:
+        return sum(pool.map(work, range(clients))) / seconds
 
 
 def writer_among_readers(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, WebSocket, WebSocketDisconnect
@@ -14,7 +15,7 @@ from cumulus.errors import CumulusError, UsageError
 from cumulus.server.http.answering import PROBLEMS
 from cumulus.server.http.selections import wanted_columns, wanted_rows
 from cumulus.server.http.site import Site, user_of
-from cumulus.server.hub.hub import Hub, Subscriber
+from cumulus.server.hub.hub import Subscriber
 from cumulus.server.hub.messages import MessageForm, encode_error
 
 PING_S = 15.0
@@ -22,7 +23,7 @@ PING_S = 15.0
 _OPTIONS = ("columns", "where", "snapshot", "since", "every", "format")
 
 
-def change_routes(site: Site, hub: Hub) -> APIRouter:
+def change_routes(site: Site) -> APIRouter:
     """Return the routes of changes."""
     router = APIRouter(prefix="/v1", tags=["changes"])
 
@@ -39,12 +40,12 @@ def change_routes(site: Site, hub: Hub) -> APIRouter:
     ) -> StreamingResponse:
         """Tell how rows of a view change, as server-sent events; whoever comes back sends Last-Event-ID.
 
-        Each event `changes` has an object: `at`, and `rows`, each with `change`, how often it came (above 0) or left. An
-        event `part` is followed by others of the same `at`. The rows of the first events are a snapshot if they say so.
+        Each event `changes` has an object: `at`, and `rows`, each with `change`, how often it came (above 0) or left.
+        An event `part` is followed by others of the same `at`. The rows of the first are a snapshot if they say so.
         """
         if last_event_id is not None and last_event_id.isdecimal() and len(last_event_id) < 18:
             since = int(last_event_id)
-        found = await _subscribed(site, hub, request, name, MessageForm.SSE, snapshot, since, every)
+        found = await _subscribed(site, request, name, MessageForm.SSE, snapshot, since, every)
         return StreamingResponse(_events(found), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @router.websocket("/views/{name}/changes")
@@ -59,7 +60,7 @@ def change_routes(site: Site, hub: Hub) -> APIRouter:
                 raise UsageError(f"since={since!r}", hint="since is the at of a message.")
             snapshot = given.get("snapshot", "true").lower() not in ("false", "0", "no")
             since_at = None if since is None else int(since)
-            found = await _subscribed(site, hub, socket, name, form, snapshot, since_at, given.get("every", ""))
+            found = await _subscribed(site, socket, name, form, snapshot, since_at, given.get("every", ""))
         except CumulusError as problem:
             told = encode_error(MessageForm.JSON, problem, site.source.at)
             await socket.send_text(told.decode())
@@ -71,7 +72,7 @@ def change_routes(site: Site, hub: Hub) -> APIRouter:
 
 
 async def _subscribed(
-    site: Site, hub: Hub, request: Any, name: str, form: MessageForm, snapshot: bool, since: int | None, every: str
+    site: Site, request: Any, name: str, form: MessageForm, snapshot: bool, since: int | None, every: str
 ) -> Subscriber:
     view = site.view_named(user_of(request), name)
     every_s = parse_trigger(every).every_s if every else 0.0
@@ -79,7 +80,7 @@ async def _subscribed(
         raise UsageError(f"every={every!r} is no time", hint="Write such as 100ms or 2s.")
     columns = wanted_columns(view, request.query_params.get("columns"))
     bounds = wanted_rows(view, request.query_params, _OPTIONS)
-    return await hub.subscribe(
+    return await site.hub.subscribe(
         view.name, columns=columns, where=bounds, form=form, snapshot=snapshot, since=since, every_s=every_s
     )
 
@@ -92,15 +93,27 @@ async def _events(subscriber: Subscriber) -> AsyncIterator[bytes]:
 
 async def _send(socket: WebSocket, subscriber: Subscriber, form: MessageForm) -> None:
     """Send messages until either end has enough."""
-    async with aclosing(subscriber.messages(PING_S)) as messages:
-        try:
-            async for message in messages:
-                if message is None:
-                    continue  # the WebSocket has pings of its own
-                if form is MessageForm.ARROW and not message.startswith(b"{"):
-                    await socket.send_bytes(message)
-                else:
-                    await socket.send_text(message.decode())
-            await socket.close(1011)
-        except (WebSocketDisconnect, RuntimeError):
-            return
+    sending = asyncio.create_task(_send_all(socket, subscriber, form))
+    leaving = asyncio.create_task(_left(socket))
+    await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+    for task in (sending, leaving):
+        task.cancel()
+    await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send_all(socket: WebSocket, subscriber: Subscriber, form: MessageForm) -> None:
+    async with aclosing(subscriber.messages()) as messages:
+        async for message in messages:
+            assert message is not None
+            if form is MessageForm.ARROW and not message.startswith(b"{"):
+                await socket.send_bytes(message)
+            else:
+                await socket.send_text(message.decode())
+        await socket.close(1011)
+
+
+async def _left(socket: WebSocket) -> None:
+    """Return when the other end has closed; what it sends is not looked at."""
+    with suppress(WebSocketDisconnect, RuntimeError):
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass

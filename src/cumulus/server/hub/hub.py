@@ -289,9 +289,7 @@ class Subscriber:
                 try:
                     message = await self._next(idle_s)
                 except CumulusError as problem:
-                    yield encode_error(
-                        self._channel.form, type(problem).__name__, problem.message, problem.hint or "", self.at
-                    )
+                    yield encode_error(self._channel.form, problem, self.at)
                     return
                 if message is None:
                     yield None
