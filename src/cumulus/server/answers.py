@@ -63,6 +63,26 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """How much one query may take; None is without a limit.
+
+    Parameters
+    ----------
+    time_s
+        After so many seconds DuckDB is interrupted: QueryTimeoutError.
+    rows, bytes
+        Of the result: LimitError beyond.
+    """
+
+    time_s: float | None = None
+    rows: int | None = None
+    bytes: int | None = None
+
+
+UNLIMITED = QueryLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class ReadRows:
     """Rows that were read, all of one state.
 

@@ -6,28 +6,30 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from cumulus.durable.faults import crash_point
 from cumulus.errors import ClosedError, CumulusError, DelayError, ProcessError, StoreError
 from cumulus.m3.program import Program
-from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
+from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
 from cumulus.server.applying import apply_rows, apply_views
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import PackedRequest, Packer
-from cumulus.server.reading import WarehouseReading, status_of
+from cumulus.server.reading import KeptChanges, WarehouseReading, status_of
 from cumulus.server.records import LogRecord, RecordKind, ViewChange
 from cumulus.server.request_ids import now_ms
 from cumulus.server.settings import ServerSettings
-from cumulus.server.snapshots import SnapshotManifest
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
 from cumulus.warehouse import Warehouse
 
+_QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
 _MOST_REQUESTS, _MOST_BYTES = 4096, 32 << 20
 """A group is no larger: nobody waits for much more than his own request."""
 
@@ -37,11 +39,15 @@ class _Waiting:
     """A change, and who waits for it."""
 
     change: PackedRequest | ViewChange
-    future: Future[Acknowledged]
+    future: Future[Any]
 
     @property
     def id(self) -> str:
         return self.change.id if isinstance(self.change, PackedRequest) else ""
+
+    def answer(self, done: Acknowledged) -> None:
+        """Tell who waits."""
+        self.future.set_result(done if isinstance(self.change, PackedRequest) else done.at)
 
     def record(self, at: int) -> LogRecord:
         """Return what the log says of it."""
@@ -55,7 +61,7 @@ class _Waiting:
 class _Wish:
     """A snapshot that somebody waits for."""
 
-    future: Future[SnapshotManifest]
+    future: Future[int]
 
 
 _Item: TypeAlias = _Waiting | _Wish | None
@@ -71,12 +77,17 @@ class WarehouseKeeper:
     ----------
     warehouse
         Nobody else changes it.
+    kept
+        Where it is kept; without one, in a folder that goes with the process.
     """
 
     kind = "warehouse"
 
-    def __init__(self, warehouse: Warehouse, kept: KeptFolder, settings: ServerSettings) -> None:
-        self._warehouse, self._kept, self._settings = warehouse, kept, settings
+    def __init__(
+        self, warehouse: Warehouse, kept: KeptFolder | None = None, settings: ServerSettings | None = None
+    ) -> None:
+        self._warehouse, self._kept = warehouse, kept or KeptFolder.passing()
+        self._settings = settings or ServerSettings(self._kept.data)
         self._reading, self._packer = WarehouseReading(warehouse), Packer(warehouse.program)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._moved = threading.Condition()
@@ -133,9 +144,32 @@ class WarehouseKeeper:
         """Return the row of a view with a key."""
         return self._reading.get(name, key)
 
-    def query(self, sql: str, parameters: Parameters = None) -> ReadRows:
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters = None,
+        *,
+        only: Collection[str] | None = None,
+        limits: QueryLimits = UNLIMITED,
+    ) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
-        return self._reading.query(sql, parameters)
+        return self._reading.query(sql, parameters, only, limits)
+
+    def errors(self, view: str = "") -> ReadRows:
+        """Return what a view, or all of them, could not take in."""
+        return self._reading.errors(view)
+
+    def quarantine(self) -> ReadRows:
+        """Return nothing: what is refused is refused before it is taken."""
+        return ReadRows(_QUARANTINE.empty_table(), self._at)
+
+    def epochs(self) -> ReadRows:
+        """Return the last transaction."""
+        return ReadRows(pa.table({"at": pa.array([self._at], pa.int64())}), self._at)
+
+    def changes(self, view: str) -> tuple[int, KeptChanges]:
+        """Return the changes of a view from now on, and the transaction after which that is."""
+        return self._reading.changes(view)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -147,29 +181,24 @@ class WarehouseKeeper:
         UsageError, DataError
             If it is wrong whatever the state is; the future tells what else may be.
         """
-        return self._submit(_Waiting(self._packer.pack(request), Future()))
+        return self._put(_Waiting(self._packer.pack(request), Future()))
 
-    def execute(self, sql: str) -> Future[Acknowledged]:
+    def execute(self, sql: str) -> Future[int]:
         """Create or drop views and cubes, or add tables, after all requests that came before."""
-        return self._submit(_Waiting(ViewChange(sql), Future()))
+        return self._put(_Waiting(ViewChange(sql), Future()))
 
-    def snapshot(self) -> Future[SnapshotManifest]:
-        """Write a snapshot, after all requests that came before."""
-        wish = _Wish(Future())
-        self._put(wish)
-        return wish.future
+    def snapshot(self) -> Future[int]:
+        """Write a snapshot, after all requests that came before; return the last transaction that it has."""
+        return self._put(_Wish(Future()))
 
-    def _submit(self, waiting: _Waiting) -> Future[Acknowledged]:
-        self._put(waiting)
-        return waiting.future
-
-    def _put(self, item: _Waiting | _Wish) -> None:
+    def _put(self, item: _Waiting | _Wish) -> Future[Any]:
         with self._closing:
             if self._broken:
                 raise ProcessError(f"the server cannot write any more: {self._broken}", hint="Start it again.")
             if self._is_closed:
                 raise ClosedError("the server is going down", hint="Send it again when it is back.")
             self._queue.put(item)
+        return item.future
 
     def close(self) -> None:
         """Take nothing any more, apply what has come, write a snapshot, and end."""
@@ -320,7 +349,7 @@ class WarehouseKeeper:
         for moved in self._listeners:
             moved(self._at)
         for waiting, answer in done:
-            waiting.future.set_result(answer)
+            waiting.answer(answer)
 
     def _snapshot(self, wishes: Sequence[_Wish] = ()) -> None:
         """Write a snapshot; if that fails the log goes on growing."""
@@ -331,4 +360,4 @@ class WarehouseKeeper:
                 wish.future.set_exception(problem)
             return
         for wish in wishes:
-            wish.future.set_result(self._kept.manifest)
+            wish.future.set_result(self._kept.manifest.at)

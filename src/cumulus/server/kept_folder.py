@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,6 +16,7 @@ from cumulus.server.settings import ServerSettings
 from cumulus.server.snapshots import SnapshotManifest, save_snapshot
 from cumulus.warehouse import Warehouse
 
+_PASSING_IDS, _PASSING_S = 10_000, 3600.0
 _AGAIN_S = 60.0
 """So long after a snapshot that has failed the next one is tried."""
 
@@ -26,6 +30,16 @@ class KeptFolder:
         self.problem = ""
         """Why the last snapshot could not be written; "" if it could."""
         self._not_before = 0.0
+
+    @classmethod
+    def passing(cls) -> KeptFolder:
+        """Return a folder that is removed when nobody has it any more."""
+        data = Path(tempfile.mkdtemp(prefix="cumulus-"))
+        journal = Journal(data / "log", "off")
+        assert not list(journal.replay(0)), "it is new"
+        made = cls(data, journal, AnsweredIds(_PASSING_IDS, _PASSING_S), SnapshotManifest(0, 0, "", 0), "")
+        weakref.finalize(made, shutil.rmtree, data, ignore_errors=True)
+        return made
 
     def snapshot(self, warehouse: Warehouse) -> None:
         """Write a snapshot, unless nothing has come since the last one, and forget the log before it.

@@ -39,7 +39,7 @@ _MOST_JSON = 16
 """Up to so many rows JSON is quicker, and smaller, than a batch of Arrow."""
 _PART = struct.Struct("<BBHI")
 """Operation, form, bytes of the table's name, bytes of the rows."""
-_MOST_ID = 200
+_MOST_ID = 255
 
 
 @dataclass(frozen=True, slots=True)
