@@ -104,7 +104,7 @@ async def events(port: int, path: str) -> AsyncIterator[dict[str, Any]]:
 
 async def messages(port: int, path: str) -> AsyncIterator[dict[str, Any]]:
     """Yield the messages of a WebSocket."""
-    async with websockets.connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as socket:
+    async with websockets.connect(f"ws://127.0.0.1:{port}{path}", max_size=None, ping_interval=None) as socket:
         async for message in socket:
             yield json.loads(message)
 
