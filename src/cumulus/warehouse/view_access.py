@@ -93,8 +93,8 @@ class WarehouseView(Shown):
         """Return the parts of the view's groups, put together to larger groups; `finish()` makes rows of them.
 
         Parts are added, and rows made last, by the expressions of the view: an average of several groups is that of
-        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is the
-        smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
+        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is
+        the smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
 
         Parameters
         ----------
@@ -125,8 +125,9 @@ class WarehouseView(Shown):
         self.warn()
         bounds, state = bounds_of(where), self._state
         with _reading(state):
-            session, name = state.session, state.finisher(self._name).view.name
-            return state.folds.fold(session.engine, name, by, bounds, columns, session.counters.transactions)
+            counters, name = state.session.counters, state.finisher(self._name).view.name
+            with state.columns.reading((counters.transactions, counters.events)) as maps:
+                return state.folds.fold(maps, name, by, bounds, columns, counters.transactions)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
