@@ -18,10 +18,9 @@ from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Given
 from cumulus.views import Finisher, MapViewReader
-from cumulus.views.folding import Folds
+from cumulus.views.folding import Folds, KeptColumns
 from cumulus.warehouse import saved_folder
 from cumulus.warehouse.change_streams import ChangeStream
-from cumulus.warehouse.kept_columns import KeptColumns
 from cumulus.warehouse.saved_folder import SavedState
 from cumulus.warehouse.subscriptions import Callback, Subscription, Subscriptions
 from cumulus.warehouse.turns import Turn, closed_error

@@ -1,18 +1,26 @@
-"""The maps of an engine as folding reads them: columns that were read stay as long as no event has come."""
+"""Maps as folding reads them: columns that were read stay as long as no event has come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from cumulus.engine.protocol import Engine
+from cumulus.views.folding.access import StoredMaps
 from cumulus.views.folding.columns import FoldColumns
 
 
-class KeptColumns:
-    """A `cumulus.views.folding.StoredMaps` over an engine; what it keeps never takes more memory than the maps."""
+class MapsInMemory(StoredMaps, Protocol):
+    """Maps of this process."""
 
-    def __init__(self, engine: Engine) -> None:
+    def memory(self) -> int:
+        """Return how many bytes they take, roughly."""
+
+
+class KeptColumns:
+    """`StoredMaps` over an engine; what it keeps never takes more memory than the maps."""
+
+    def __init__(self, engine: MapsInMemory) -> None:
         self._engine = engine
         self._kept: dict[str, FoldColumns] = {}
         self._stamp: object = None
