@@ -156,6 +156,27 @@ def _reading(state: WarehouseState) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_state(state: WarehouseState) -> Iterator[int]:
+    """Let no other thread change anything in the block: whatever is read in it is of one transaction.
+
+    Yields
+    ------
+    int
+        The number of that transaction, as `Warehouse.transaction_number`.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    >>> with wh.one_state() as number:
+    ...     number, wh.view("v").rows(), wh.query("SELECT n FROM v").rows()
+    (0, [(0,)], [(0,)])
+    """
+    with state.turn:
+        yield state.session.counters.transactions
+
+
 def open_view(state: WarehouseState, name: str) -> WarehouseView:
     """Return the reader of a view.
 

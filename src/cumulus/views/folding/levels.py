@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from cumulus.m3.program import Program
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding.access import StoredMaps
 from cumulus.views.folding.bounds import Bound
-from cumulus.views.folding.choice import choose_level
+from cumulus.views.folding.choice import Choice, choose_level
 from cumulus.views.folding.partial import Partial
 from cumulus.views.folding.plan import FoldPlan, Refusal, grouping_columns, plan_fold
 from cumulus.views.folding.reading import bounded_column, fold_by_plan
@@ -52,6 +52,31 @@ class Folds:
         ----------
         source
             The maps.
+        view, by, where, columns
+            As in `chosen`.
+        at
+            The number of the transaction that `source` shows.
+
+        Raises
+        ------
+        UnknownNameError, UsageError
+            As `chosen` does; also if a value is not of its column's type.
+        """
+        plan, choice = self.chosen(view, by, where, columns, source.stored_count)
+        return fold_by_plan(plan, self._finishers[choice.view], source, where, choice, at)
+
+    def chosen(
+        self,
+        view: str,
+        by: Sequence[str],
+        where: Sequence[Bound],
+        columns: Sequence[str] | None,
+        entries: Callable[[str], int],
+    ) -> tuple[FoldPlan, Choice]:
+        """Return what is to be read, and why that.
+
+        Parameters
+        ----------
         view
             Its name, as the program has it.
         by
@@ -60,15 +85,15 @@ class Folds:
             Which groups are wanted.
         columns
             The other columns that are wanted; None is all of them.
-        at
-            The number of the transaction that `source` shows.
+        entries
+            From a map to how many entries it has now.
 
         Raises
         ------
         UnknownNameError
             If the view has no such column.
         UsageError
-            If the view, or a column of it, cannot be folded, or a value is not of its column's type.
+            If the view, or a column of it, cannot be folded.
         """
         first = self._planned(view, by, columns)
         finest = self._finishers[view]
@@ -81,14 +106,14 @@ class Folds:
             return f"{found.column or 'it'} cannot be folded: {found.why}" if isinstance(found, Refusal) else ""
 
         try:
-            choice = choose_level(self._program, view, needed, source.stored_count, refused)
+            choice = choose_level(self._program, view, needed, entries, refused)
         except UsageError:
             if not isinstance(first, Refusal):
                 raise
             raise self._refusal(first, [name for name in known if name in needed], len(shown)).error() from None
         plan = self._planned(choice.view, by, columns)
         assert isinstance(plan, FoldPlan), "what is refused is not chosen"
-        return fold_by_plan(plan, self._finishers[choice.view], source, where, choice, at)
+        return plan, choice
 
     def _planned(self, view: str, by: Sequence[str], columns: Sequence[str] | None) -> FoldPlan | Refusal:
         if isinstance(by, str) or isinstance(columns, str):
