@@ -83,7 +83,8 @@ class WarehouseKeeper:
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the warehouse."""
-        return {"at": self._at, "events": self._warehouse.stats().events}
+        stats = self._warehouse.stats()
+        return {"at": self._at, "events": stats.events, "rows": stats.rows, "entries": stats.entries}
 
     # --- reading ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import uvicorn
 
 from cumulus.server.http.app import create_app
+from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.settings import ServerSettings
 from cumulus.warehouse import Warehouse
@@ -16,6 +17,6 @@ def serve(script: Path, settings: ServerSettings) -> None:
     """Serve the views of a script until SIGINT or SIGTERM."""
     keeper = WarehouseKeeper(Warehouse(script))
     try:
-        uvicorn.run(create_app(keeper), host=settings.host, port=settings.port, log_level="warning")
+        uvicorn.run(create_app(Site(keeper, settings)), host=settings.host, port=settings.port, log_level="warning")
     finally:
         keeper.close()
