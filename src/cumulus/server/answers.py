@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from cumulus.views.reader import Consistency
+from cumulus.views.consistency import Consistency
 
 
 @dataclass(frozen=True, slots=True)

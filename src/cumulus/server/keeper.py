@@ -18,7 +18,7 @@ from cumulus.m3.program import Program
 from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
 from cumulus.views.duckdb_selects import Parameters, select
 from cumulus.views.folding import Bound
-from cumulus.views.reader import Consistency
+from cumulus.views.consistency import Consistency
 from cumulus.views.row_changes import ViewChanges
 from cumulus.warehouse import ChangeStream, Warehouse
 

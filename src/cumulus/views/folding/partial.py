@@ -16,6 +16,7 @@ from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
+from cumulus.views.consistency import Consistency
 from cumulus.views.entries import Key, Values
 from cumulus.views.folding.choice import Choice
 from cumulus.views.folding.measures import CountedValues, DistinctColumn, MeasureKind
@@ -51,6 +52,8 @@ class Partial:
         The number of the transaction after which they were read; None for a sum of parts whose numbers differ.
     choice
         Which map answered, and why no other.
+    consistency
+        Whether a later correction may change it.
     """
 
     plan: FoldPlan
@@ -62,6 +65,7 @@ class Partial:
     entries_read: int
     at: int | None
     choice: Choice
+    consistency: Consistency = Consistency.COMMITTED
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -122,7 +126,10 @@ class Partial:
                     mine_here[value] = mine_here.get(value, 0) + count
         at = self.at if self.at == other.at else None
         entries_read = self.entries_read + other.entries_read
-        return replace(self, groups=groups, ends=tuple(ends), pairs=pairs, entries_read=entries_read, at=at)
+        told = self.consistency if self.consistency == other.consistency else Consistency.TENTATIVE
+        return replace(
+            self, groups=groups, ends=tuple(ends), pairs=pairs, entries_read=entries_read, at=at, consistency=told
+        )
 
     def finish(self) -> pa.Table:
         """Return the rows: the columns of `by`, then the measures, by the expressions of the view.
