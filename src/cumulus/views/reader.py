@@ -15,7 +15,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
 from cumulus.views.column_finishing import Columnar
-from cumulus.views.consistency import Consistency
+from cumulus.views.consistency import Consistency as Consistency  # whoever reads imports it from here, too
 from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finished, Finisher
 from cumulus.views.tables import Shown

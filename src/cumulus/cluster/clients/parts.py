@@ -188,6 +188,9 @@ class _OwnedMaps:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
+    def fold_columns(self, map: str) -> None:
+        """Return None: columns have what others own, too."""
+
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: what is kept in order has what others own, too."""
 

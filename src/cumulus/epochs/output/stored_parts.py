@@ -93,6 +93,9 @@ class StoredParts:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
+    def fold_columns(self, map: str) -> None:
+        """Return None: entries are made tuples."""
+
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: nothing is kept in order."""
 
@@ -142,7 +145,7 @@ def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[s
 
     def need(map: str, groups: Sequence[int], keys: Iterable[int], values: Iterable[int]) -> None:
         """Note what is read of a map whose keys at `groups` are those of the view."""
-        placed = [(groups[place], bound) for bound, place, _ in bounds]
+        placed = [(groups[place], bound) for bound, _, place, _ in bounds]
         mine = _Need({*keys, *(groups[place] for place in plan.by), *(each[0] for each in placed)}, {*values}, placed)
         before = found.setdefault(map, mine)
         if before is not mine:

@@ -79,13 +79,13 @@ class ClusterFolds:
         plan, choice = self._folds.chosen(view, by, where, columns, self._committed_count)
         finisher = self._finishers[choice.view]
         typed = typed_bounds(finisher, where)
-        bounds = bounds_sent(bound for bound, _, _ in typed)
+        bounds = bounds_sent(bound for bound, *_ in typed)
         wanted = [name for name, _ in plan.kinds]
 
         def asked(number: int) -> ReadParts:
             return ReadParts(number, choice.view, list(by), bounds, wanted)
 
-        nodes = nodes_to_ask(self._plan.layout, plan, Selection.of(typed))
+        nodes = nodes_to_ask(self._plan.layout, plan, Selection(typed))
         return reduce(add, (partial_of(plan, choice, ask(node_name(node), asked)) for node in nodes))
 
     def _committed_count(self, map: str) -> int:

@@ -25,7 +25,7 @@ from cumulus.server.http.selections import (
     wanted_rows,
 )
 from cumulus.server.http.site import Site, user_of
-from cumulus.views.consistency import Consistency
+from cumulus.views.reader import Consistency
 
 FORMAT = Query(description="json, ndjson, csv, arrow or parquet; else Accept decides.")
 AFTER = Query(ge=0, le=1 << 62, description="Wait until readers see this transaction or epoch: the `at` of a write.")
