@@ -241,6 +241,10 @@ class LimitError(CumulusError):
     """A request, or an answer, that is larger or takes longer than a server allows, or one too many."""
 
 
+class BusyError(CumulusError):
+    """More is asked at once than a server allows: ask again later."""
+
+
 class HistoryError(UsageError):
     """Changes of a view that are not kept any more."""
 

@@ -132,9 +132,7 @@ class UserFile:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name of a user", hint="Take up to 64 letters, digits and any of _ . @ -")
         if any(user.name == name for user in self.users):
-            raise UsageError(
-                f"there is a user {name} already", hint=f"Remove it first, or take another name than {name}."
-            )
+            raise UsageError(f"there is a user {name} already", hint="Remove it first, or take another name.")
         token = "cumulus_" + secrets.token_urlsafe(32)
         self._write([*self.users, User(name, role, views, digest_of(token))])
         return token
