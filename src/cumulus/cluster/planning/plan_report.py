@@ -98,11 +98,7 @@ def _gated(plan: ClusterPlan) -> list[str]:
         return ["gated: nothing"]
     gated = division.gated
     sizes = [counted(len(gated.shown_views), "view"), counted(len(gated.maps), "map")]
-<<<<<<< HEAD
     whys = _gated_views(plan) if gated.views else division.maps
-=======
-    whys = division.views if gated.views else division.maps
->>>>>>> main
     lines = [f"gated: {', '.join(sizes)}", *_columns(list(whys.items())), f"in {plan.gate.buckets.why}"]
     return lines + _columns(list(plan.gate.reasons.items()))
 
