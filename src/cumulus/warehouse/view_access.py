@@ -13,7 +13,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
-from cumulus.views import Consistency, MapViewReader, Result
+from cumulus.views import Consistency, Finisher, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of, fold
 from cumulus.views.tables import Shown
@@ -29,7 +29,7 @@ class WarehouseView(Shown):
 
     @contextmanager
     def _reader(self) -> Iterator[MapViewReader]:
-        with _reading(self._state):
+        with reading(self._state):
             yield self._state.reader(self._name)
 
     def __reduce__(self) -> NoReturn:
@@ -48,6 +48,12 @@ class WarehouseView(Shown):
         """Names and types of the rows."""
         with self._reader() as reader:
             return reader.columns
+
+    @property
+    def finisher(self) -> Finisher:
+        """What makes rows of map entries."""
+        with self._state.turn:
+            return self._state.finisher(self._name)
 
     @property
     def consistency(self) -> Consistency:
@@ -123,7 +129,7 @@ class WarehouseView(Shown):
         """
         self.warn()
         bounds, state = bounds_of(where), self._state
-        with _reading(state):
+        with reading(state):
             finisher, engine = state.finisher(self._name), state.session.engine
             return fold(finisher, engine, by, bounds, columns, state.session.counters.transactions)
 
@@ -149,7 +155,22 @@ class WarehouseView(Shown):
 
 
 @contextmanager
-def _reading(state: WarehouseState) -> Iterator[None]:
+def reading(state: WarehouseState) -> Iterator[None]:
+    """Read several things of one state: nothing changes in the block, and other threads wait.
+
+    Raises
+    ------
+    UsageError
+        For what would change the warehouse in the block.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    >>> with wh.reading():
+    ...     wh.transaction_number, wh.view("v").rows()
+    (0, [(0,)])
+    """
     with state.turn, state.turn.reading(), interruptible():
         yield
 
@@ -219,7 +240,7 @@ def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
     EvaluationError
         If a view that it reads cannot be computed.
     """
-    with _reading(state):
+    with reading(state):
         if state.desk is None or not state.desk.is_good:
             from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
 

@@ -159,6 +159,11 @@ class Warehouse:
         """Return the events that a view could not take in whole, or those of all views."""
         return view_access.errors(self._state, view)
 
+    @described_by(view_access.reading)
+    def reading(self) -> AbstractContextManager[None]:
+        """Read several things of one state: nothing changes in the block."""
+        return view_access.reading(self._state)
+
     @property
     def transaction_number(self) -> int:
         """How many transactions were committed; an event of `trigger` or of ``apply(…, per="event")`` is one."""

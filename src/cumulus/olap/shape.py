@@ -1,0 +1,222 @@
+"""What a cube is made of: dimensions with levels, measures, the levels for which maps are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.algebra.terms import Cast, Var
+from cumulus.catalog.names import find_name, known_name
+from cumulus.catalog.schema import Column
+from cumulus.catalog.text_values import value_of
+from cumulus.catalog.types import Kind, coerce
+from cumulus.errors import UnknownNameError, UsageError
+from cumulus.m3.program import Program
+from cumulus.scalars.python_code import canonical
+from cumulus.views import Finisher
+from cumulus.views.folding.plan import grouping_columns, plan_fold
+
+FIXED = "fixed"
+"""The kind of a measure that cannot be folded over all grouping columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """Levels from coarse to fine; a member is a path of their values."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column that is folded.
+
+    Parameters
+    ----------
+    type
+        As SQL calls it; "" if it is not known.
+    kind
+        How groups become one: "additive", "end", "distinct", or several of them with a plus between; "fixed" where
+        they do not.
+    maps
+        The maps that its view reads.
+    why
+        Why a fixed one is fixed.
+    """
+
+    name: str
+    type: str
+    kind: str
+    maps: tuple[str, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLevel:
+    """Grouping columns by which there is a map: reading it costs its entries, keeping it `statements` an event.
+
+    Parameters
+    ----------
+    entries, bytes
+        None where the source does not tell.
+    statements
+        How many statements of triggers keep the map.
+    asked_for
+        Whether KEEP asked for it; the finest is always kept, others may be there for other views.
+    """
+
+    levels: tuple[str, ...]
+    map: str
+    entries: int | None
+    bytes: int | None
+    statements: int
+    asked_for: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A dimension as it is shown: down to its level number `depth`, counted from 1."""
+
+    dimension: Dimension
+    depth: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are shown: the path to the level."""
+        return self.dimension.levels[: self.depth]
+
+    @property
+    def name(self) -> str:
+        """The level's name, with its dimension."""
+        return f"{self.dimension.name}.{self.dimension.levels[self.depth - 1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class CubeShape:
+    """A cube's dimensions, measures and kept levels; `columns` are the grouping columns, with their types."""
+
+    name: str
+    columns: tuple[Column, ...]
+    dimensions: tuple[Dimension, ...]
+    measures: tuple[Measure, ...]
+
+    def dimension(self, name: str) -> Dimension:
+        """Return a dimension; UnknownNameError if there is none of the name."""
+        known = {each.name: each for each in self.dimensions}
+        return known[known_name(name, known, f"dimension of {self.name}")]
+
+    def measure(self, name: str) -> Measure:
+        """Return a measure; UnknownNameError if there is none of the name."""
+        known = {each.name: each for each in self.measures}
+        return known[known_name(name, known, f"measure of {self.name}")]
+
+    def column(self, name: str) -> Column:
+        """Return a level's column; it may be given with its dimension, as in ``date.y``."""
+        known = {each.name: each for each in self.columns}
+        found = find_name(name, known)
+        if found is None and isinstance(name, str) and "." in name:
+            axis = self.axis(name)
+            return known[axis.columns[-1]]
+        return known[found or known_name(name, known, f"level of {self.name}")]
+
+    def axis(self, name: str) -> Axis:
+        """Return the axis that ``date.m``, ``m`` or ``date`` is; of a dimension alone, its coarsest level.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is none.
+        UsageError
+            If several dimensions have a level of the name.
+        """
+        known = {each.name: each for each in self.dimensions}
+        found = find_name(name, known)
+        if found is not None:
+            return Axis(known[found], 1)
+        if not isinstance(name, str):
+            raise UsageError(f"{name!r} is no level of {self.name}", hint=f"Levels: {', '.join(self.level_names)}.")
+        head, dot, level = name.partition(".")
+        places = [
+            Axis(each, each.levels.index(column) + 1)
+            for each in ([self.dimension(head)] if dot and find_name(head, known) else self.dimensions)
+            if (column := find_name(level if dot and find_name(head, known) else name, each.levels)) is not None
+        ]
+        if not places:
+            raise UnknownNameError(
+                f"there is no level {name} of {self.name}", hint=f"Levels: {', '.join(self.level_names) or 'none'}."
+            )
+        if len(places) > 1:
+            names = " and ".join(each.name for each in places)
+            raise UsageError(f"{name} may be {names}", hint=f"Say which one, such as {places[0].name}.")
+        return places[0]
+
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """All levels, each with its dimension unless it is its only one of the same name."""
+        return tuple(
+            each.name if each.levels == (each.name,) else f"{each.name}.{level}"
+            for each in self.dimensions
+            for level in each.levels
+        )
+
+    def value(self, column: Column, value: Any) -> Any:
+        """Return a value as the column has it; a text may stand for a number or a time.
+
+        Raises
+        ------
+        UsageError
+            If it is none.
+        """
+        if column.type is None:
+            return canonical(value)
+        try:
+            if isinstance(value, str) and column.type.kind is not Kind.VARCHAR:
+                value = value_of(value, column.type)
+            return canonical(coerce(value, column.type))
+        except (TypeError, ValueError) as problem:
+            raise UsageError(f"{self.name}.{column.name}: {problem}", hint=f"It is a {column.type}.") from None
+
+
+def shape_of(program: Program, view: str, finisher_of: Callable[[str], Finisher]) -> CubeShape:
+    """Return the shape of a cube, or of a view that groups: each grouping column is a dimension of its own.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such view.
+    UsageError
+        If it cannot be folded.
+    """
+    name = known_name(view, [each.name for each in program.shown_views], "cube or view")
+    finisher = finisher_of(name)
+    plan_fold(finisher, (), ())  # says what is wrong with the view
+    grouping = grouping_columns(finisher.view, finisher.maps[0])
+    columns = tuple(column for column in finisher.view.columns if column.name in grouping)
+    cube = next((each for each in program.cubes if each.name == name), None)
+    dimensions = (
+        tuple(Dimension(column.name, (column.name,)) for column in columns)
+        if cube is None
+        else tuple(Dimension(each.name, each.levels) for each in cube.dimensions)
+    )
+    measures = (_measure(finisher, column, tuple(grouping)) for column in finisher.view.columns)
+    return CubeShape(name, columns, dimensions, tuple(each for each in measures if each is not None))
+
+
+def _measure(finisher: Finisher, column: Column, grouping: tuple[str, ...]) -> Measure | None:
+    """Return what is known of a measure; None for a grouping column, or one that tells of these alone."""
+    if column.name in grouping:
+        return None
+    type_name = "" if column.type is None else str(column.type)
+    maps = finisher.view.reads
+    try:
+        plan = plan_fold(finisher, (), [column.name])
+    except UsageError as problem:
+        select = finisher.view.select[[each.name for each in finisher.view.columns].index(column.name)]
+        bare = select.arg if isinstance(select, Cast) else select
+        if isinstance(bare, Var) and bare.name in {key.name for key in finisher.maps[0].keys}:
+            return None
+        return Measure(column.name, type_name, FIXED, maps, problem.message)
+    ((_, kinds),) = plan.kinds
+    return Measure(column.name, type_name, "+".join(sorted(kinds)) or "constant", maps)
