@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cumulus
 from cumulus import Cube, Warehouse
+from cumulus.views.folding.plan import grouping_columns
 from support.oracle import Oracle, same_bag
 from support.random_folds import FoldedView, folded_views
 from support.random_selections import DIMENSIONS, Asked, asked, with_cube
@@ -110,6 +111,9 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
     for sign, relation, row in events:
         (warehouse.insert if sign > 0 else warehouse.delete)(relation, [row])
         oracle.apply(sign, relation, row)
+    finisher = warehouse.view("v").finisher
+    # A key that WHERE leaves but one value is no grouping column of the program.
+    assume(len(grouping_columns(finisher.view, finisher.maps[0])) == len(view.keys))
     rows = warehouse.view("v").rows()
     values = [list(dict.fromkeys(row[place] for row in rows)) or [None] for place in range(len(view.keys))]
     begin = Cube(warehouse, "v").rollup()
@@ -131,9 +135,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
         seen["conditions"] += bool(ask.conditions)
 
 
-@pytest.mark.parametrize(
-    ("engine", "count"), [("interpreter", 1200 if WHOLE else 8), ("native", 300 if WHOLE else 2)]
-)
+@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1200 if WHOLE else 8), ("native", 300 if WHOLE else 2)])
 def test_a_selection_is_what_sql_says_over_the_base_rows(engine: str, count: int) -> None:
     seen: Counter[str] = Counter()
 

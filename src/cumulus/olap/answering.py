@@ -60,14 +60,14 @@ def answer(question: Question, fold: Folding, finisher_of: Callable[[str], Finis
     """
     plan = plan_of(question)
     partial, consistency = fold(plan.by, plan.where, plan.columns)
-    regrouping = Regrouping(finisher_of(partial.plan.source), partial)
-    shown = (*question.row_columns, *question.pivot_columns)
+    finisher = finisher_of(partial.choice.view)
+    regrouping = Regrouping(finisher, partial)
     keep: Callable[[Key], bool] | None = None
     if plan.test is not None:
         key_of, test = regrouping.key_of(plan.tested), plan.test
         keep = lambda group: test(key_of(group))  # noqa: E731
-    whole = regrouping.to(shown, keep)
-    rows = _Rows(question, Regrouping(finisher_of(partial.plan.source), whole), plan.rows, plan.pivots)
+    whole = regrouping.to((*question.row_columns, *question.pivot_columns), keep)
+    rows = _Rows(question, Regrouping(finisher, whole), plan.rows, plan.pivots)
     return CubeRows(rows.table(), partial, consistency)
 
 

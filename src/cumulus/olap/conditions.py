@@ -171,7 +171,7 @@ def _path_test(
     name: str, columns: list[Column], paths: tuple[tuple[Any, ...], ...]
 ) -> Callable[[tuple[Any, ...]], bool]:
     tests = [
-        [Bound(column.name, (value,)).test(name, column) for column, value in zip(columns, path, strict=False)]
+        [Bound(column.name, (value,)).typed(name, column).test() for column, value in zip(columns, path, strict=False)]
         for path in paths
     ]
     return lambda values: any(all(test(value) for test, value in zip(each, values, strict=False)) for each in tests)

@@ -10,7 +10,8 @@ from cumulus.catalog.names import known_name
 from cumulus.errors import UsageError
 from cumulus.olap.conditions import Condition, below, condition_of
 from cumulus.olap.levels import ONE_UP, ShownLevels
-from cumulus.olap.shape import FIXED, CubeShape
+from cumulus.olap.shape import CubeShape
+from cumulus.views.folding import MeasureKind
 
 NO_LEVELS: Final = ShownLevels()
 OPERATORS: Final = ("=", "<>", "<", "<=", ">", ">=")
@@ -209,7 +210,7 @@ class Question:
         """The names of the measures."""
         if self.measures is not None:
             return self.measures
-        return tuple(each.name for each in self.shape.measures if each.kind != FIXED)
+        return tuple(each.name for each in self.shape.measures if each.kind != MeasureKind.FIXED)
 
     def _measure(self, name: str) -> str:
         return known_name(self.shape.measure(name).name, self.shown_measures, "measure shown")

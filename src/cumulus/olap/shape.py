@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.algebra.terms import Cast, Var
+from cumulus.algebra.scope import maps_of, variables_of
+from cumulus.algebra.terms import Scalar
 from cumulus.catalog.names import find_name, known_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
@@ -15,10 +16,10 @@ from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.program import Program
 from cumulus.scalars.python_code import canonical
 from cumulus.views import Finisher
-from cumulus.views.folding.plan import grouping_columns, plan_fold
+from cumulus.views.folding.plan import grouping_columns, measure_kinds
 
-FIXED = "fixed"
-"""The kind of a measure that cannot be folded over all grouping columns."""
+CONSTANT = "constant"
+"""The kind of a measure that is made of no map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +40,15 @@ class Measure:
         As SQL calls it; "" if it is not known.
     kind
         How groups become one: "additive", "end", "distinct", or several of them with a plus between; "fixed" where
-        they do not.
+        they do not: then it is shown at kept levels alone.
     maps
         The maps that its view reads.
-    why
-        Why a fixed one is fixed.
     """
 
     name: str
     type: str
     kind: str
     maps: tuple[str, ...]
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ def shape_of(program: Program, view: str, finisher_of: Callable[[str], Finisher]
     """
     name = known_name(view, [each.name for each in program.shown_views], "cube or view")
     finisher = finisher_of(name)
-    plan_fold(finisher, (), ())  # says what is wrong with the view
+    kinds = measure_kinds(finisher)
     grouping = grouping_columns(finisher.view, finisher.maps[0])
     columns = tuple(column for column in finisher.view.columns if column.name in grouping)
     cube = next((each for each in program.cubes if each.name == name), None)
@@ -200,23 +198,21 @@ def shape_of(program: Program, view: str, finisher_of: Callable[[str], Finisher]
         if cube is None
         else tuple(Dimension(each.name, each.levels) for each in cube.dimensions)
     )
-    measures = (_measure(finisher, column, tuple(grouping)) for column in finisher.view.columns)
-    return CubeShape(name, columns, dimensions, tuple(each for each in measures if each is not None))
+    keys = {key.name for key in finisher.maps[0].keys}
+    measures = tuple(
+        Measure(
+            column.name,
+            "" if column.type is None else str(column.type),
+            "+".join(sorted(kinds[column.name])) or CONSTANT,
+            finisher.view.reads,
+        )
+        for column, scalar in zip(finisher.view.columns, finisher.view.select, strict=True)
+        if column.name in kinds and not _tells_of_keys(scalar, keys)
+    )
+    return CubeShape(name, columns, dimensions, measures)
 
 
-def _measure(finisher: Finisher, column: Column, grouping: tuple[str, ...]) -> Measure | None:
-    """Return what is known of a measure; None for a grouping column, or one that tells of these alone."""
-    if column.name in grouping:
-        return None
-    type_name = "" if column.type is None else str(column.type)
-    maps = finisher.view.reads
-    try:
-        plan = plan_fold(finisher, (), [column.name])
-    except UsageError as problem:
-        select = finisher.view.select[[each.name for each in finisher.view.columns].index(column.name)]
-        bare = select.arg if isinstance(select, Cast) else select
-        if isinstance(bare, Var) and bare.name in {key.name for key in finisher.maps[0].keys}:
-            return None
-        return Measure(column.name, type_name, FIXED, maps, problem.message)
-    ((_, kinds),) = plan.kinds
-    return Measure(column.name, type_name, "+".join(sorted(kinds)) or "constant", maps)
+def _tells_of_keys(scalar: Scalar, keys: Collection[str]) -> bool:
+    """Whether a column is made of grouping columns alone, which makes it no measure."""
+    names = variables_of(scalar)
+    return bool(names) and names <= set(keys) and not maps_of(scalar)

@@ -24,6 +24,8 @@ from cumulus.views.vectors import NotColumnarError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cumulus.views.folding import Bound, Partial
+
 T = TypeVar("T")
 
 
@@ -66,9 +68,20 @@ class ViewReader(Protocol):
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none."""
 
+    def fold(
+        self,
+        by: Sequence[str],
+        where: Mapping[str, Any] | Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+    ) -> Partial:
+        """Return the parts of the view's groups, put together to larger groups.
+
+        docs/reading.md, "Fewer grouping columns: folding".
+        """
+
 
 class MapViewReader(Shown):
-    """A `ViewReader` over maps in this process: it always sees the last committed transaction."""
+    """Reads rows as a `ViewReader`, from maps in this process: it always sees the last committed transaction."""
 
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self._finisher = finisher

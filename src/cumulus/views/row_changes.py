@@ -43,6 +43,8 @@ class ViewChanges:
         Names and types of the rows.
     is_snapshot
         Whether these are all rows that the view has, as insertions: what was known of it before is to be forgotten.
+    is_sum
+        Whether they are of several transactions, since whoever reads them was slow.
     """
 
     view: str
@@ -51,6 +53,7 @@ class ViewChanges:
     rows: Sequence[Change]
     columns: tuple[Column, ...]
     is_snapshot: bool = False
+    is_sum: bool = False
 
     def __iter__(self) -> Iterator[Change]:
         return iter(self.rows)

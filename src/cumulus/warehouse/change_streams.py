@@ -230,7 +230,7 @@ class ChangeStream:
         if self._sum is not None:
             rows, self._sum = self._sum.rows(), None
             if rows:
-                return self._changes(self._sum_number, rows)
+                return self._changes(self._sum_number, rows, is_sum=True)
             self._number = self._sum_number
         place = self._at - log.first
         told: Told
@@ -247,9 +247,9 @@ class ChangeStream:
             raise told
         return self._changes(number, told)
 
-    def _changes(self, number: int, rows: Sequence[Change]) -> ViewChanges:
+    def _changes(self, number: int, rows: Sequence[Change], is_sum: bool = False) -> ViewChanges:
         since, self._number = self._number, number
-        return ViewChanges(self._log.view, number, since, rows, self._log.columns)
+        return ViewChanges(self._log.view, number, since, rows, self._log.columns, is_sum=is_sum)
 
     @property
     def _is_over(self) -> bool:

@@ -15,7 +15,7 @@ from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.views import Consistency, Finisher, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
-from cumulus.views.folding import Bound, Partial, bounds_of, fold
+from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
@@ -99,7 +99,8 @@ class WarehouseView(Shown):
         """Return the parts of the view's groups, put together to larger groups; `finish()` makes rows of them.
 
         Parts are added, and rows made last, by the expressions of the view: an average of several groups is that of
-        their rows, never of their averages. HAVING and the like, which leave groups out, are refused.
+        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is
+        the smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
 
         Parameters
         ----------
@@ -130,8 +131,8 @@ class WarehouseView(Shown):
         self.warn()
         bounds, state = bounds_of(where), self._state
         with reading(state):
-            finisher, engine = state.finisher(self._name), state.session.engine
-            return fold(finisher, engine, by, bounds, columns, state.session.counters.transactions)
+            session, name = state.session, state.finisher(self._name).view.name
+            return state.folds.fold(session.engine, name, by, bounds, columns, session.counters.transactions)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
@@ -173,6 +174,27 @@ def reading(state: WarehouseState) -> Iterator[None]:
     """
     with state.turn, state.turn.reading(), interruptible():
         yield
+
+
+@contextmanager
+def one_state(state: WarehouseState) -> Iterator[int]:
+    """Let no other thread change anything in the block: whatever is read in it is of one transaction.
+
+    Yields
+    ------
+    int
+        The number of that transaction, as `Warehouse.transaction_number`.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    >>> with wh.one_state() as number:
+    ...     number, wh.view("v").rows(), wh.query("SELECT n FROM v").rows()
+    (0, [(0,)], [(0,)])
+    """
+    with state.turn:
+        yield state.session.counters.transactions
 
 
 def open_view(state: WarehouseState, name: str) -> WarehouseView:

@@ -154,6 +154,11 @@ class Warehouse:
         """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB."""
         return view_access.query(self._state, sql, parameters)
 
+    @described_by(view_access.one_state)
+    def one_state(self) -> AbstractContextManager[int]:
+        """Let no other thread change anything in the block: whatever is read in it is of one transaction."""
+        return view_access.one_state(self._state)
+
     @described_by(view_access.errors)
     def errors(self, view: str = "") -> ViewErrors:
         """Return the events that a view could not take in whole, or those of all views."""
@@ -285,13 +290,7 @@ class Warehouse:
         return str(self.program)
 
     def explain(self, view: str) -> Explanation:
-        """Return what keeping a view costs: its maps, and what each kind of event touches.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        """
+        """Return what keeping a view costs: its maps, what events touch; UnknownNameError if there is no such view."""
         return explain(self.program, view, python=self._state.session.engine.python_functions)
 
     @described_by(recheck)

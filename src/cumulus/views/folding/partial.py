@@ -17,6 +17,7 @@ from cumulus.errors import EvaluationError, UsageError
 from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
 from cumulus.views.entries import Key, Values
+from cumulus.views.folding.choice import Choice
 from cumulus.views.folding.measures import CountedValues, DistinctColumn, MeasureKind
 from cumulus.views.folding.plan import FoldedNumber, FoldPlan, end_maps, finisher_of
 
@@ -48,6 +49,8 @@ class Partial:
         How many entries of maps were read.
     at
         The number of the transaction after which they were read; None for a sum of parts whose numbers differ.
+    choice
+        Which map answered, and why no other.
     """
 
     plan: FoldPlan
@@ -58,6 +61,7 @@ class Partial:
     map: str
     entries_read: int
     at: int | None
+    choice: Choice
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -84,12 +88,21 @@ class Partial:
         if not isinstance(other, Partial):
             return NotImplemented
         if self.plan != other.plan:
+            this, that = _said(self.plan), _said(other.plan)
+            if this == that:
+                this, that = f"{this} from {self.map}", f"{that} from {other.map}"
             raise UsageError(
-                f"parts of {_said(self.plan)} and of {_said(other.plan)} do not add up",
-                hint="Add parts of one view, folded by the same grouping columns, with the same columns.",
+                f"parts of {this} and of {that} do not add up",
+                hint="Add parts of one map, folded by the same grouping columns, with the same columns.",
             )
         groups = {group: list(numbers) for group, numbers in self.groups.items()}
         adder = Adder(self.plan)
+        if self.plan.fixed and not groups.keys().isdisjoint(other.groups):
+            names = ", ".join(name for name, kinds in self.plan.kinds if MeasureKind.FIXED in kinds)
+            raise UsageError(
+                f"two shares of {_said(self.plan)} have the same groups, and {names} does not add up",
+                hint="Leave it out: columns=[…]; or add shares with different groups.",
+            )
         with decimal.localcontext(EXACT):
             for group, numbers in other.groups.items():
                 adder.add(groups, group, numbers)
@@ -114,8 +127,9 @@ class Partial:
     def finish(self) -> pa.Table:
         """Return the rows: the columns of `by`, then the measures, by the expressions of the view.
 
-        They stand in no particular order. Without grouping columns it is one row of all groups, and none if there are
-        none: what a view that groups says of no rows, 0 as a count or NULL as a sum, is not in its expressions.
+        They stand in no particular order. Without grouping columns it is one row of all groups. If there are none, it
+        is what a level of the cube without grouping columns says of no rows, and none where the program has no such
+        level: 0 as a count, or NULL as a sum, is not in the expressions of a view that groups.
 
         Raises
         ------
@@ -133,7 +147,7 @@ class Partial:
             for name, ends in zip(end_maps(self.plan), self.ends, strict=True):
                 items[name] = [((*group, value), (1,)) for group, value in ends.items()]
         if self.plan.keys and not items[self.plan.maps[0]]:
-            return finisher.to_arrow([])
+            return finisher.to_arrow([] if self.plan.nothing is None else [self.plan.nothing])
         return finisher.to_arrow(finisher.rows(items.__getitem__))
 
     def _existing(self) -> Iterator[tuple[Key, list[Any]]]:
@@ -156,6 +170,7 @@ class Partial:
                 values = self.pairs[number.distinct.counted].get(group, {})
                 value = _distinct_total(number, values, weighers[number.distinct])
             found[self.plan.maps[number.place]].append(self._checked(group, number, value))
+        found[self.plan.maps[0]] += added  # what is fixed comes last
         return found
 
     def _checked(self, group: Key, number: FoldedNumber, value: Any) -> Any:

@@ -13,7 +13,7 @@ from cumulus.views.entries import Key
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding.measures import CountedValues
 from cumulus.views.folding.partial import Adder, Partial, keep_end
-from cumulus.views.folding.plan import grouping_columns, plan_fold
+from cumulus.views.folding.plan import Refusal, grouping_columns, plan_fold
 
 
 class Regrouping:
@@ -22,7 +22,7 @@ class Regrouping:
     Parameters
     ----------
     finisher
-        Of the view that was folded, `partial.plan.source`.
+        Of the view that was folded, `partial.choice.view`.
     """
 
     def __init__(self, finisher: Finisher, partial: Partial) -> None:
@@ -53,12 +53,15 @@ class Regrouping:
         Raises
         ------
         UsageError
-            If a column needs a grouping column that goes.
+            If a column needs a grouping column that goes, or is fixed.
         """
         whole = self._partial
         if keep is None and tuple(by) == whole.by:
             return whole
         plan = plan_fold(self._finisher, by, [name for name, _ in whole.plan.kinds])
+        if isinstance(plan, Refusal):
+            raise plan.error()
+        plan = replace(plan, source=whole.plan.source)
         assert (plan.added, plan.ends) == (whole.plan.added, whole.plan.ends), "the same columns of the same view"
         places = [whole.plan.by.index(place) for place in plan.by]
         wanted = keep or (lambda group: True)

@@ -1,0 +1,90 @@
+"""What a server's source is asked to do, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from cumulus.views.reader import Consistency
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Rows that come to a table, go from it, or stand in place of those with their primary keys."""
+
+    op: Literal["insert", "delete", "upsert"]
+    table: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """Rows that are applied in one transaction, or not at all.
+
+    Parameters
+    ----------
+    parts
+        In this order.
+    id
+        Of the client's making: a request that comes again with the id of one that was acknowledged is not applied
+        again, and gets the same answer. "" has none.
+    """
+
+    parts: tuple[TableRows, ...]
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A request that is on the disk and applied.
+
+    Parameters
+    ----------
+    at
+        All reads that show this number or a later one have its rows.
+    rows
+        How many it had.
+    is_repeated
+        Whether it had been acknowledged before.
+    """
+
+    at: int
+    rows: int
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """How much one query may take; None is without a limit.
+
+    Parameters
+    ----------
+    time_s
+        After so many seconds DuckDB is interrupted: QueryTimeoutError.
+    rows, bytes
+        Of the result: LimitError beyond.
+    """
+
+    time_s: float | None = None
+    rows: int | None = None
+    bytes: int | None = None
+
+
+UNLIMITED = QueryLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Rows that were read, all of one state.
+
+    Parameters
+    ----------
+    at
+        The transaction (warehouse) or epoch (folder, cluster) after which they are; None for tentative ones.
+    """
+
+    table: pa.Table
+    at: int | None
+    consistency: Consistency = Consistency.COMMITTED
