@@ -93,6 +93,9 @@ class StoredParts:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
+    def fold_columns(self, map: str) -> None:
+        """Return None: entries are made tuples."""
+
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: nothing is kept in order."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from cumulus.server.http.changes import change_routes
 from cumulus.server.http.problems import tell_errors
 from cumulus.server.http.site import Site
 from cumulus.server.http.views import view_routes
@@ -24,4 +25,5 @@ def create_app(site: Site) -> FastAPI:
 
     app.include_router(view_routes(site))
     app.include_router(write_routes(site))
+    app.include_router(change_routes(site))
     return app

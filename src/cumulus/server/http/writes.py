@@ -159,7 +159,7 @@ def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
 async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str) -> Written:
     # Keys of different users have nothing to do with each other.
     request = WriteRequest(parts, f"{user.name}:{id}" if id else "")
-    if sum(part.rows.nbytes for part in parts) <= QUICK_BYTES:
+    if sum(0 if isinstance(part.rows, list) else part.rows.nbytes for part in parts) <= QUICK_BYTES:
         future = site.source.write(request)
     else:
         future = await asyncio.to_thread(site.source.write, request)

@@ -18,9 +18,14 @@ from cumulus.views.finishing import Finisher
 from cumulus.views.folding.access import Stored, StoredMaps, WantedKeys, selected
 from cumulus.views.folding.bounds import Bound
 from cumulus.views.folding.choice import Choice
+from cumulus.views.folding.column_reading import ColumnReading
 from cumulus.views.folding.measures import CountedValues
 from cumulus.views.folding.partial import Adder, Partial, keep_end
 from cumulus.views.folding.plan import FoldedEnd, FoldPlan, grouping_columns
+from cumulus.views.vectors import NotColumnarError
+
+FEW_ENTRIES = 256
+"""Fewer are added up one by one: that takes less time than to begin with columns."""
 
 
 def fold_by_plan(
@@ -51,22 +56,42 @@ def fold_by_plan(
     UsageError
         If a value is not of its column's type.
     """
-    reading = _Reading(finisher, source, plan, where)
-    with decimal.localcontext(EXACT):
+    selection = selection_of(finisher, where)
+    count = source.stored_count(plan.maps[0])
+    keys = selection.looked_up(len(plan.keys), count)
+
+    def read(reading: _Reading | ColumnReading) -> Partial:
         groups = reading.groups()
         ends = tuple(map(reading.ends, plan.ends))
         wanted = dict.fromkeys(number.distinct.counted for number in plan.numbers if number.distinct is not None)
         pairs = {counted: reading.pairs(counted) for counted in wanted}
-    return Partial(plan, groups, ends, pairs, finisher.functions, plan.maps[0], reading.entries_read, at, choice)
+        return Partial(plan, groups, ends, pairs, finisher.functions, plan.maps[0], reading.entries_read, at, choice)
+
+    with decimal.localcontext(EXACT):
+        one_by_one = _Reading(finisher, source, plan, selection, keys)
+        if keys is None and count >= FEW_ENTRIES:
+            columns = ColumnReading(finisher.program, source, plan, selection)
+            try:
+                return read(columns)
+            except NotColumnarError:
+                one_by_one.entries_read += columns.entries_read
+        return read(one_by_one)
 
 
 class _Reading:
-    """Reads the maps of a view once each."""
+    """Reads the maps of a view once each, entry by entry.
 
-    def __init__(self, finisher: Finisher, source: StoredMaps, plan: FoldPlan, where: Sequence[Bound]) -> None:
+    Parameters
+    ----------
+    keys
+        Of the only entries that are wanted; None to read them all.
+    """
+
+    def __init__(
+        self, finisher: Finisher, source: StoredMaps, plan: FoldPlan, selection: WantedKeys, keys: list[Key] | None
+    ) -> None:
         self._finisher, self._source, self._plan = finisher, source, plan
-        self._wanted = wanted_keys(finisher, where)
-        self._keys = self._wanted.looked_up(len(plan.keys), source.stored_count(plan.maps[0]))
+        self._selection, self._keys = selection, keys
         self._floats = frozenset(place for place, key in enumerate(plan.keys) if key.type is None or key.type.is_float)
         self.entries_read = 0
 
@@ -105,7 +130,7 @@ class _Reading:
         if not self._plan.keys and self._plan.fixed:  # a view without GROUP BY has its row without an entry, too
             return [((), source.stored_at(first, ()) or self._zeros())]
         if self._keys is None:
-            return selected(source, first, range(len(self._plan.keys)), self._wanted)
+            return selected(source, first, range(len(self._plan.keys)), self._selection)
         found = ((key, source.stored_at(first, key)) for key in self._keys)
         return [(key, stored) for key, stored in found if stored is not None]
 
@@ -172,7 +197,7 @@ class _Reading:
 
     def _all_ends(self, end: FoldedEnd) -> Iterator[tuple[Key, Any]]:
         exists, column = _existence(self._finisher, end.map), end.column
-        for key, values in self._counted(selected(self._source, end.map, end.groups, self._wanted)):
+        for key, values in self._counted(selected(self._source, end.map, end.groups, self._selection)):
             if exists(values) and (column is None or values[column]):
                 yield key, key[end.axis]
 
@@ -180,7 +205,7 @@ class _Reading:
         """Return how many rows of each group have each value."""
         found: dict[Key, dict[Key, int]] = {}
         group_of, exists = self._group_of(counted.groups), _existence(self._finisher, counted.map)
-        for key, values in self._counted(selected(self._source, counted.map, counted.groups, self._wanted)):
+        for key, values in self._counted(selected(self._source, counted.map, counted.groups, self._selection)):
             group = group_of(key)
             if group is not None and exists(values):
                 held = found.setdefault(group, {})
@@ -196,7 +221,7 @@ class _Reading:
         places
             Where the keys of the view's maps stand in it.
         """
-        by, selection = [places[place] for place in self._plan.by], self._wanted
+        by, selection = [places[place] for place in self._plan.by], self._selection
         if any(place in self._floats for place in self._plan.by):
             made: Callable[[Key], Key] = lambda key: tuple([canonical(key[place]) for place in by])  # noqa: E731
         else:
@@ -220,7 +245,7 @@ def _without(key: Key, axis: int) -> Key:
     return key[:axis] + key[axis + 1 :]
 
 
-def wanted_keys(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
+def selection_of(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
     """Return what bounds of grouping columns select among the keys of a view's maps."""
     view, first = finisher.view, finisher.maps[0]
     known = grouping_columns(view, first)
@@ -228,8 +253,8 @@ def wanted_keys(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
     for bound in where:
         name = bounded_column(view.name, known, bound)
         column = next(each for each in view.columns if each.name == name)
-        found.append((bound.typed(view.name, column), known[name], first.keys[known[name]]))
-    return WantedKeys.of(found)
+        found.append((bound.typed(view.name, column), column, known[name], first.keys[known[name]]))
+    return WantedKeys(found)
 
 
 def bounded_column(view: str, known: Iterable[str], bound: Bound) -> str:
