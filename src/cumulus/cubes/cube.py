@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cumulus.catalog.types import Kind
 from cumulus.cubes.sources import source_of
 from cumulus.errors import UsageError
-from cumulus.olap import CubeSource, Dimension, Measure, Selection, selection_of
+from cumulus.olap import CubeSource, Dimension, KeptLevel, Like, Measure, Member, Selection, selection_of
+from cumulus.olap.blocks import key_values
+from cumulus.olap.conditions import below, condition_of
+from cumulus.scalars.text import like as is_like
 
 
 class Cube:
@@ -71,6 +75,53 @@ class Cube:
     def measures(self) -> tuple[Measure, ...]:
         """What is folded: name, type, kind and maps."""
         return self.shape.measures
+
+    @property
+    def kept(self) -> tuple[KeptLevel, ...]:
+        """The levels for which there are maps, the finest first."""
+        return self._source.kept(self.name)
+
+    def members(
+        self,
+        dimension: str,
+        *,
+        level: str | None = None,
+        under: Sequence[Any] = (),
+        like: str | None = None,
+        limit: int | None = 100,
+    ) -> list[Member]:
+        """Return members of a dimension in their order: those of its coarsest level, or of the one below a member.
+
+        Parameters
+        ----------
+        level
+            Of another level.
+        under
+            The path of a member: only what is below it.
+        like
+            A pattern of LIKE that the last value of the path matches, as a text.
+        limit
+            How many, at most; None is all.
+
+        Raises
+        ------
+        UsageError
+            If there is no such dimension or level.
+        """
+        found = self.shape.dimension(dimension)
+        name = found.levels[min(len(under), len(found.levels) - 1)] if level is None else level
+        question = Selection(self.shape, source=self._source).rollup(f"{found.name}.{name}", measures=())
+        if under:
+            question = question.add(below(self.shape, found, [tuple(under)]))
+        column = self.shape.column(question.row_columns[-1])
+        is_text = column.type is not None and column.type.kind is Kind.VARCHAR
+        if like is not None and is_text:
+            question = question.add(condition_of(self.shape, column.name, Like(like)))
+        answer = question.limit(None if like is not None and not is_text else limit).read()
+        paths = key_values(answer.table, [self.shape.column(each) for each in question.row_columns])
+        if like is not None and not is_text:
+            paths = [path for path in paths if path[-1] is not None and is_like(str(path[-1]), like)][:limit]
+        return [Member(path, column.name, answer.at) for path in paths]
 
     def rollup(
         self,

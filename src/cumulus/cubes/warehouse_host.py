@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from cumulus.errors import UsageError
+from cumulus.errors import HistoryError, UsageError
 from cumulus.m3.program import Program
 from cumulus.olap import Freshness
 from cumulus.views import Consistency, Finisher
@@ -42,12 +42,19 @@ class WarehouseHost:
         ------
         UsageError
             If there has been no transaction of the number `after`.
+        HistoryError
+            If transaction `at` is not the last one.
         """
         number = self.warehouse.transaction_number
         if freshness.after is not None and not (isinstance(freshness.after, int) and freshness.after <= number):
             raise UsageError(
                 f"after={freshness.after!r}: the last transaction is number {number}",
                 hint="Give the number of a transaction, as in `at` of an answer.",
+            )
+        if freshness.at is not None and freshness.at != number:
+            raise HistoryError(
+                f"at={freshness.at!r}: a warehouse has the state after its last transaction, number {number}, alone",
+                hint="Leave at out, or ask the output folder of a run, which keeps epochs.",
             )
         return self.warehouse.view(view).fold(by, where, columns), Consistency.COMMITTED
 

@@ -1,16 +1,15 @@
 """Cubes: selections by levels of dimensions, put together from parts of maps, wherever these are."""
 
 from cumulus.olap.conditions import Like, like
-from cumulus.olap.explain import CandidateMap, CubeExplanation
+from cumulus.olap.explain import CubeExplanation
 from cumulus.olap.question import Freshness, Having, Question, Top
 from cumulus.olap.selection import Selection, selection_of
-from cumulus.olap.shape import Axis, CubeShape, Dimension, KeptLevel, Measure
+from cumulus.olap.shape import Axis, CubeShape, Dimension, KeptLevel, Measure, Member
 from cumulus.olap.source import Answered, CubeSource, FoldedSource, FoldHost
 
 __all__ = [
     "Answered",
     "Axis",
-    "CandidateMap",
     "CubeExplanation",
     "CubeShape",
     "CubeSource",
@@ -22,6 +21,7 @@ __all__ = [
     "KeptLevel",
     "Like",
     "Measure",
+    "Member",
     "Question",
     "Selection",
     "Top",

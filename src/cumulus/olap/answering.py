@@ -18,7 +18,7 @@ from cumulus.algebra.order import order_key
 from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
-from cumulus.errors import UsageError
+from cumulus.errors import EvaluationError, UsageError
 from cumulus.olap.blocks import RowSet, key_values, stacked
 from cumulus.olap.ordering import OrderColumn, sorted_places
 from cumulus.olap.pivoting import Pivoted, free_name
@@ -67,7 +67,18 @@ def answer(question: Question, fold: Folding, finisher_of: Callable[[str], Finis
         key_of, test = regrouping.key_of(plan.tested), plan.test
         keep = lambda group: test(key_of(group))  # noqa: E731
     whole = regrouping.to((*question.row_columns, *question.pivot_columns), keep)
-    rows = _Rows(question, Regrouping(finisher, whole), plan.rows, plan.pivots)
+
+    def again(by: Sequence[str]) -> pa.Table:
+        found, _ = fold(by, plan.where, plan.columns)
+        if found.at != partial.at:
+            raise EvaluationError(
+                f"{question.shape.name} has changed while it was read", hint="Read it again, or leave the totals out."
+            )
+        return found.finish()
+
+    # What is fixed is not put together: each set of levels is looked up in a map of its own.
+    refold = again if partial.plan.fixed and keep is None else None
+    rows = _Rows(question, Regrouping(finisher, whole), plan.rows, plan.pivots, refold)
     return CubeRows(rows.table(), partial, consistency)
 
 
@@ -80,7 +91,9 @@ class _Rows:
         regrouping: Regrouping,
         rows: tuple[tuple[str, ...], ...],
         pivots: tuple[tuple[str, ...], ...],
+        refold: Callable[[Sequence[str]], pa.Table] | None,
     ) -> None:
+        self._refold = refold
         self._question, self._regrouping = question, regrouping
         self._row_sets, self._pivot_sets = rows, pivots
         self._rows, self._pivots = question.row_columns, question.pivot_columns
@@ -119,7 +132,10 @@ class _Rows:
     def _finished(
         self, rows: tuple[str, ...], pivots: tuple[str, ...], keep: Callable[[Key], bool] | None = None
     ) -> pa.Table:
-        return self._regrouping.to((*rows, *pivots), keep).finish()
+        by = (*rows, *pivots)
+        if self._refold is not None and keep is None and by != self._regrouping.by:
+            return self._refold(by)
+        return self._regrouping.to(by, keep).finish()
 
     def _kept(self, block: RowSet) -> RowSet:
         """Return the rows that all conditions on measures leave."""

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cumulus.m3.program import Program
 from cumulus.views import Consistency
+from cumulus.views.folding import Candidate
 
 if TYPE_CHECKING:
     from cumulus.olap.answering import CubeRows
     from cumulus.olap.question import Question
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateMap:
-    """A map that might answer.
-
-    Parameters
-    ----------
-    columns
-        The levels that it has.
-    entries
-        None where the source does not tell.
-    reason
-        Why it does not answer; "" for the one that does.
-    """
-
-    view: str
-    columns: tuple[str, ...]
-    map: str
-    entries: int | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +25,21 @@ class CubeExplanation:
         How many groups came of them.
     rows
         How many rows the answer has.
+    levels
+        The levels that its keys are.
     candidates
-        The maps that might have answered, the one that did first.
+        The maps that might have answered, with the reasons why they did not; "" for the one that did.
     at
         The transaction or epoch that the rows show.
     """
 
     cube: str
     map: str
+    levels: tuple[str, ...]
     entries_read: int
     parts: int
     rows: int
-    candidates: tuple[CandidateMap, ...]
+    candidates: tuple[Candidate, ...]
     at: Any
     consistency: Consistency
 
@@ -69,9 +50,10 @@ class CubeExplanation:
             f"at {self.at} ({self.consistency})",
         ]
         for each in self.candidates:
-            size = "" if each.entries is None else f", {_counted(each.entries, 'entry', 'entries')}"
-            why = each.reason or "answers"
-            lines.append(f"  ({', '.join(each.columns)}) map {each.map}{size}: {why}")
+            why = each.reason or "it answers"
+            lines.append(
+                f"  ({', '.join(each.columns)}) map {each.map}, {_counted(each.entries, 'entry', 'entries')}: {why}"
+            )
         return "\n".join(lines)
 
 
@@ -79,18 +61,17 @@ def _counted(count: int, word: str, words: str = "") -> str:
     return f"{count:,} {word if count == 1 else words or word + 's'}"
 
 
-def explanation_of(
-    question: Question, found: CubeRows, program: Program, entries: Callable[[str], int | None]
-) -> CubeExplanation:
+def explanation_of(question: Question, found: CubeRows) -> CubeExplanation:
     """Return what is to be told of an answer."""
     partial = found.partial
     return CubeExplanation(
         question.shape.name,
         partial.map,
+        partial.choice.chosen.columns,
         partial.entries_read,
         len(partial.groups),
         found.table.num_rows,
-        (),
+        partial.choice.candidates,
         partial.at,
         found.consistency,
     )

@@ -74,7 +74,7 @@ class ShownLevels:
             raise UsageError(f"{dimension.name} is not shown", hint=f'drill_down("{dimension.name}") shows it.')
         if to is None or to == ONE_UP:
             return self.to(Axis(dimension, 0 if to is None else depth - 1))
-        wanted = dimension.levels.index(known_name(to, dimension.levels, f"level of {dimension.name}")) + 1
+        wanted = dimension.levels.index(known_name(to, dimension.levels, "level")) + 1
         if wanted > depth:
             raise UsageError(
                 f"{dimension.name}.{to} is finer than {dimension.levels[depth - 1]}, which is shown",
@@ -96,5 +96,5 @@ class ShownLevels:
     def with_totals(self, shape: CubeShape, names: Sequence[str]) -> ShownLevels:
         """Have totals over dimensions that are shown; all if none are named."""
         shown = [axis.dimension.name for axis in self.axes]
-        known = [known_name(shape.dimension(name).name, shown, "dimension shown") for name in names] or shown
+        known = [known_name(shape.dimension(name).name, shown, "dimension") for name in names] or shown
         return replace(self, totals=tuple(name for name in shown if name in known))

@@ -45,11 +45,24 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Which state is read: "committed" or "tentative", at least that `after`, at most `max_staleness` seconds old."""
+    """Which state is read.
+
+    Parameters
+    ----------
+    read
+        "committed" or "tentative"; None is what the source gives by itself.
+    after
+        At least the state after this transaction, epoch or write.
+    max_staleness
+        In seconds, at most.
+    at
+        The state of this transaction or epoch, if the source still has it; None is the last one.
+    """
 
     read: str | None = None
     after: Any = None
     max_staleness: float | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,9 +177,7 @@ class Question:
         """
         known = [*self.row_columns, *self.shown_measures]
         names = [each.removeprefix("-") if isinstance(each, str) else each for each in columns]
-        order = (
-            (known_name(name, known, "column shown"), name != each) for name, each in zip(names, columns, strict=True)
-        )
+        order = ((known_name(name, known, "column"), name != each) for name, each in zip(names, columns, strict=True))
         return self._with(order=tuple(order))
 
     def top(self, count: int, by: str, per: str | Sequence[str] = (), others: bool = False) -> Self:
@@ -180,7 +191,7 @@ class Question:
             raise UsageError(f"top({count!r})", hint="Give how many rows: a number from 1 on.")
         shown = [*self.row_columns, *self.pivot_columns]
         names = [per] if isinstance(per, str) else per
-        levels = tuple(known_name(self.shape.column(name).name, shown, "level shown") for name in names)
+        levels = tuple(known_name(self.shape.column(name).name, shown, "level") for name in names)
         return self._with(best=Top(count, self._measure(by.removeprefix("-")), levels, others, by.startswith("-")))
 
     def limit(self, count: int | None) -> Self:
@@ -189,11 +200,13 @@ class Question:
             raise UsageError(f"limit({count!r})", hint="Give a number of rows.")
         return self._with(most=count)
 
-    def reading(self, *, read: str | None = None, after: Any = None, max_staleness: float | None = None) -> Self:
+    def reading(
+        self, *, read: str | None = None, after: Any = None, max_staleness: float | None = None, at: int | None = None
+    ) -> Self:
         """Say which state is read: see `Freshness`."""
         if read not in (None, "committed", "tentative"):
             raise UsageError(f"read={read!r}", hint='It is "committed" or "tentative".')
-        return self._with(freshness=Freshness(read, after, max_staleness))
+        return self._with(freshness=Freshness(read, after, max_staleness, at))
 
     @property
     def row_columns(self) -> tuple[str, ...]:
@@ -213,7 +226,7 @@ class Question:
         return tuple(each.name for each in self.shape.measures if each.kind != MeasureKind.FIXED)
 
     def _measure(self, name: str) -> str:
-        return known_name(self.shape.measure(name).name, self.shown_measures, "measure shown")
+        return known_name(self.shape.measure(name).name, self.shown_measures, "measure")
 
     def _with(self, **changes: Any) -> Self:
         return replace(self, **changes)

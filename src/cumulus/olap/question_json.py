@@ -16,7 +16,7 @@ Q = TypeVar("Q", bound=Question)
 
 WORDS = (
     "cube", "by", "measures", "where", "pivot", "totals", "having", "order_by", "top", "limit", "read", "after",
-    "max_staleness",
+    "max_staleness", "at",
 )  # fmt: skip
 TOP_WORDS = ("count", "by", "per", "others")
 
@@ -45,6 +45,7 @@ def as_json(question: Question) -> dict[str, Any]:
         "read": fresh.read,
         "after": fresh.after,
         "max_staleness": fresh.max_staleness,
+        "at": fresh.at,
     }
     return {word: value for word, value in found.items() if value is not None and (value != [] or word == "by")}
 
@@ -83,7 +84,12 @@ def apply(question: Q, given: Mapping[str, Any]) -> Q:
         _check(top, TOP_WORDS, "top")
         made = made.top(top.get("count", 10), top["by"], _texts(top, "per"), bool(top.get("others")))
     made = made.limit(given.get("limit"))
-    return made.reading(read=given.get("read"), after=given.get("after"), max_staleness=given.get("max_staleness"))
+    return made.reading(
+        read=given.get("read"),
+        after=given.get("after"),
+        max_staleness=given.get("max_staleness"),
+        at=given.get("at"),
+    )
 
 
 def written(value: Any) -> Any:

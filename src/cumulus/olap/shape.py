@@ -13,7 +13,8 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
 from cumulus.errors import UnknownNameError, UsageError
-from cumulus.m3.program import Program
+from cumulus.m3.cubes import LevelDef
+from cumulus.m3.program import On, Program
 from cumulus.scalars.python_code import canonical
 from cumulus.views import Finisher
 from cumulus.views.folding.plan import grouping_columns, measure_kinds
@@ -53,24 +54,32 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class KeptLevel:
-    """Grouping columns by which there is a map: reading it costs its entries, keeping it `statements` an event.
+    """Levels by which there is a map.
 
     Parameters
     ----------
-    entries, bytes
-        None where the source does not tell.
+    entries
+        How many it has; None where the source does not tell. Reading the level costs these.
     statements
-        How many statements of triggers keep the map.
+        How many statements insertions fire to keep it, all tables together.
     asked_for
-        Whether KEEP asked for it; the finest is always kept, others may be there for other views.
+        Whether it is the finest, or KEEP asked for it; others are there for other views.
     """
 
     levels: tuple[str, ...]
     map: str
     entries: int | None
-    bytes: int | None
     statements: int
     asked_for: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a dimension: the values of its levels down to `level`, as they were `at` a transaction or epoch."""
+
+    path: tuple[Any, ...]
+    level: str
+    at: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +112,12 @@ class CubeShape:
     def dimension(self, name: str) -> Dimension:
         """Return a dimension; UnknownNameError if there is none of the name."""
         known = {each.name: each for each in self.dimensions}
-        return known[known_name(name, known, f"dimension of {self.name}")]
+        return known[known_name(name, known, "dimension")]
 
     def measure(self, name: str) -> Measure:
         """Return a measure; UnknownNameError if there is none of the name."""
         known = {each.name: each for each in self.measures}
-        return known[known_name(name, known, f"measure of {self.name}")]
+        return known[known_name(name, known, "measure")]
 
     def column(self, name: str) -> Column:
         """Return a level's column; it may be given with its dimension, as in ``date.y``."""
@@ -117,7 +126,7 @@ class CubeShape:
         if found is None and isinstance(name, str) and "." in name:
             axis = self.axis(name)
             return known[axis.columns[-1]]
-        return known[found or known_name(name, known, f"level of {self.name}")]
+        return known[found or known_name(name, known, "level")]
 
     def axis(self, name: str) -> Axis:
         """Return the axis that ``date.m``, ``m`` or ``date`` is; of a dimension alone, its coarsest level.
@@ -187,7 +196,7 @@ def shape_of(program: Program, view: str, finisher_of: Callable[[str], Finisher]
     UsageError
         If it cannot be folded.
     """
-    name = known_name(view, [each.name for each in program.shown_views], "cube or view")
+    name = known_name(view, [each.name for each in program.shown_views], "cube")
     finisher = finisher_of(name)
     kinds = measure_kinds(finisher)
     grouping = grouping_columns(finisher.view, finisher.maps[0])
@@ -210,6 +219,20 @@ def shape_of(program: Program, view: str, finisher_of: Callable[[str], Finisher]
         if column.name in kinds and not _tells_of_keys(scalar, keys)
     )
     return CubeShape(name, columns, dimensions, measures)
+
+
+def kept_levels(program: Program, shape: CubeShape, entries: Callable[[str], int | None]) -> tuple[KeptLevel, ...]:
+    """Return the levels of a cube for which there are maps, the finest first."""
+    cube = next((each for each in program.cubes if each.name == shape.name), None)
+    finest = LevelDef(tuple(column.name for column in shape.columns), shape.name)
+    found = []
+    for level in (finest, *(() if cube is None else cube.levels)):
+        name = program.view(level.view).maps[0]
+        statements = sum(
+            statement.map == name for trigger, statement in program.statements() if trigger.on is On.INSERT
+        )
+        found.append(KeptLevel(level.columns, name, entries(name), statements, level.kept))
+    return tuple(found)
 
 
 def _tells_of_keys(scalar: Scalar, keys: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from cumulus.catalog.names import known_name
 from cumulus.m3.program import Program
 from cumulus.olap.answering import answer
 from cumulus.olap.explain import CubeExplanation, explanation_of
-from cumulus.olap.shape import CubeShape, shape_of
+from cumulus.olap.shape import CubeShape, KeptLevel, kept_levels, shape_of
 from cumulus.views import Consistency, Finisher
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.tables import Shown
@@ -57,6 +57,9 @@ class CubeSource(Protocol):
 
     def shape(self, name: str) -> CubeShape:
         """Return what a cube is made of; UnknownNameError if there is none."""
+
+    def kept(self, name: str) -> tuple[KeptLevel, ...]:
+        """Return the levels of a cube for which there are maps, the finest first."""
 
     def evaluate(self, question: Question) -> Answered:
         """Return the rows of a question."""
@@ -105,17 +108,20 @@ class FoldedSource:
     def shape(self, name: str) -> CubeShape:
         """Return what a cube is made of; UnknownNameError if there is none."""
         program = self.host.program
-        known = known_name(name, [each.name for each in program.shown_views], "cube or view")
+        known = known_name(name, [each.name for each in program.shown_views], "cube")
         return shape_of(program, known, self.host.finisher)
+
+    def kept(self, name: str) -> tuple[KeptLevel, ...]:
+        """Return the levels of a cube for which there are maps, the finest first."""
+        with self.host.reading():
+            return kept_levels(self.host.program, self.shape(name), self.host.entries)
 
     def evaluate(self, question: Question) -> Answered:
         """Return the rows of a question."""
         with self.host.reading():
-            program = self.host.program
             found = answer(
                 question,
                 lambda by, where, columns: self.host.fold(question.shape.name, by, where, columns, question.freshness),
                 self.host.finisher,
             )
-            told = explanation_of(question, found, program, self.host.entries)
-        return Answered(found.table, found.partial.at, found.consistency, told)
+        return Answered(found.table, found.partial.at, found.consistency, explanation_of(question, found))

@@ -35,6 +35,11 @@ class Regrouping:
         """Names and types of what the partial finishes to."""
         return self._partial.plan.view.columns
 
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The grouping columns of the partial."""
+        return self._partial.by
+
     def key_of(self, columns: Sequence[str]) -> Callable[[Key], Key]:
         """Return the function from a group of the partial to its values of some of the grouping columns."""
         places = [self._places[name] for name in columns]
