@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import uvicorn
-
-from cumulus.server.http.app import create_app
+from cumulus.server.http.listening import http_server, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.settings import ServerSettings
@@ -17,6 +15,6 @@ def serve(script: Path, settings: ServerSettings) -> None:
     """Serve the views of a script until SIGINT or SIGTERM."""
     keeper = WarehouseKeeper(Warehouse(script))
     try:
-        uvicorn.run(create_app(Site(keeper, settings)), host=settings.host, port=settings.port, log_level="warning")
+        http_server(Site(keeper, settings)).run(sockets=[open_socket(settings.host, settings.port)])
     finally:
         keeper.close()

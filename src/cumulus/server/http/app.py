@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from cumulus.server.http.problems import tell_errors
+from cumulus.server.http.queries import query_routes
 from cumulus.server.http.site import Site
 from cumulus.server.http.views import view_routes
 from cumulus.server.http.writes import write_routes
@@ -23,5 +24,6 @@ def create_app(site: Site) -> FastAPI:
         return {"status": "ok"}
 
     app.include_router(view_routes(site))
+    app.include_router(query_routes(site))
     app.include_router(write_routes(site))
     return app

@@ -21,7 +21,7 @@ from cumulus.server.http.bodies import (
     small_body,
     table_of_base64,
 )
-from cumulus.server.http.models import Moved, StatementModel, TableList, TableModel, TransactionModel, Written
+from cumulus.server.http.models import Moved, StatementModel, TableList, TableModel, TransactionModel, WrittenAnswer
 from cumulus.server.http.selections import parsed_json
 from cumulus.server.http.site import Site, user_of
 from cumulus.server.http.views import column_models
@@ -52,7 +52,7 @@ def write_routes(site: Site) -> APIRouter:
         relation = _table_named(site, user_of(request), name)
         return _described(relation, await site.read(_counted, site))
 
-    @router.post("/tables/{name}/rows", response_model=Written, openapi_extra={"requestBody": _rows_body()})
+    @router.post("/tables/{name}/rows", response_model=WrittenAnswer, openapi_extra={"requestBody": _rows_body()})
     async def write_rows(
         request: Request,
         name: str,
@@ -72,7 +72,7 @@ def write_routes(site: Site) -> APIRouter:
             rows = await asyncio.to_thread(rows_of_body, relation, kind, body, most)
         return await _apply(site, user, (TableRows(op, relation.name, rows),), id)
 
-    @router.post("/transactions", response_model=Written, openapi_extra={"requestBody": _transaction_body()})
+    @router.post("/transactions", response_model=WrittenAnswer, openapi_extra={"requestBody": _transaction_body()})
     async def write_transaction(request: Request, id: Annotated[str, ID] = "") -> Any:
         """Apply several parts together, or none of them."""
         user = user_of(request)
@@ -156,7 +156,7 @@ def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
     return tuple(found)
 
 
-async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str) -> Written:
+async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str) -> WrittenAnswer:
     # Keys of different users have nothing to do with each other.
     request = WriteRequest(parts, f"{user.name}:{id}" if id else "")
     if sum(part.rows.nbytes for part in parts) <= QUICK_BYTES:
@@ -165,7 +165,7 @@ async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str) 
         future = await asyncio.to_thread(site.source.write, request)
     # Who goes away does not take back what was sent.
     done = await asyncio.shield(asyncio.wrap_future(future))
-    return Written(at=done.at, rows=done.rows, repeated=done.is_repeated)
+    return WrittenAnswer(at=done.at, rows=done.rows, repeated=done.is_repeated)
 
 
 def _rows_body() -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""The socket that HTTP listens at: its address, TLS, and how connections are kept."""
+
+from __future__ import annotations
+
+import socket
+
+import uvicorn
+
+from cumulus.errors import ProcessError, UsageError
+from cumulus.server.http.app import create_app
+from cumulus.server.http.site import Site
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises
+    ------
+    ProcessError
+        If the port is taken, or the address is not of this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(1024)
+    except OSError as problem:
+        raise ProcessError(
+            f"{host}:{port} cannot be listened at: {problem.strerror or problem}",
+            hint="Take another port: --port 0 finds a free one.",
+        ) from None
+    return listening
+
+
+def http_server(site: Site) -> uvicorn.Server:
+    """Return the server of a site; `run(sockets=[open_socket(…)])` runs it."""
+    settings = site.settings
+    if (settings.certificate is None) != (settings.private_key is None):
+        raise UsageError("TLS needs a certificate and its private key", hint="Give both.")
+    config = uvicorn.Config(
+        create_app(site),
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.private_key,
+        ws_max_size=64 << 10,
+        h11_max_incomplete_event_size=64 << 10,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)
