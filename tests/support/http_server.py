@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import uvicorn
 
 from cumulus import Warehouse, connect
 from cumulus.http_client.client import HttpClient
-from cumulus.server.access import UserFile
-from cumulus.server.http.listening import http_server, open_socket
+from cumulus.server.http.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.settings import ServerSettings
@@ -52,13 +52,13 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, script: str = SCRIPT, *, has_users: bool = False, **settings: Any) -> Iterator[Running]:
+def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Running]:
     """Serve a script."""
     keeper = WarehouseKeeper(Warehouse(script))
     given = ServerSettings(folder, port=0, **settings)
-    site = Site(keeper, given, UserFile(folder) if has_users else None)
+    site = Site(keeper, given)
     listening = open_socket(given.host, 0)
-    server = http_server(site)
+    server = uvicorn.Server(http_config(site))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

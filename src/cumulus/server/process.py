@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cumulus.server.http.listening import http_server, open_socket
+import uvicorn
+
+from cumulus.server.http.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.settings import ServerSettings
@@ -15,6 +17,6 @@ def serve(script: Path, settings: ServerSettings) -> None:
     """Serve the views of a script until SIGINT or SIGTERM."""
     keeper = WarehouseKeeper(Warehouse(script))
     try:
-        http_server(Site(keeper, settings)).run(sockets=[open_socket(settings.host, settings.port)])
+        uvicorn.Server(http_config(Site(keeper, settings))).run(sockets=[open_socket(settings.host, settings.port)])
     finally:
         keeper.close()

@@ -7,8 +7,10 @@ import socket
 import uvicorn
 
 from cumulus.errors import ProcessError, UsageError
+from cumulus.server.access import UserFile
 from cumulus.server.http.app import create_app
 from cumulus.server.http.site import Site
+from cumulus.server.settings import ServerSettings
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -35,12 +37,35 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def http_server(site: Site) -> uvicorn.Server:
-    """Return the server of a site; `run(sockets=[open_socket(…)])` runs it."""
-    settings = site.settings
+def check_exposure(settings: ServerSettings) -> None:
+    """Raise UsageError for a server that strangers could reach, without users or without TLS."""
     if (settings.certificate is None) != (settings.private_key is None):
         raise UsageError("TLS needs a certificate and its private key", hint="Give both.")
-    config = uvicorn.Config(
+    if settings.is_local or settings.insecure:
+        return
+    if not UserFile(settings.data).users:
+        raise UsageError(
+            f"{settings.host} can be reached from other machines, and there are no users",
+            hint="Make some: cumulus serve token add NAME --data DIR. Or --insecure: anybody may read and change all.",
+        )
+    if settings.certificate is None:
+        raise UsageError(
+            f"{settings.host} can be reached from other machines, and there is no TLS",
+            hint="Give --certificate and --private-key. Or --insecure: tokens and rows can be read on their way.",
+        )
+
+
+def http_config(site: Site) -> uvicorn.Config:
+    """Return how a site is served.
+
+    Raises
+    ------
+    UsageError
+        If strangers could reach it, without users or without TLS.
+    """
+    settings = site.settings
+    check_exposure(settings)
+    return uvicorn.Config(
         create_app(site),
         host=settings.host,
         port=settings.port,
@@ -54,4 +79,3 @@ def http_server(site: Site) -> uvicorn.Server:
         timeout_keep_alive=30,
         timeout_graceful_shutdown=5,
     )
-    return uvicorn.Server(config)

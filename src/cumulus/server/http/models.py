@@ -117,13 +117,6 @@ class ProgramText(BaseModel):
     m3: str
 
 
-class GraphModel(BaseModel):
-    """Which maps are computed from which."""
-
-    nodes: list[dict[str, Any]]
-    edges: list[dict[str, Any]]
-
-
 class ErrorAnswer(BaseModel):
     """An error."""
 

@@ -19,6 +19,7 @@ from cumulus.m3.program import ViewDef
 from cumulus.server.access import EVERYBODY, User, UserFile
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.http.kept_pages import KeptPages
+from cumulus.server.http.sessions import Sessions
 from cumulus.server.limits import Limits
 from cumulus.server.settings import ServerSettings
 from cumulus.server.sources import ServedSource
@@ -70,19 +71,24 @@ class Site:
 
     Parameters
     ----------
-    users
-        Their file; None where nobody needs a name.
+    settings
+        As given: `open_site` checks them first.
     """
 
     source: ServedSource
     settings: ServerSettings
-    users: UserFile | None = None
     nonce: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def __post_init__(self) -> None:
+        self.users, self.sessions = UserFile(self.settings.data), Sessions()
         self.arrivals = Arrivals(self.source)
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether who asks must be known: where there is a file of users, or strangers could come."""
+        return self.users.is_there or not (self.settings.is_local or self.settings.insecure)
 
     @property
     def limits(self) -> Limits:
