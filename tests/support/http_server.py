@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 import uvicorn
 
-from cumulus import Warehouse, connect
+from cumulus import connect
 from cumulus.http_client.client import HttpClient
 from cumulus.server.http.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
+from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
 
 SCRIPT = """
@@ -54,8 +55,9 @@ class Running:
 @contextmanager
 def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Running]:
     """Serve a script."""
-    keeper = WarehouseKeeper(Warehouse(script))
-    given = ServerSettings(folder, port=0, **settings)
+    given = ServerSettings(folder / "data", port=0, **{"sync": "off", **settings})
+    (folder / "script.sql").write_text(script, encoding="utf-8")
+    keeper = open_keeper(folder / "script.sql", given)
     site = Site(keeper, given)
     listening = open_socket(given.host, 0)
     server = uvicorn.Server(http_config(site))

@@ -11,7 +11,7 @@ import pytest
 import cumulus
 from cumulus import errors
 from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
-from cumulus.views.folding import Candidate, Folds, MeasureKind, choose_level
+from cumulus.views.folding import Candidate, Folds, MeasureKind, choose_level, reading
 from support.oracle import Oracle, same_bag
 
 TABLES = "CREATE TABLE sales (y INT, region VARCHAR, city VARCHAR, price DECIMAL(9,2), weight DOUBLE, buyer INT);"
@@ -78,6 +78,11 @@ class ReadMaps:
     def along(self, *asked: Any) -> Iterator[Any] | None:
         found = self.engine.along(*asked)
         return None if found is None else self._counted(found)
+
+    def fold_columns(self, map: str) -> Any:
+        found = self.engine.fold_columns(map)
+        self.read += 0 if found is None else len(list(self.engine.stored(map)))
+        return found
 
     def stored_at(self, map: str, key: Any) -> Any:
         found = self.engine.stored_at(map, key)
@@ -150,6 +155,7 @@ def test_among_equals_the_one_with_fewer_columns_answers_then_the_first() -> Non
         choose_level(program, "cube", ["z"], lambda map: 1)
 
 
+@pytest.mark.parametrize("least", [0, reading.FEW_ENTRIES])
 @pytest.mark.parametrize(
     ("by", "where", "read"),
     [
@@ -162,8 +168,9 @@ def test_among_equals_the_one_with_fewer_columns_answers_then_the_first() -> Non
     ],
 )
 def test_entries_read_are_those_that_the_engine_handed_out(
-    cube: cumulus.Warehouse, by: list[str], where: dict[str, Any], read: int
+    cube: cumulus.Warehouse, by: list[str], where: dict[str, Any], read: int, least: int, monkeypatch: Any
 ) -> None:
+    monkeypatch.setattr(reading, "FEW_ENTRIES", least)
     state = cube._state
     folds = Folds(state.session.program, state.finishers)
     maps = ReadMaps(state.session.engine)

@@ -51,6 +51,7 @@ from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.limits import Budget
 from cumulus.m3.program import Program
 from cumulus.views.batches import MapColumns
+from cumulus.views.folding.columns import FoldColumns
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Number, ...]
@@ -141,6 +142,9 @@ class Maps(Protocol):
 
     def stored_slice(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Stored]]:
         """Iterate over what is stored with `values` at the positions of one of the `indexes`."""
+
+    def fold_columns(self, map: str) -> FoldColumns | None:
+        """Return everything that is stored as columns, good until the next event; None where they are tuples."""
 
     def memory(self) -> int:
         """Return how many bytes the maps take, with the texts in them, roughly."""

@@ -125,8 +125,9 @@ class WarehouseView(Shown):
         self.warn()
         bounds, state = bounds_of(where), self._state
         with _reading(state):
-            session, name = state.session, state.finisher(self._name).view.name
-            return state.folds.fold(session.engine, name, by, bounds, columns, session.counters.transactions)
+            counters, name = state.session.counters, state.finisher(self._name).view.name
+            with state.columns.reading((counters.transactions, counters.events)) as maps:
+                return state.folds.fold(maps, name, by, bounds, columns, counters.transactions)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""

@@ -278,6 +278,9 @@ class Interpreter:
             entry = store.entries[packed]
             yield store.unpack_key(packed), (entry,) if store.flat else entry
 
+    def fold_columns(self, map: str) -> None:
+        """Return None: entries are tuples here; see `Engine.fold_columns`."""
+
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         store = self.store(map)
         self._replace(map, ((store.pack_key(key), entry[0] if store.flat else entry) for key, entry in entries))

@@ -28,9 +28,12 @@ SHARE = ".share.parquet"
 
 @lru_cache(maxsize=16)
 def maps_of_cubes(program: Program) -> tuple[str, ...]:
-    """Return the maps that folding the cubes of a program reads, in the program's order."""
+    """Return the maps that folding the cubes of a program reads, in the program's order.
+
+    Of a part of a program it is those of the views that are there.
+    """
     views = {view for cube in program.cubes for view in (cube.name, *(level.view for level in cube.levels))}
-    found = {name for view in views for name in maps_to_fold(program, program.view(view))}
+    found = {name for view in program.views if view.name in views for name in maps_to_fold(program, view)}
     return tuple(each.name for each in program.maps if each.name in found)
 
 

@@ -74,7 +74,7 @@ class ClusterClient:
         self._lock = Lock()
         self._pid = os.getpid()
         self._number = 0
-        self._views = {view.name: view for view in program.views}
+        self._views = {view.name: view for view in program.shown_views}
         self._tables = {relation.name: relation for relation in program.relations}
 
     @cached_property
@@ -89,7 +89,7 @@ class ClusterClient:
     @property
     def spread_views(self) -> tuple[str, ...]:
         """The names of the views that have tentative rows; the others are gated."""
-        return tuple(view.name for view in self._plan.division.spread.views)
+        return tuple(view.name for view in self._plan.division.spread.shown_views)
 
     @property
     def tables(self) -> tuple[str, ...]:

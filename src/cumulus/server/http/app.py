@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from cumulus.server.http.changes import change_routes
 from cumulus.server.http.guard import Guard
 from cumulus.server.http.health import health_routes
 from cumulus.server.http.inspection import inspection_routes
@@ -32,4 +33,5 @@ def create_app(site: Site) -> FastAPI:
     app.include_router(view_routes(site))
     app.include_router(query_routes(site))
     app.include_router(write_routes(site))
+    app.include_router(change_routes(site))
     return app

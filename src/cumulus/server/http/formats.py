@@ -17,7 +17,7 @@ from cumulus.catalog.interval_texts import span_as_text
 from cumulus.errors import UsageError
 from cumulus.server.answers import ReadRows
 from cumulus.server.http.column_types import sql_type_name
-from cumulus.server.http.json_columns import decimal_texts, rows_as_json
+from cumulus.server.json_columns import decimal_texts, rows_as_json
 
 PIECE_BYTES = 4 << 20
 """So much of a table becomes bytes at once."""

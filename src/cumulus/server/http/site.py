@@ -20,6 +20,7 @@ from cumulus.server.access import EVERYBODY, User, UserFile
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.http.kept_pages import KeptPages
 from cumulus.server.http.sessions import Sessions
+from cumulus.server.hub.hub import Hub
 from cumulus.server.limits import Limits
 from cumulus.server.settings import ServerSettings
 from cumulus.server.sources import ServedSource
@@ -84,6 +85,19 @@ class Site:
         self.arrivals = Arrivals(self.source)
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
+        self._hub: Hub | None = None
+
+    @property
+    def hub(self) -> Hub:
+        """Who tells subscribers; begun by the first of them, in the loop."""
+        if self._hub is None:
+            self._hub = Hub(self.source, asyncio.get_running_loop())
+        return self._hub
+
+    def end_subscriptions(self) -> None:
+        """Tell all subscribers that nothing more comes."""
+        if self._hub is not None:
+            self._hub.close()
 
     @property
     def needs_names(self) -> bool:

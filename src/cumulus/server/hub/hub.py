@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -277,7 +277,7 @@ class Subscriber:
         self._hub, self._channel, self._first, self.at = hub, channel, first, at
         self._is_closed = False
 
-    async def messages(self, idle_s: float | None = None) -> AsyncIterator[bytes | None]:
+    async def messages(self, idle_s: float | None = None) -> AsyncGenerator[bytes | None, None]:
         """Iterate over messages for ever; None each time that there was none for so many seconds.
 
         The last message tells why nothing more comes, if the changes are not known or not kept any more.
@@ -289,9 +289,7 @@ class Subscriber:
                 try:
                     message = await self._next(idle_s)
                 except CumulusError as problem:
-                    yield encode_error(
-                        self._channel.form, type(problem).__name__, problem.message, problem.hint or "", self.at
-                    )
+                    yield encode_error(self._channel.form, problem, self.at)
                     return
                 if message is None:
                     yield None

@@ -3,6 +3,7 @@
 from cumulus.views.folding.access import StoredMaps
 from cumulus.views.folding.bounds import Between, Bound, between, bounds_of
 from cumulus.views.folding.choice import Candidate, Choice, choose_level
+from cumulus.views.folding.kept_columns import KeptColumns
 from cumulus.views.folding.levels import Folds
 from cumulus.views.folding.measures import MeasureKind
 from cumulus.views.folding.partial import Partial
@@ -14,6 +15,7 @@ __all__ = [
     "Candidate",
     "Choice",
     "Folds",
+    "KeptColumns",
     "MeasureKind",
     "Partial",
     "StoredMaps",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Protocol, TypeAlias
@@ -11,11 +11,13 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import coerce
 from cumulus.scalars.python_code import canonical
 from cumulus.views.entries import Key, Values
-from cumulus.views.folding.bounds import Bound
+from cumulus.views.folding.bounds import Between, Bound
+from cumulus.views.folding.columns import FoldColumns
 
 Stored: TypeAlias = tuple[Any, ...]
 """The values of an entry as they are kept, a DOUBLE as the tuple (sum, compensation, size)."""
 
+Within: TypeAlias = Between | tuple[Any, ...]
 WORTH = 4
 """A look-up, or an entry found through an index, costs about as much as so many entries that are read in a row."""
 
@@ -41,6 +43,9 @@ class StoredMaps(Protocol):
     def stored_slice(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Stored]]:
         """Iterate over what is stored with some values at the positions of an index."""
 
+    def fold_columns(self, map: str) -> FoldColumns | None:
+        """Return everything that is stored as columns, good until the next event; None where entries are tuples."""
+
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
         """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
 
@@ -50,25 +55,25 @@ class Selection:
 
     Parameters
     ----------
-    tests
-        Place of a key → whether a value of it is wanted.
-    values
-        Place of a key → the only values of it that are wanted; places without such a list are missing.
+    bounds
+        Typed ones, with the column that each is about, the place of its key, and the key.
     """
 
-    def __init__(self, tests: Sequence[tuple[int, Callable[[Any], bool]]], values: Mapping[int, Sequence[Any]]) -> None:
-        self.tests, self.values = tests, values
-
-    @staticmethod
-    def of(bounds: Sequence[tuple[Bound, int, Column]]) -> Selection:
-        """Return what typed bounds select, each with the place of its key and the key."""
-        values: dict[int, Sequence[Any]] = {}
-        for bound, place, key in bounds:
+    def __init__(self, bounds: Iterable[tuple[Bound, Column, int, Column]]) -> None:
+        self.tests: list[tuple[int, Callable[[Any], bool]]] = []
+        """Place of a key, and whether a value of it is wanted."""
+        self.values: dict[int, tuple[Any, ...]] = {}
+        """Place of a key → the only values of it that are wanted; keys without such a list are missing."""
+        self.bounds: dict[int, list[tuple[Within | None, Callable[[Any], bool]]]] = {}
+        """Place of a key → what it must be, None if only its test tells, and the tests."""
+        for bound, column, place, key in bounds:
+            test, within = bound.test(), None if column.type != key.type else bound.within
             if isinstance(bound.within, tuple):
-                found = _as_keys(bound.within, key)
-                before = values.get(place)
-                values[place] = found if before is None else [each for each in found if each in before]
-        return Selection([(place, bound.test()) for bound, place, _ in bounds], values)
+                found = within = _as_keys(bound.within, key)
+                before = self.values.get(place, found)
+                self.values[place] = tuple(each for each in found if each in before)
+            self.tests.append((place, test))
+            self.bounds.setdefault(place, []).append((within, test))
 
     def wants(self, key: Key, places: Sequence[int]) -> bool:
         """Whether an entry is wanted whose key has those of the view at some places."""
@@ -104,7 +109,7 @@ def selected(source: StoredMaps, map: str, places: Sequence[int], selection: Sel
         yield from source.stored_slice(map, index, values)
 
 
-def _as_keys(values: Sequence[Any], key: Column) -> list[Any]:
+def _as_keys(values: Sequence[Any], key: Column) -> tuple[Any, ...]:
     """Return values as a key has them; those that it cannot have are left out."""
     found = []
     for value in values:
@@ -112,6 +117,6 @@ def _as_keys(values: Sequence[Any], key: Column) -> list[Any]:
             made = value if key.type is None else canonical(coerce(value, key.type))
         except (TypeError, ValueError):
             continue
-        if made == value or made is value:
+        if (made == value or made is value) and not (made is None and key.not_null):
             found.append(made)
-    return found
+    return tuple(found)

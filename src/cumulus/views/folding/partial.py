@@ -16,10 +16,14 @@ from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
+from cumulus.views.batches import MapColumns
+from cumulus.views.column_finishing import Columnar
 from cumulus.views.entries import Key, Values
 from cumulus.views.folding.choice import Choice
+from cumulus.views.folding.group_columns import EndColumns, GroupColumns
 from cumulus.views.folding.measures import CountedValues, DistinctColumn, MeasureKind
 from cumulus.views.folding.plan import FoldedNumber, FoldPlan, end_maps, finisher_of
+from cumulus.views.vectors import NotColumnarError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,6 +99,9 @@ class Partial:
                 f"parts of {this} and of {that} do not add up",
                 hint="Add parts of one map, folded by the same grouping columns, with the same columns.",
             )
+        whole = self._plus_columns(other)
+        if whole is not None:
+            return whole
         groups = {group: list(numbers) for group, numbers in self.groups.items()}
         adder = Adder(self.plan)
         if self.plan.fixed and not groups.keys().isdisjoint(other.groups):
@@ -120,9 +127,20 @@ class Partial:
                 mine_here = pairs[counted].setdefault(group, {})
                 for value, count in values.items():
                     mine_here[value] = mine_here.get(value, 0) + count
+        return self._whole(other, groups, tuple(ends), pairs)
+
+    def _plus_columns(self, other: Partial) -> Partial | None:
+        """Return the parts of both shares if they are columns of numbers."""
+        mine, theirs = self.groups, other.groups
+        if not (isinstance(mine, GroupColumns) and isinstance(theirs, GroupColumns)) or self.ends or self.pairs:
+            return None
+        groups = mine.plus(theirs)
+        return None if groups is None else self._whole(other, groups, (), {})
+
+    def _whole(self, other: Partial, groups: Any, ends: tuple[Any, ...], pairs: Any) -> Partial:
         at = self.at if self.at == other.at else None
         entries_read = self.entries_read + other.entries_read
-        return replace(self, groups=groups, ends=tuple(ends), pairs=pairs, entries_read=entries_read, at=at)
+        return replace(self, groups=groups, ends=ends, pairs=pairs, entries_read=entries_read, at=at)
 
     def finish(self) -> pa.Table:
         """Return the rows: the columns of `by`, then the measures, by the expressions of the view.
@@ -137,6 +155,11 @@ class Partial:
             If a number is beyond its type, or an expression cannot be computed.
         """
         finisher = finisher_of(self.plan, self.functions)
+        if isinstance(self.groups, GroupColumns) and not self.pairs:
+            try:
+                return Columnar(finisher, _Columns(self)).table()
+            except NotColumnarError:
+                pass
         with decimal.localcontext(EXACT):
             items: dict[str, list[tuple[Key, Values]]] = {name: [] for name in self.plan.maps}
             distinct = (number.distinct for number in self.plan.numbers)
@@ -188,6 +211,45 @@ class Partial:
                 view=self.plan.source,
                 hint="Fold by more grouping columns, or leave the column out: columns=[…].",
             ) from None
+
+
+class _Columns:
+    """The maps of a folded view, of columns: a `cumulus.views.entries.MapSource`."""
+
+    def __init__(self, partial: Partial) -> None:
+        names = [partial.plan.maps[0], *end_maps(partial.plan)]
+        self._maps = dict(zip(names, (partial.groups, *partial.ends), strict=True))
+
+    def columns(self, map: str) -> MapColumns | None:
+        """Return the entries of a map as columns."""
+        found = self._maps[map]
+        return found if isinstance(found, (GroupColumns, EndColumns)) else None
+
+    def size(self, map: str) -> int:
+        """Return the number of entries of a map."""
+        return len(self._maps[map])
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
+        """Return None: no map is kept in an order."""
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def in_order(self, map: str, axis: int, descending: bool) -> None:
+        """Return None: no map is kept in an order."""
 
 
 class Adder:
