@@ -72,6 +72,7 @@ def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Run
         scheme = "http" if given.certificate is None else "https"
         yield Running(listening.getsockname()[1], keeper, site, scheme)
     finally:
+        site.end_subscriptions()
         server.should_exit = True
         thread.join()
         keeper.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from cumulus.server.http.changes import change_routes
-from cumulus.server.http.guard import Guard
+from cumulus.server.http.entrance.guard import Guard
+from cumulus.server.http.entrance.login import login_routes
+from cumulus.server.http.entrance.observation import Observation
 from cumulus.server.http.health import health_routes
 from cumulus.server.http.inspection import inspection_routes
-from cumulus.server.http.login import login_routes
-from cumulus.server.http.observation import Observation
 from cumulus.server.http.problems import tell_errors
 from cumulus.server.http.queries import query_routes
 from cumulus.server.http.site import Site

@@ -9,6 +9,7 @@ import uvicorn
 from cumulus.errors import ProcessError, UsageError
 from cumulus.server.access import UserFile
 from cumulus.server.http.app import create_app
+from cumulus.server.http.entrance.connections import HeldConnections
 from cumulus.server.http.site import Site
 from cumulus.server.settings import ServerSettings
 
@@ -75,7 +76,7 @@ def http_config(site: Site) -> uvicorn.Config:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
         ws_max_size=64 << 10,
-        h11_max_incomplete_event_size=64 << 10,
+        http=HeldConnections(settings.limits).protocol(),
         timeout_keep_alive=30,
         timeout_graceful_shutdown=5,
     )

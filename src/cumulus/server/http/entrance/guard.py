@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cumulus.errors import AccessError, BusyError, CumulusError, LimitError, UsageError
 from cumulus.server.access import EVERYBODY, Role, User
+from cumulus.server.http.entrance.sessions import FailedLogins
 from cumulus.server.http.problems import problem_response, unforeseen
-from cumulus.server.http.sessions import Failures
 from cumulus.server.http.site import Site
 
 COOKIE = "cumulus_session"
@@ -31,7 +31,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
-        self._failures = Failures()
+        self._failures = FailedLogins()
         self._running: Counter[str] = Counter()
         self._names = _names_of(site)
 

@@ -14,7 +14,7 @@ _LONGEST_DELAY_S = 2.0
 _MOST_ADDRESSES = 10_000
 
 
-class Failures:
+class FailedLogins:
     """How often each address has come with a wrong token lately: its next wrong one is answered later."""
 
     def __init__(self) -> None:

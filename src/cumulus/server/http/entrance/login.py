@@ -10,17 +10,17 @@ from fastapi.responses import JSONResponse, Response
 from cumulus.errors import AccessError, UsageError
 from cumulus.server.http.answering import PROBLEMS
 from cumulus.server.http.bodies import small_body
-from cumulus.server.http.guard import COOKIE
+from cumulus.server.http.entrance.guard import COOKIE
+from cumulus.server.http.entrance.sessions import FailedLogins
 from cumulus.server.http.models import LoginModel, UserModel
 from cumulus.server.http.selections import parsed_json
-from cumulus.server.http.sessions import Failures
 from cumulus.server.http.site import Site, user_of
 
 
 def login_routes(site: Site) -> APIRouter:
     """Return the routes."""
     router = APIRouter(prefix="/v1", tags=["access"], responses=PROBLEMS)
-    failures = Failures()
+    failures = FailedLogins()
 
     @router.post("/login", response_model=UserModel, openapi_extra={"requestBody": _login_body()})
     async def login(request: Request) -> Response:
