@@ -31,7 +31,7 @@ from cumulus.views.consistency import Consistency
 from cumulus.views.entries import Key, Values
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Between, Bound, Choice, Partial
-from cumulus.views.folding.access import Selection, Stored
+from cumulus.views.folding.access import Stored, WantedKeys
 from cumulus.views.folding.partial import keep_end
 from cumulus.views.folding.plan import FoldPlan, end_maps, plan_fold
 from cumulus.views.folding.reading import fold_by_plan
@@ -71,7 +71,7 @@ def bounds_received(data: bytes) -> list[Bound]:
     return found
 
 
-def nodes_to_ask(layout: ClusterLayout, plan: FoldPlan, selection: Selection) -> list[int]:
+def nodes_to_ask(layout: ClusterLayout, plan: FoldPlan, selection: WantedKeys) -> list[int]:
     """Return the nodes that may own an entry that is wanted.
 
     Raises
@@ -91,7 +91,7 @@ def nodes_to_ask(layout: ClusterLayout, plan: FoldPlan, selection: Selection) ->
     return sorted(found) or [0]
 
 
-def _owners(layout: ClusterLayout, name: str, groups: Sequence[int], selection: Selection) -> set[int]:
+def _owners(layout: ClusterLayout, name: str, groups: Sequence[int], selection: WantedKeys) -> set[int]:
     """Return the nodes that own entries of a map whose keys at `groups` are those of the view."""
     owner = layout.sets[name][0]
     if owner.reach is Reach.FIRST:

@@ -29,6 +29,11 @@ class WriteToken:
     epoch: int
     rows: int
 
+    @property
+    def at(self) -> int:
+        """The same number, as servers call it: a transaction or an epoch."""
+        return self.epoch
+
 
 class Answer(Shown):
     """Rows of a view, of a state that is told.
@@ -60,6 +65,11 @@ class Answer(Shown):
     def arrow(self) -> pa.Table:
         """Return the rows as an Arrow table."""
         return self._table
+
+    @property
+    def at(self) -> int | None:
+        """The same number as `epoch`, as servers call it: a transaction or an epoch."""
+        return self.epoch
 
     @property
     def row(self) -> Row | None:

@@ -18,7 +18,7 @@ from cumulus.machine import Name
 from cumulus.scalars.user import Functions
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Folds, Partial
-from cumulus.views.folding.access import Selection
+from cumulus.views.folding.access import WantedKeys
 from cumulus.views.folding.reading import typed_bounds
 
 
@@ -85,7 +85,7 @@ class ClusterFolds:
         def asked(number: int) -> ReadParts:
             return ReadParts(number, choice.view, list(by), bounds, wanted)
 
-        nodes = nodes_to_ask(self._plan.layout, plan, Selection(typed))
+        nodes = nodes_to_ask(self._plan.layout, plan, WantedKeys(typed))
         return reduce(add, (partial_of(plan, choice, ask(node_name(node), asked)) for node in nodes))
 
     def _committed_count(self, map: str) -> int:

@@ -16,7 +16,7 @@ from cumulus.errors import UnknownNameError
 from cumulus.scalars.python_code import canonical
 from cumulus.views.entries import Key, WholeMaps
 from cumulus.views.finishing import Finisher
-from cumulus.views.folding.access import Selection, Stored, StoredMaps, selected
+from cumulus.views.folding.access import Stored, StoredMaps, WantedKeys, selected
 from cumulus.views.folding.bounds import Bound
 from cumulus.views.folding.choice import Choice
 from cumulus.views.folding.column_reading import ColumnReading
@@ -89,7 +89,7 @@ class _Reading:
     """
 
     def __init__(
-        self, finisher: Finisher, source: StoredMaps, plan: FoldPlan, selection: Selection, keys: list[Key] | None
+        self, finisher: Finisher, source: StoredMaps, plan: FoldPlan, selection: WantedKeys, keys: list[Key] | None
     ) -> None:
         self._finisher, self._source, self._plan = finisher, source, plan
         self._selection, self._keys = selection, keys
@@ -246,13 +246,13 @@ def _without(key: Key, axis: int) -> Key:
     return key[:axis] + key[axis + 1 :]
 
 
-def selection_of(finisher: Finisher, where: Sequence[Bound]) -> Selection:
+def selection_of(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
     """Return what bounds of grouping columns select among the keys of a view's maps."""
-    return Selection(typed_bounds(finisher, where))
+    return WantedKeys(typed_bounds(finisher, where))
 
 
 def typed_bounds(finisher: Finisher, where: Sequence[Bound]) -> list[tuple[Bound, Column, int, Column]]:
-    """Return bounds with names and values as a view has them, as `Selection` takes them."""
+    """Return bounds with names and values as a view has them, as `WantedKeys` takes them."""
     view, first = finisher.view, finisher.maps[0]
     known = grouping_columns(view, first)
     found = []
