@@ -101,6 +101,8 @@ class LevelCost:
     ----------
     level
         Its grouping columns, and its view.
+    map
+        Whose entries are its groups.
     cost
         The worst class among all events.
     maps
@@ -110,6 +112,7 @@ class LevelCost:
     """
 
     level: LevelDef
+    map: str
     cost: CostClass
     maps: tuple[str, ...]
     statements: int
@@ -118,7 +121,7 @@ class LevelCost:
     def __str__(self) -> str:
         columns = f"({', '.join(self.level.columns)})"
         if not self.maps:
-            return f"{columns}: {'kept by maps' if self.level.kept else 'read from a map'} that others need, too"
+            return f"{columns}: {print_call_name(self.map)}, which is there for others, too"
         names = ", ".join(map(print_call_name, self.maps))
         return (
             f"{columns}: {self.cost} an event, {counted(self.statements, 'statement')} for "
@@ -242,6 +245,7 @@ class Explanation:
                     "columns": list(each.level.columns),
                     "view": each.level.view,
                     "kept": each.level.kept,
+                    "map": each.map,
                     "cost": str(each.cost),
                     "maps": list(each.maps),
                     "statements": each.statements,

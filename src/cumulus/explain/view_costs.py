@@ -169,6 +169,7 @@ def _level_cost(program: Program, level: LevelDef, costs: Costs, needed: Mapping
     ]
     return LevelCost(
         level,
+        program.view(level.view).maps[0],
         max((each.cost for each in found), default=CostClass.CONSTANT),
         tuple(each.name for each in program.maps if each.name in own),
         len(found),
