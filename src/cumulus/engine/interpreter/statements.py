@@ -23,9 +23,9 @@ from cumulus.engine.interpreter.attempts import bounded, report
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.numbers import NumberKind, Value, product
 from cumulus.engine.interpreter.scalars import Env
-from cumulus.engine.interpreter.writer import identifier
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Fit, TermCoder
+from cumulus.engine.interpreter.writer import identifier
 from cumulus.errors import ValidationError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Statement
