@@ -169,7 +169,7 @@ class _Entries:
     def sums(self, codes: Codes, groups: int, place: int) -> Array:
         """Return the sums of a value column by groups."""
         numbers = self.value(place)
-        if groups > 1:
+        if groups != 1:
             return self._added(codes, groups, numbers)
         # What is added to one place waits for what was added before: it goes to several, and these are added then.
         if self._lanes is None:
