@@ -15,9 +15,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from cumulus.algebra.float_sums import add_cells, read_stored
-from cumulus.catalog.arrow import array_of
+from cumulus.catalog.arrow import array_of, decoded
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, coerce
+from cumulus.engine.frame_columns import FrameColumns, added_entries
+from cumulus.engine.frames.from_arrow import frame_of_arrays
+from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.snapshot import column_names_of, entries_of_table, is_tagged
 from cumulus.epochs.output.parts import SHARE
 from cumulus.epochs.output.sink import Manifest
@@ -54,14 +57,13 @@ class StoredParts:
         self._out, self._manifest, self._program = out, manifest, finisher.program
         self._needs = _needs(finisher, plan, where)
         self._wanted: dict[str, dict[Key, Stored]] = {}
+        self._tables: dict[str, list[pa.Table]] = {}
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored and may be wanted."""
-        definition, files = self._program.map(map), files_of(self._out, self._manifest, map)
-        is_shared = len(files) > 1 and files[0].endswith(SHARE)
-        tables = (self._read(definition, path, is_shared) for path in files)
-        entries = chain.from_iterable(entries_of_table(definition, table) for table in tables)
-        return iter(_added(definition, entries).items()) if is_shared else entries
+        definition = self._program.map(map)
+        entries = chain.from_iterable(entries_of_table(definition, table) for table in self._read(map))
+        return iter(_added(definition, entries).items()) if self._is_shared(map) else entries
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
@@ -74,7 +76,9 @@ class StoredParts:
                 yield key, values
 
     def stored_count(self, map: str) -> int:
-        """Return how many entries the files have."""
+        """Return how many entries the files have; or how many of them were read, if they were."""
+        if map in self._tables:
+            return sum(table.num_rows for table in self._tables[map])
         return entry_count(self._out, self._manifest, map)
 
     def stored_at(self, map: str, key: Key) -> Stored | None:
@@ -93,14 +97,42 @@ class StoredParts:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
-    def fold_columns(self, map: str) -> None:
-        """Return None: entries are made tuples."""
+    def fold_columns(self, map: str) -> FrameColumns | None:
+        """Return what is stored and may be wanted as columns; None where entries are tuples."""
+        definition, tables = self._program.map(map), self._read(map)
+        if any(is_tagged(field) for table in tables for field in table.schema):
+            return None
+        try:
+            table = pa.concat_tables(tables, promote_options="permissive")
+        except pa.ArrowException:  # numbers of several widths
+            return None
+        there = frozenset(table.column_names)
+        names = [[f"key {key.name}"] for key in definition.keys] + [
+            column_names_of(value) for value in definition.values
+        ]
+        columns = [None if there.isdisjoint(each) else [_joined(table.column(name)) for name in each] for each in names]
+        frame = frame_of_arrays(layout_of(definition), columns, table.num_rows)
+        if frame is not None and self._is_shared(map):
+            frame = added_entries(definition, frame)
+        return None if frame is None else FrameColumns(definition, frame)
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: nothing is kept in order."""
 
-    def _read(self, definition: MapDef, path: str, is_shared: bool) -> pa.Table:
-        need = self._needs[definition.name]
+    def _is_shared(self, map: str) -> bool:
+        """Whether entries of several buckets are to be added."""
+        files = files_of(self._out, self._manifest, map)
+        return len(files) > 1 and files[0].endswith(SHARE)
+
+    def _read(self, map: str) -> list[pa.Table]:
+        """Return what is needed of the files of a map, each read once."""
+        if map not in self._tables:
+            files = files_of(self._out, self._manifest, map)
+            self._tables[map] = [self._read_file(self._program.map(map), path) for path in files]
+        return self._tables[map]
+
+    def _read_file(self, definition: MapDef, path: str) -> pa.Table:
+        need, is_shared = self._needs[definition.name], self._is_shared(definition.name)
         names = [f"key {key.name}" for place, key in enumerate(definition.keys) if is_shared or place in need.keys]
         for place in sorted(need.values) or [0]:
             names += column_names_of(definition.values[place])
@@ -109,6 +141,11 @@ class StoredParts:
             return found.to_table(names, filter=_filter(definition, need, found.schema))
         except (OSError, pa.ArrowException) as problem:
             raise _unread(self._out, self._manifest, problem) from None
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    plain = decoded(column)
+    return pa.concat_arrays(plain.chunks) if plain.num_chunks else pa.array([], plain.type)
 
 
 def files_of(out: Path, manifest: Manifest, map: str) -> list[str]:
