@@ -39,9 +39,12 @@ def rows_of(partial: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in partial.finish().to_pylist()]
 
 
+SPREAD = "one-round:orders=oid+lineitem=oid"
+
+
 @pytest.mark.parametrize(
     ("layout", "buckets"),
-    [pytest.param("one-bucket", 1, marks=pytest.mark.slow), ("one-round:orders=oid+lineitem=oid", 3)],
+    [(SPREAD, 3), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("one-bucket", 1), (SPREAD, 8)))],
 )
 def test_a_fold_is_right_after_every_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Program, layout: str, buckets: int
