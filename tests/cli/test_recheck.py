@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
@@ -75,6 +76,25 @@ def test_a_run_is_what_its_sources_say(folder: Path):
     assert told.exit_code == 0, told.output
     assert told.output.splitlines() == ["epoch 3", "view revenue: 3 rows, equal", "view words: 3 rows, equal",
                                         "view lines: 2 rows, equal"]  # fmt: skip
+
+
+def test_levels_of_cubes_are_rechecked_from_their_parts(folder: Path):
+    (folder / "views.sql").write_text(
+        SQL + "CREATE CUBE said DIMENSION oid DIMENSION word KEEP (oid) AS "
+        "SELECT oid, word, COUNT(*) AS n, MIN(word) AS w FROM log GROUP BY oid, word;"
+    )
+    run()
+    told = call("recheck out")
+    assert (told.exit_code, told.output.splitlines()[-2:]) == (
+        0,
+        ["view said: 5 rows, equal", "view said by oid: 5 rows, equal"],
+    )
+    (path,) = manifest_of(folder / "out").parts["said by oid"].values()
+    kept = pq.read_table(folder / "out" / path)
+    pq.write_table(kept.filter(pc.not_equal(kept["key oid"], 5)), folder / "out" / path)
+    told = call("recheck out")
+    assert told.exit_code == 1
+    assert "view said by oid: 4 rows, 1 differs" in told.output
 
 
 def test_words_that_duckdb_takes_as_names_in_quotes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -50,12 +50,14 @@ class _Need:
 class StoredParts:
     """The maps of an epoch that a fold reads; a `cumulus.views.folding.StoredMaps`.
 
-    What it does not need is not read: such keys and values are None.
+    What it does not need is not read: such keys and values are None. Without a plan it is all that makes rows.
     """
 
-    def __init__(self, out: Path, manifest: Manifest, finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]):
+    def __init__(
+        self, out: Path, manifest: Manifest, finisher: Finisher, plan: FoldPlan | None, where: Sequence[Bound] = ()
+    ) -> None:
         self._out, self._manifest, self._program = out, manifest, finisher.program
-        self._needs = _needs(finisher, plan, where)
+        self._needs = _all_of_rows(finisher) if plan is None else _needs(finisher, plan, where)
         self._wanted: dict[str, dict[Key, Stored]] = {}
         self._tables: dict[str, list[pa.Table]] = {}
 
@@ -177,7 +179,7 @@ def _unread(out: Path, manifest: Manifest, problem: Exception) -> StoreError:
 
 
 def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[str, _Need]:
-    program, view, bounds = finisher.program, finisher.view, typed_bounds(finisher, where)
+    program, bounds = finisher.program, typed_bounds(finisher, where)
     found: dict[str, _Need] = {}
 
     def need(map: str, groups: Sequence[int], keys: Iterable[int], values: Iterable[int]) -> None:
@@ -206,11 +208,12 @@ def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[s
         if number.distinct is not None:
             counted = number.distinct.counted
             need(counted.map, counted.groups, counted.values, _telling(program.map(counted.map)) | {counted.column})
-    if plan.fixed:  # rows are made of them
-        for name in view.reads:
-            definition = program.map(name)
-            found[name] = _Need({*range(len(definition.keys))}, {*range(len(definition.values))}, [])
-    return found
+    return {**found, **_all_of_rows(finisher)} if plan.fixed else found
+
+
+def _all_of_rows(finisher: Finisher) -> dict[str, _Need]:
+    maps = [finisher.program.map(name) for name in finisher.view.reads]
+    return {each.name: _Need({*range(len(each.keys))}, {*range(len(each.values))}, []) for each in maps}
 
 
 def _telling(definition: MapDef) -> set[int]:
