@@ -15,7 +15,6 @@ from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import ColumnForm, FrameColumn
 from cumulus.engine.frames.value_words import NULL_WORD, word_encoder
 from cumulus.engine.frames.word_arrays import null_flags
-from cumulus.engine.native.column_grouping import add_up, end_rows, group_rows
 from cumulus.errors import EvaluationError
 from cumulus.m3.program import MapDef
 from cumulus.views.batches import Places
@@ -23,6 +22,7 @@ from cumulus.views.folding.group_columns import KeptTexts
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector
 
 Words = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint32]
 
 
 class FrameColumns:
@@ -36,10 +36,6 @@ class FrameColumns:
         The map of the rows.
     """
 
-    group = staticmethod(group_rows)
-    add_up = staticmethod(add_up)
-    end_rows = staticmethod(end_rows)
-
     def __init__(self, definition: MapDef, frame: MapFrame) -> None:
         self.size, self.held_bytes = frame.rows, 0
         self._frame, self._keys, self._values = frame, frame.layout.keys, frame.layout.values
@@ -47,6 +43,24 @@ class FrameColumns:
 
     def hold(self, keys: Iterable[int], values: Iterable[int]) -> None:
         """Read nothing: everything is there."""
+
+    def group(self, words: Sequence[Words], wanted: Mask) -> tuple[Codes, Words]:
+        """Return the groups of rows by their words, and of each group the number of its first row."""
+        from cumulus.engine.native.column_grouping import group_rows  # it brings the machinery of machine code
+
+        return group_rows(words, wanted)
+
+    def add_up(self, codes: Codes, groups: int, numbers: Array) -> Array | None:
+        """Return the sums of numbers by groups; see `FoldColumns.add_up`."""
+        from cumulus.engine.native.column_grouping import add_up  # it brings the machinery of machine code
+
+        return add_up(codes, groups, numbers)
+
+    def end_rows(self, codes: Codes, groups: int, numbers: Words, end: str) -> Words:
+        """Return for each group the place of its least or greatest number; see `FoldColumns.end_rows`."""
+        from cumulus.engine.native.column_grouping import end_rows  # it brings the machinery of machine code
+
+        return end_rows(codes, groups, numbers, end)
 
     def exists(self) -> Mask:
         """Return which rows exist for readers."""
@@ -129,13 +143,13 @@ def added_entries(definition: MapDef, frame: MapFrame) -> MapFrame | None:
     columns, layout, every = FrameColumns(definition, frame), frame.layout, slice(0, frame.rows)
     keys = [word for place in range(len(layout.keys)) for word in columns.key_words(place, every)]
     codes, firsts = (
-        group_rows(keys, np.ones(frame.rows, np.bool_))
+        columns.group(keys, np.ones(frame.rows, np.bool_))
         if keys
         else (np.ones(frame.rows, np.uint32), np.arange(min(frame.rows, 1)))
     )
     words = frame.words[firsts].copy()
     for place, column in enumerate(layout.values):
-        sums = add_up(codes, len(firsts), columns.stored_value(place, every))
+        sums = columns.add_up(codes, len(firsts), columns.stored_value(place, every))
         if sums is None:
             return None
         if column.form is ColumnForm.WORD:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.algebra.float_sums import add_cells, read_stored
@@ -139,8 +139,8 @@ class StoredParts:
         for place in sorted(need.values) or [0]:
             names += column_names_of(definition.values[place])
         try:
-            found = ds.dataset(self._out / path, format="parquet")
-            return found.to_table(names, filter=_filter(definition, need, found.schema))
+            wanted = _filter(definition, need, pq.read_schema(self._out / path))
+            return pq.read_table(self._out / path, columns=names, filters=wanted, partitioning=None)
         except (OSError, pa.ArrowException) as problem:
             raise _unread(self._out, self._manifest, problem) from None
 
@@ -239,7 +239,7 @@ def _added(definition: MapDef, entries: Iterable[tuple[Key, Stored]]) -> dict[Ke
     return found
 
 
-def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> ds.Expression | None:
+def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> pc.Expression | None:
     """Return what Parquet can tell of the rows that are wanted: no row that is wanted is left out."""
     found = [
         expression
@@ -249,7 +249,7 @@ def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> ds.Expression
     return reduce(and_, found) if found else None
 
 
-def _condition(key: Column, bound: Bound, schema: pa.Schema) -> ds.Expression | None:
+def _condition(key: Column, bound: Bound, schema: pa.Schema) -> pc.Expression | None:
     """Return a bound as a condition of a file; None where Arrow may see it otherwise."""
     name = f"key {key.name}"
     stored = schema.field(name)
@@ -258,12 +258,12 @@ def _condition(key: Column, bound: Bound, schema: pa.Schema) -> ds.Expression | 
     if not (key.type.is_integer or key.type.kind in _COMPARED):
         return None
     try:
-        return _compared(ds.field(name), key, bound, stored.type)
+        return _compared(pc.field(name), key, bound, stored.type)
     except (TypeError, ValueError, OverflowError, pa.ArrowException):
         return None  # a value that the key cannot have, where a view shows it in a wider type
 
 
-def _compared(field: ds.Expression, key: Column, bound: Bound, kind: pa.DataType) -> ds.Expression:
+def _compared(field: pc.Expression, key: Column, bound: Bound, kind: pa.DataType) -> pc.Expression:
     def stored(values: Sequence[Any]) -> pa.Array:
         assert key.type is not None
         return array_of([coerce(value, key.type) for value in values], key.type).cast(kind)
