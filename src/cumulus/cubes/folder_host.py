@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.stored_parts import entry_count
-from cumulus.errors import DelayError
+from cumulus.errors import DelayError, UsageError
 from cumulus.m3.program import Program
 from cumulus.olap import Freshness
 from cumulus.scalars.user import Functions
@@ -72,3 +72,16 @@ class FolderHost:
 
     def _entries(self, map: str, manifest: Any) -> int:
         return entry_count(self.folder.path, manifest, map)
+
+    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> NoReturn:
+        """Refuse it: a run does not write the rows of tables.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(
+            f"the rows behind {view} are not in {self.folder.path}: a run writes views, not tables",
+            hint="Ask the files that the run has read, in SQL; or a Warehouse that keeps rows.",
+        )

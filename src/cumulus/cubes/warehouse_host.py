@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from cumulus.errors import HistoryError, UsageError
 from cumulus.m3.program import Program
 from cumulus.olap import Freshness
@@ -61,3 +63,7 @@ class WarehouseHost:
     def entries(self, map: str) -> int:
         """Return how many entries a map has."""
         return self.warehouse.stats().entries[map]
+
+    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
+        """Return base rows behind some groups, from the tables whose rows are kept."""
+        return self.warehouse.view(view).facts(where, limit).arrow()

@@ -132,6 +132,34 @@ def bounds_for(shape: CubeShape, conditions: Iterable[Condition]) -> tuple[Bound
     return tuple(found)
 
 
+def alternatives_of(
+    shape: CubeShape, conditions: Iterable[Condition], values: Callable[[str], Iterable[Any]]
+) -> list[tuple[Bound, ...]]:
+    """Return what is wanted as lists of bounds, of which one must be met whole.
+
+    Parameters
+    ----------
+    values
+        From a level to its values, which patterns are held against.
+    """
+    found: list[tuple[Bound, ...]] = [()]
+    for each in conditions:
+        ways: list[tuple[Bound, ...]]
+        match each:
+            case Bound():
+                ways = [(each,)]
+            case Matching(column, pattern):
+                is_wanted = _pattern_test(pattern)
+                ways = [(Bound(column, tuple(value for value in values(column) if is_wanted((value,)))),)]
+            case Below(name, paths):
+                levels = shape.dimension(name).levels
+                ways = [
+                    tuple(Bound(level, (value,)) for level, value in zip(levels, path, strict=False)) for path in paths
+                ]
+        found = [(*bounds, *way) for bounds in found for way in ways]
+    return found
+
+
 def test_for(
     shape: CubeShape, conditions: Iterable[Condition]
 ) -> tuple[tuple[str, ...], Callable[[tuple[Any, ...]], bool]] | None:

@@ -18,6 +18,7 @@ from cumulus.olap.explain import CubeExplanation
 from cumulus.olap.question import Question
 from cumulus.olap.shape import CubeShape
 from cumulus.olap.source import Answered, CubeSource
+from cumulus.views import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,6 +104,20 @@ class Selection(Question):
     def explain(self) -> CubeExplanation:
         """Return how the rows read last were found; if none were read, they are."""
         return self._answer().explanation
+
+    def facts(self, limit: int = 1000) -> Result:
+        """Return base rows behind the groups that the selection takes, with all columns of the tables in FROM.
+
+        Conditions on levels count, those on measures, `top` and `limit` do not.
+
+        Raises
+        ------
+        UsageError
+            If the source does not keep the rows.
+        """
+        if type(limit) is not int or limit < 0:
+            raise UsageError(f"limit={limit!r}", hint="Give a number of rows.")
+        return Result(self.source.facts(self, limit))
 
     def _answer(self) -> Answered:
         return self._last.answer or self.read()

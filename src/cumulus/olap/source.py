@@ -11,6 +11,8 @@ import pyarrow as pa
 from cumulus.catalog.names import known_name
 from cumulus.m3.program import Program
 from cumulus.olap.answering import answer
+from cumulus.olap.blocks import key_values
+from cumulus.olap.conditions import alternatives_of
 from cumulus.olap.explain import CubeExplanation, explanation_of
 from cumulus.olap.shape import CubeShape, KeptLevel, kept_levels, shape_of
 from cumulus.views import Consistency, Finisher
@@ -18,7 +20,7 @@ from cumulus.views.folding import Bound, Partial
 from cumulus.views.tables import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cumulus.olap.question import Freshness, Question
 
@@ -64,6 +66,9 @@ class CubeSource(Protocol):
     def evaluate(self, question: Question) -> Answered:
         """Return the rows of a question."""
 
+    def facts(self, question: Question, limit: int) -> pa.Table:
+        """Return base rows behind a question's groups."""
+
 
 @runtime_checkable
 class FoldHost(Protocol):
@@ -91,6 +96,15 @@ class FoldHost(Protocol):
 
     def entries(self, map: str) -> int | None:
         """Return how many entries a map has; None if the host does not tell."""
+
+    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
+        """Return base rows behind the groups that are within all bounds of one of these lists.
+
+        Raises
+        ------
+        UsageError
+            If there are none to be had.
+        """
 
 
 @dataclass(frozen=True)
@@ -125,3 +139,14 @@ class FoldedSource:
                 self.host.finisher,
             )
         return Answered(found.table, found.partial.at, found.consistency, explanation_of(question, found))
+
+    def facts(self, question: Question, limit: int) -> pa.Table:
+        """Return base rows behind a question's groups."""
+        shape = question.shape
+        with self.host.reading():
+
+            def values(level: str) -> Iterable[Any]:
+                found, _ = self.host.fold(shape.name, [level], (), (), question.freshness)
+                return (value for (value,) in key_values(found.finish(), [shape.column(level)]))
+
+            return self.host.facts(shape.name, alternatives_of(shape, question.where, values), limit)

@@ -135,6 +135,39 @@ class WarehouseView(Shown):
             with state.columns.reading((counters.transactions, counters.events)) as maps:
                 return state.folds.fold(maps, name, by, bounds, columns, counters.transactions)
 
+    def facts(self, where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),), limit: int = 1000) -> Result:
+        """Return rows behind groups of the view: those of its FROM that its WHERE leaves, with all their columns.
+
+        Parameters
+        ----------
+        where
+            Which groups: grouping column → value, list or range, as in `fold`; or several lists of bounds, of which
+            one must be met.
+        limit
+            How many rows, at most.
+
+        Raises
+        ------
+        UsageError
+            If rows of a table in FROM are not kept, or the view was not made from SQL.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE t (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM t GROUP BY a",
+        ...     keep="all")
+        >>> wh.insert("t", [(1, 10), (1, 5), (2, 7)])
+        3
+        >>> sorted(wh.view("v").facts({"a": 1}).rows())
+        [(1, 5), (1, 10)]
+        """
+        from cumulus.warehouse.facts import facts_query  # DuckDB and the parser, which reading rows does not need
+
+        alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
+        with reading(self._state):
+            sql, parameters = facts_query(self._state.script, self.finisher, alternatives, limit)
+            return query(self._state, sql, parameters or None)
+
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
         return errors(self._state, self._name)
