@@ -77,11 +77,10 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
 
     def _take(self, words: Mapping[str, Any]) -> dict[str, Any]:
         match words:
-            case {"open": {"cube": str(name), **rest}}:
+            case {"open": {"cube": str(name)}}:
                 self._pinned.clear()
                 shape = self._shape(name)
-                given = {"cube": name, "by": [], **rest}
-                made = selection_of(self._cubes, shape, given)
+                made = selection_of(self._cubes, shape, {"by": [], **words["open"]})
                 self._last = made
             case _ if self._last is None:
                 raise UsageError("no cube is open", hint="Open one.")

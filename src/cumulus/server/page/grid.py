@@ -1,14 +1,14 @@
 """What a grid shows of a cube: from what it is asked for to a selection, and from that one's rows to a tree.
 
-A grid groups by levels, splits by levels, sorts and filters; all of it becomes one selection with totals, so each row of
-the tree, at every level, is folded from parts and none is made of other rows.
+A grid groups by levels, splits by levels, sorts and filters; all of it becomes one selection with totals. So each row
+of the tree, at every level, is folded from parts, and none is made of other rows.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from cumulus.algebra.order import order_key
 from cumulus.algebra.printing import quoted
 from cumulus.errors import UsageError
 from cumulus.olap import Answered, Axis, CubeShape, CubeSource, Like, Selection
+from cumulus.olap.conditions import Matching
 from cumulus.olap.levels import ShownLevels
 from cumulus.views.folding import Between, Bound, MeasureKind
 
@@ -26,6 +27,7 @@ GridConfig: TypeAlias = Mapping[str, Any]
 TEXT, NUMBER = "string", "float"
 OPERATORS = {TEXT: ("==", "in", ">=", "<=", "LIKE")}
 _TYPES = {"VARCHAR": TEXT, "BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "datetime", "INTERVAL": TEXT}
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 MOST_ROWS = 200_000
 """A grid of more rows is refused."""
 
@@ -33,6 +35,12 @@ MOST_ROWS = 200_000
 def grid_type(name: str) -> str:
     """Return what a grid calls a type of SQL; what is neither number nor time nor truth is shown as text."""
     return _TYPES.get(name, NUMBER)
+
+
+def formats(types: Mapping[str, str]) -> dict[str, Any]:
+    """Return how a grid is to write columns of these types of SQL: whole numbers without decimals."""
+    whole = {"number_format": {"maximumFractionDigits": 0}}
+    return {name: whole for name, type_ in types.items() if type_ in _WHOLE}
 
 
 def table_schema(shape: CubeShape) -> dict[str, str]:
@@ -128,7 +136,7 @@ def config_for(selection: Selection) -> dict[str, Any]:
             assert isinstance(each.within, tuple)
             texts = [label(value) for value in each.within]
             filters.append([each.column, "==", texts[0]] if len(texts) == 1 else [each.column, "in", texts])
-        elif hasattr(each, "pattern"):
+        elif isinstance(each, Matching):
             filters.append([each.column, "LIKE", each.pattern])
         else:
             raise UsageError("a grid has no filter for several members of a dimension", hint="Filter its levels.")
@@ -138,7 +146,8 @@ def config_for(selection: Selection) -> dict[str, Any]:
         "columns": list(selection.shown_measures) or list(selection.row_columns),
         "filter": filters,
         "sort": [[name, "desc" if descending else "asc"] for name, descending in selection.order],
-        "aggregates": {name: "measure" for name in table_schema(selection.shape)},
+        "columns_config": formats({each.name: each.type for each in selection.shape.measures}),
+        "aggregates": dict.fromkeys(table_schema(selection.shape), "measure"),
     }
 
 
@@ -209,7 +218,7 @@ def grid_of(source: CubeSource, shape: CubeShape, config: GridConfig) -> Grid:
         )
     types = table_schema(shape)
     columns = [name for name in config.get("columns", ()) if name]
-    if not config.get("group_by") and not selection.pivoted:
+    if not config.get("group_by") and not selection.pivot_columns:
         return _flat(selection, answered, {name: types[name] for name in columns})
     return _tree(selection, answered, columns, types)
 
@@ -246,7 +255,12 @@ def _tree(selection: Selection, answered: Answered, columns: Sequence[str], type
         for name in [column[at] for column in members[:depth]]:
             row = row.children.setdefault(name, TreeRow((*row.path, name)))
         head = "".join(f"{column[at].replace('|', '¦')}|" for column in members[len(group) :])
-        heads.setdefault(head, tuple((column[at] is None, 0 if column[at] is None else order_key(column[at])) for column in raw[len(group) :]))
+        heads.setdefault(
+            head,
+            tuple(
+                (column[at] is None, 0 if column[at] is None else order_key(column[at])) for column in raw[len(group) :]
+            ),
+        )
         row.cells |= {head + name: found[at] for name, found in values.items()}
     schema = {head + name: types[name] for head in sorted(heads, key=heads.__getitem__) for name in measures}
     rows: list[TreeRow] = []
@@ -278,7 +292,7 @@ def sql_of(selection: Selection) -> str:
     text += f" WHERE {' AND '.join(tests)}" if tests else ""
     if shown:
         pivots = "".join(f", {quoted(name)}" for name in selection.pivot_columns)
-        text += f" GROUP BY ROLLUP ({rows}){pivots}" if rows and selection.with_totals else f" GROUP BY {shown}"
+        text += f" GROUP BY ROLLUP ({rows}){pivots}" if rows and selection.levels.totals else f" GROUP BY {shown}"
     order = [f"{quoted(name)}{' DESC' if descending else ''}" for name, descending in selection.order]
     return text + (f" ORDER BY {', '.join(order)}" if order else "")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from cumulus.errors import LimitError
+import pyarrow as pa
+
+from cumulus.errors import LimitError, UsageError
 from cumulus.m3.program import Program
 from cumulus.olap import CubeShape, FoldHost, Freshness
 from cumulus.views import Consistency, Finisher
@@ -47,7 +49,8 @@ class PinnedHost:
     @property
     def at(self) -> int:
         """The transaction or epoch that is held."""
-        return int(self._whole.at)
+        assert self._whole.at is not None, "a fold of a whole view is of one state"
+        return self._whole.at
 
     @property
     def program(self) -> Program:
@@ -72,6 +75,10 @@ class PinnedHost:
         tests = [(regrouping.key_of([each.column]), each.test()) for each in bounds]
         keep = (lambda group: all(test(key_of(group)[0]) for key_of, test in tests)) if tests else None
         return regrouping.to(by, keep), self._consistency
+
+    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
+        """Refuse: base rows go on."""
+        raise UsageError("base rows are not held with the cube", hint="Ask for them without holding it.")
 
     def entries(self, map: str) -> int | None:
         """Return how many groups are held of the map that they were read from; of others nothing is."""

@@ -18,7 +18,6 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from cumulus.errors import CumulusError, UnknownNameError
-from cumulus.olap import CubeSource
 from cumulus.server.access import EVERYBODY, User
 from cumulus.server.page.graph import map_details, map_numbers
 from cumulus.server.sources import ServedSource
@@ -57,7 +56,7 @@ def missing_extra() -> str:
     return f"The page needs {' and '.join(lacking)}: pip install 'cumulus-ivm[server]'" if lacking else ""
 
 
-def page_routes(source: ServedSource, cubes: CubeSource) -> APIRouter:
+def page_routes(source: ServedSource) -> APIRouter:
     """Return the routes of the page; without what it needs, one that says what is missing."""
     router = APIRouter(include_in_schema=False)
     missing = missing_extra()
@@ -68,7 +67,7 @@ def page_routes(source: ServedSource, cubes: CubeSource) -> APIRouter:
             return PlainTextResponse(missing + "\n", 501)
 
         return router
-    router.lifespan_context = _closing(site := _Site(source, cubes))  # type: ignore[assignment]  # a plain function
+    router.lifespan_context = _closing(site := _Site(source))
     _file_routes(router, site)
     _program_routes(router, site)
     router.add_api_websocket_route("/page/state", site.state)
@@ -136,10 +135,10 @@ def _closing(site: _Site) -> Callable[[Any], Any]:
 class _Site:
     """What the page's WebSockets share."""
 
-    def __init__(self, source: ServedSource, cubes: CubeSource) -> None:
+    def __init__(self, source: ServedSource) -> None:
         from cumulus.server.page.tables import LiveTables
 
-        self.source, self._cubes = source, cubes
+        self.source = source
         self._tables = LiveTables(source)
 
     def close(self) -> None:
@@ -175,7 +174,11 @@ class _Site:
             ("quarantine", self.source.quarantine()),
             ("epochs", self.source.epochs()),
         ):
-            table = found.table.slice(0, MOST_ROWS) if name == "epochs" else found.table.slice(-MOST_ROWS)
+            table = (
+                found.table.slice(0, MOST_ROWS)
+                if name == "epochs"
+                else found.table.slice(max(0, found.table.num_rows - MOST_ROWS))
+            )
             told[name] = {
                 "count": found.table.num_rows,
                 "columns": table.column_names,
@@ -234,7 +237,7 @@ class _Site:
         def tell(words: Mapping[str, Any]) -> None:
             loop.call_soon_threadsafe(sending.put, {"told": words})
 
-        grids = CubeGrids(self._cubes, user.may_read, lambda: self.source.at, tell)
+        grids = CubeGrids(self.source.cubes(), user.may_read, lambda: self.source.at, tell)
         try:
             async with sending.running():
                 async for message in _messages(socket):

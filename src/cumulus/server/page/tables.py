@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import perspective
@@ -15,7 +15,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import CumulusError, LimitError
 from cumulus.scalars.python_code import canonical
-from cumulus.server.page.grid import label
+from cumulus.server.page.grid import formats, label
 from cumulus.server.sources import ServedSource
 
 NUMBER_OF_ROW = "row number"
@@ -173,12 +173,3 @@ def _shown(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_boolean(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         return values
     return pa.array([None if value is None else label(value) for value in values.to_pylist()], pa.string())
-
-
-def formats(columns: Mapping[str, str]) -> dict[str, Any]:
-    """Return how a grid is to write whole numbers: without decimals."""
-    whole = {"number_format": {"maximumFractionDigits": 0}}
-    return {name: whole for name, type_ in columns.items() if type_ in _WHOLE}
-
-
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
