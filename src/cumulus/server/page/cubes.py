@@ -189,7 +189,10 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
                 member = row.path[place] if place < len(row.path) else None
                 data.set_col(TEXT, f"__ROW_PATH_{place}__", at, member, grouping)
             for name in columns:
-                data.set_col(schema[name], name, at, row.cells.get(name), grouping)
+                value = row.cells.get(name)
+                if schema[name] == "integer" and value is not None:
+                    value = int(value)
+                data.set_col(schema[name], name, at, value, grouping)
 
     # --- grids ------------------------------------------------------------------------------------------------------
 

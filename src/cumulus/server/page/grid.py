@@ -28,6 +28,8 @@ TEXT, NUMBER = "string", "float"
 OPERATORS = {TEXT: ("==", "in", ">=", "<=", "LIKE")}
 _TYPES = {"VARCHAR": TEXT, "BOOLEAN": "boolean", "DATE": "date", "TIMESTAMP": "datetime", "INTERVAL": TEXT}
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_MOST_WHOLE = 2**31 - 1
+"""Perspective's integers have 32 bits."""
 MOST_ROWS = 200_000
 """A grid of more rows is refused."""
 
@@ -262,6 +264,10 @@ def _tree(selection: Selection, answered: Answered, columns: Sequence[str], type
             ),
         )
         row.cells |= {head + name: found[at] for name, found in values.items()}
+    whole = {each.name for each in selection.shape.measures if each.type in _WHOLE}
+    for name in whole.intersection(measures):
+        if all(value is None or abs(value) <= _MOST_WHOLE for value in values[name]):
+            types = {**types, name: "integer"}  # a column of a pivot has no format of its own
     schema = {head + name: types[name] for head in sorted(heads, key=heads.__getitem__) for name in measures}
     rows: list[TreeRow] = []
     waiting = [top]
