@@ -220,6 +220,7 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
                 "sql": sql_of(grid.selection),
                 "explain": str(told).partition("\n")[0],
                 "candidates": str(told).splitlines()[2:],
+                "columns": list(grid.schema),
                 "at": grid.answered.at,
             }
         )

@@ -46,7 +46,6 @@ class Grid {
   constructor(path, element, told) {
     this.element = element;
     this.listeners = {};
-    this.changed = () => {};
     const address = new URL(path, root);
     address.protocol = address.protocol.replace("http", "ws");
     this.socket = new WebSocket(address);
@@ -73,12 +72,13 @@ class Grid {
   async show(name, config) {
     if (this.name === name) return this.viewer.restore(config);
     this.close?.();
+    this.element.replaceChildren();
     this.listeners = {};
     this.state = {binding_mode: "server", table_name: name, plugin: "Datagrid", theme: theme(), settings: false, ...config};
     const model = {
       get: key => this.state[key],
       set: (key, value) => { this.state[key] = value; },
-      save_changes: () => this.changed(this.state),
+      save_changes: () => {},
       on: (event, listener) => (this.listeners[event] ??= new Set()).add(listener),
       off: (event, listener) => this.listeners[event]?.delete(listener),
       send: (message, _, buffers) => {
@@ -93,14 +93,14 @@ class Grid {
   }
 
   async redraw() {
-    if (!this.name || this.drawing) return;
-    this.drawing = true;
-    try {
-      const plugin = await this.viewer.getPlugin();
-      await plugin.update(await this.viewer.getView());
-    } finally {
-      this.drawing = false;
-    }
+    const plugin = await this.viewer.getPlugin();
+    await plugin.update(await this.viewer.getView());
+  }
+
+  async renew(config) {  // with other columns
+    const name = this.name;
+    this.name = null;
+    await this.show(name, config);
   }
 }
 
@@ -148,16 +148,43 @@ $("view").onchange = () => openView($("view").value);
 let cube = null, selection = null, config = null, dimensions = [];
 
 function openCube(wanted) {
-  cube ??= new Grid("page/cubes", $("cube-grid"), answered);
-  cube.changed = () => {};
+  cube ??= new Grid("page/cubes", $("cube-grid"), heard);
   if (!wanted && selection) return address(`cube/${encodeURIComponent(JSON.stringify(selection))}`);
   const name = wanted?.cube ?? state.cubes[0] ?? state.views[0];
-  if (name) cube.say({open: {cube: name, ...wanted}});
+  if (name) act({open: {cube: name, ...wanted}});
+}
+
+// One thing after the other: what is clicked is done to what the grid shows by then.
+let turn = Promise.resolve(), replied = () => {};
+
+function act(words) {
+  turn = turn.then(async () => {
+    const reply = new Promise(done => { replied = done; });
+    await cube.say(words);
+    await answered(await reply);
+  }).catch(problem => trouble({error: String(problem)}));
+}
+
+function restore(changes) {
+  turn = turn.then(() => cube.viewer.restore(changes)).catch(problem => trouble({error: String(problem)}));
+}
+
+function redraw() {
+  turn = turn.then(async () => {
+    if (!cube.name) return;
+    const columns = cube.columns;
+    await cube.redraw();
+    if (cube.columns !== columns) await cube.renew(config);
+  }).catch(problem => trouble({error: String(problem)}));
+}
+
+function heard(words) {
+  if (words.told) tellSelection(words.told);
+  else replied(words);
 }
 
 async function answered(words) {
   if (words.error) return trouble(words);
-  if (words.told) return tellSelection(words.told);
   trouble(null);
   ({config, dimensions} = words);
   $("cube-name").value = words.table;
@@ -176,6 +203,7 @@ function tellSelection(told) {
   $("sql").textContent = told.sql;
   $("shown-at").textContent = told.at;
   cube.at = told.at;
+  cube.columns = told.columns.join("\n");
   config = told.config;
   if (here === "cube") address(`cube/${encodeURIComponent(JSON.stringify(selection))}`);
   drawDimensions();
@@ -188,13 +216,13 @@ function drawDimensions() {
     const box = make("span", "", "dimension"), depth = levels.filter(each => rows.has(each) || pivots.has(each)).length;
     const isPivot = depth > 0 && pivots.has(levels[0]);
     box.dataset.name = name;
-    box.append(make("button", "−", "up", () => cube.say({roll_up: name})));
+    box.append(make("button", "−", "up", () => act({roll_up: name})));
     box.append(make("span", `${name}${levels.length > 1 || levels[0] !== name ? ":" : ""} `));
     if (levels.length > 1 || levels[0] !== name)
       for (const [place, level] of levels.entries()) box.append(make("span", level, place < depth ? "level shown" : "level"));
     else box.firstChild.nextSibling.className = depth ? "shown" : "level";
-    box.append(make("button", "+", "down", () => cube.say({drill_down: name})));
-    box.append(make("button", isPivot ? "to rows" : "to columns", "pivot", () => turn(name, isPivot)));
+    box.append(make("button", "+", "down", () => act({drill_down: name})));
+    box.append(make("button", isPivot ? "to rows" : "to columns", "pivot", () => turnOver(name, isPivot)));
     box.querySelector(".up").disabled = depth === 0;
     box.querySelector(".down").disabled = depth === levels.length;
     return box;
@@ -203,26 +231,26 @@ function drawDimensions() {
   offer($("filter-operator"), ["==", ">=", "<=", "LIKE"], $("filter-operator").value);
 }
 
-function turn(name, isPivot) {
+function turnOver(name, isPivot) {
   const pivoted = dimensions.filter(each => config.split_by.includes(each.levels[0])).map(each => each.name);
-  cube.say({pivot: isPivot ? pivoted.filter(each => each !== name) : [...pivoted, name]});
+  act({pivot: isPivot ? pivoted.filter(each => each !== name) : [...pivoted, name]});
 }
 
 function drawFilters() {
   $("filters").replaceChildren(...config.filter.map((each, place) => {
     const box = make("span", `${each[0]} ${each[1]} ${[].concat(each[2]).join(", ")} `, "filter");
-    box.append(make("button", "×", "", () => cube.viewer.restore({filter: config.filter.filter((_, at) => at !== place)})));
+    box.append(make("button", "×", "", () => restore({filter: config.filter.filter((_, at) => at !== place)})));
     return box;
   }));
 }
 
 $("filter-form").onsubmit = event => {
   event.preventDefault();
-  cube.viewer.restore({filter: [...config.filter, [$("filter-level").value, $("filter-operator").value, $("filter-value").value]]});
+  restore({filter: [...config.filter, [$("filter-level").value, $("filter-operator").value, $("filter-value").value]]});
   $("filter-value").value = "";
 };
 $("cube-name").onchange = () => { selection = null; openCube({cube: $("cube-name").value}); };
-$("pin").onchange = () => cube.say({pin: $("pin").checked});
+$("pin").onchange = () => act({pin: $("pin").checked});
 
 // A click on a row offers what is below it: the next level of the last dimension that it is a member of.
 $("cube-grid").addEventListener("perspective-click", event => {
@@ -232,7 +260,7 @@ $("cube-grid").addEventListener("perspective-click", event => {
   $("below").hidden = !last || member.length === last.levels.length;
   if ($("below").hidden) return;
   $("below").textContent = `Below ${member.join(" › ")}`;
-  $("below").onclick = () => { $("below").hidden = true; cube.say({drill_down: last.name, member}); };
+  $("below").onclick = () => { $("below").hidden = true; act({drill_down: last.name, member}); };
 });
 
 // ---------------------------------------------------------------- the program
@@ -307,7 +335,7 @@ function take(told) {
     const rows = told.maps.map(each => [each.name, each.keys.join(", "), each.entries, each.bytes]);
     $("maps").replaceChildren(table(["map", "keys", "entries", "bytes"], rows.sort((a, b) => b[3] - a[3])));
   }
-  if (here === "cube" && cube?.pinned === null && cube.at !== told.at && !document.hidden) cube.redraw();
+  if (here === "cube" && cube?.pinned === null && cube.at !== told.at && !document.hidden) redraw();
 }
 
 function listen() {
