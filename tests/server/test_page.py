@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from cumulus.server.access import Role, UserFile
 from support.http_server import Running, running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -299,6 +300,27 @@ def test_what_is_refused_and_what_fails_is_told_at_once(page: Any, orders: Order
         answer = http.post("/v1/tables/orders/rows", params={"op": "delete"}, json=[row])
         orders.counts[answer.json()["at"]] = len(orders.rows)
         orders.counts[answer.json()["at"] - 1] = len(orders.rows)
+
+
+def test_who_has_a_name_sees_what_is_there_for_it(browser: Any, tmp_path: Path) -> None:
+    token = UserFile(tmp_path / "data").add("ann", Role.READER, ("regions",))
+    with running(tmp_path, SCRIPT) as server:
+        page = browser.new_page()
+        page.goto(server.address)
+        until(lambda: page.is_visible("#login"), page)
+        page.fill("#token", "cumulus_wrong")
+        page.click("#login button")
+        until(lambda: "not known" in page.inner_text("#trouble"), page)
+        page.fill("#token", token)
+        page.click("#login button")
+        until(lambda: page.query_selector("#view-grid perspective-viewer"), page)
+        shown = page.evaluate(
+            "[...document.querySelectorAll('#view option, #cube-name option')].map(each => each.value)"
+        )
+        assert shown == ["regions", "regions"]
+        page.goto(f'{server.address}/#cube/{{"cube":"sales","by":[]}}')
+        until(lambda: "there is no cube or view sales" in page.inner_text("#trouble"), page)
+        page.close()
 
 
 def test_memory_and_progress_are_told(page: Any, orders: Orders) -> None:

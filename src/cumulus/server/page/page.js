@@ -110,6 +110,7 @@ const sections = ["views", "cube", "program", "progress", "problems", "memory"];
 let here = "", state = null, before = null;
 
 function go() {
+  trouble(null);
   const [name, ...rest] = decodeURIComponent(location.hash.slice(1)).split("/");
   const wanted = sections.includes(name) ? name : "views", detail = rest.join("/");
   for (const section of sections) $(section).classList.toggle("here", section === wanted);
@@ -267,7 +268,8 @@ $("cube-grid").addEventListener("perspective-click", event => {
 
 async function openProgram() {
   if ($("drawing").firstChild) return;
-  const text = await (await fetch(new URL("page/program.svg", root))).text();
+  const answer = await fetch(new URL("page/program.svg", root)), text = await answer.text();
+  if (!answer.ok) return trouble({error: "The program is shown to who may read all views."});
   const drawing = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   $("drawing").replaceChildren(document.importNode(drawing, true));
   for (const node of $("drawing").querySelectorAll(".map")) {
@@ -343,11 +345,25 @@ function listen() {
   address.protocol = address.protocol.replace("http", "ws");
   const socket = new WebSocket(address);
   socket.onmessage = event => take(JSON.parse(event.data));
-  socket.onclose = () => {
+  socket.onclose = async () => {
     $("link").textContent = "the server is not there; trying again …";
-    setTimeout(listen, 2000);
+    const answer = await fetch(new URL("v1/views", root)).catch(() => null);
+    if (answer?.status !== 401) return setTimeout(listen, 2000);
+    $("link").textContent = "who are you?";
+    $("login").hidden = false;
   };
 }
+
+$("login").onsubmit = async event => {
+  event.preventDefault();
+  const body = JSON.stringify({token: $("token").value}), headers = {"Content-Type": "application/json"};
+  const answer = await fetch(new URL("v1/login", root), {method: "POST", headers, body});
+  $("token").value = "";
+  if (!answer.ok) return trouble({error: "This token is not known here."});
+  trouble(null);
+  $("login").hidden = true;
+  listen();
+};
 
 window.onhashchange = go;
 listen();
