@@ -10,7 +10,7 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.cluster.versions import unpack
 from cumulus.errors import UsageError
-from cumulus.views.reader import Consistency
+from cumulus.views.consistency import Consistency
 from cumulus.views.tables import Shown
 
 

@@ -50,7 +50,7 @@ class StoredMaps(Protocol):
         """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
 
 
-class Selection:
+class WantedKeys:
     """Which groups are wanted, by the keys of a view's maps.
 
     Parameters
@@ -86,7 +86,9 @@ class Selection:
         return list(product(*(self.values[place] for place in range(keys))))
 
 
-def selected(source: StoredMaps, map: str, places: Sequence[int], selection: Selection) -> Iterator[tuple[Key, Stored]]:
+def selected(
+    source: StoredMaps, map: str, places: Sequence[int], selection: WantedKeys
+) -> Iterator[tuple[Key, Stored]]:
     """Iterate over the stored entries of a map among which are all that a selection wants, as few as can be.
 
     Parameters

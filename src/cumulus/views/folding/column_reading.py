@@ -11,7 +11,7 @@ from cumulus.catalog.types import Kind, SqlType
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.python_code import canonical
 from cumulus.views.entries import Key
-from cumulus.views.folding.access import Selection, StoredMaps
+from cumulus.views.folding.access import StoredMaps, WantedKeys
 from cumulus.views.folding.bounds import Between
 from cumulus.views.folding.columns import Codes, FoldColumns, Words
 from cumulus.views.folding.group_columns import EndColumns, GroupColumns, kept_key
@@ -36,7 +36,7 @@ class ColumnReading:
     Every method raises `cumulus.views.vectors.NotColumnarError` where entries must be looked at one by one.
     """
 
-    def __init__(self, program: Program, source: StoredMaps, plan: FoldPlan, selection: Selection) -> None:
+    def __init__(self, program: Program, source: StoredMaps, plan: FoldPlan, selection: WantedKeys) -> None:
         self._program, self._source, self._plan, self._selection = program, source, plan, selection
         self.entries_read = 0
 

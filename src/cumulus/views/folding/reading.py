@@ -10,12 +10,13 @@ from typing import Any
 
 from cumulus.algebra.float_sums import read_stored
 from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT
 from cumulus.errors import UnknownNameError
 from cumulus.scalars.python_code import canonical
 from cumulus.views.entries import Key, WholeMaps
 from cumulus.views.finishing import Finisher
-from cumulus.views.folding.access import Selection, Stored, StoredMaps, selected
+from cumulus.views.folding.access import Stored, StoredMaps, WantedKeys, selected
 from cumulus.views.folding.bounds import Bound
 from cumulus.views.folding.choice import Choice
 from cumulus.views.folding.column_reading import ColumnReading
@@ -88,7 +89,7 @@ class _Reading:
     """
 
     def __init__(
-        self, finisher: Finisher, source: StoredMaps, plan: FoldPlan, selection: Selection, keys: list[Key] | None
+        self, finisher: Finisher, source: StoredMaps, plan: FoldPlan, selection: WantedKeys, keys: list[Key] | None
     ) -> None:
         self._finisher, self._source, self._plan = finisher, source, plan
         self._selection, self._keys = selection, keys
@@ -245,8 +246,13 @@ def _without(key: Key, axis: int) -> Key:
     return key[:axis] + key[axis + 1 :]
 
 
-def selection_of(finisher: Finisher, where: Sequence[Bound]) -> Selection:
+def selection_of(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
     """Return what bounds of grouping columns select among the keys of a view's maps."""
+    return WantedKeys(typed_bounds(finisher, where))
+
+
+def typed_bounds(finisher: Finisher, where: Sequence[Bound]) -> list[tuple[Bound, Column, int, Column]]:
+    """Return bounds with names and values as a view has them, as `WantedKeys` takes them."""
     view, first = finisher.view, finisher.maps[0]
     known = grouping_columns(view, first)
     found = []
@@ -254,7 +260,7 @@ def selection_of(finisher: Finisher, where: Sequence[Bound]) -> Selection:
         name = bounded_column(view.name, known, bound)
         column = next(each for each in view.columns if each.name == name)
         found.append((bound.typed(view.name, column), column, known[name], first.keys[known[name]]))
-    return Selection(found)
+    return found
 
 
 def bounded_column(view: str, known: Iterable[str], bound: Bound) -> str:
