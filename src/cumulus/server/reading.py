@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
-from cumulus.errors import LimitError, UsageError
 from cumulus.server.answers import QueryLimits, ReadRows
-from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import ViewChanges
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
@@ -49,19 +47,7 @@ class WarehouseReading:
     def query(self, sql: str, parameters: Parameters, only: Collection[str] | None, limits: QueryLimits) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         with self._warehouse.one_state() as at:
-            if only is None:
-                table = self._warehouse.query(sql, parameters).arrow()
-            else:
-                with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
-                    for name in only:
-                        connection.register(name, self._warehouse.view(name).arrow())
-                    try:
-                        table = select(connection, sql, parameters)
-                    except duckdb.Error as problem:
-                        raise UsageError(str(problem), hint=f"Views: {', '.join(only)}.") from None
-        if limits.rows is not None and table.num_rows > limits.rows:
-            raise LimitError(f"the result has more than {limits.rows:,} rows", hint="Ask for fewer: LIMIT.")
-        return ReadRows(table, at)
+            return ReadRows(self._warehouse.guarded_query(sql, parameters, only=only, limits=limits).arrow(), at)
 
     def errors(self, view: str) -> ReadRows:
         """Return what a view, or all of them, could not take in."""
