@@ -18,7 +18,7 @@ from websockets.sync.client import connect as open_socket
 
 from cumulus import connect, errors
 from cumulus.server.access import Role, UserFile
-from cumulus.server.http.listening import check_exposure
+from cumulus.server.http.entrance.listening import check_exposure
 from cumulus.server.settings import ServerSettings
 from support.http_server import Running, running
 

@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from cumulus.cubes import source_of
 from cumulus.durable.faults import crash_point
 from cumulus.errors import ClosedError, CumulusError, DelayError, ProcessError, StoreError
 from cumulus.m3.program import Program
+from cumulus.olap import CubeSource
 from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
 from cumulus.server.applying import apply_rows, apply_views
 from cumulus.server.kept_folder import KeptFolder
@@ -154,6 +156,10 @@ class WarehouseKeeper:
     ) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         return self._reading.query(sql, parameters, only, limits)
+
+    def cubes(self) -> CubeSource:
+        """Return what answers selections of the cubes, and of the other views that can be folded."""
+        return source_of(self._warehouse)
 
     def errors(self, view: str = "") -> ReadRows:
         """Return what a view, or all of them, could not take in."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
 from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import ViewChanges
@@ -47,7 +48,7 @@ class WarehouseReading:
     def query(self, sql: str, parameters: Parameters, only: Collection[str] | None, limits: QueryLimits) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         with self._warehouse.one_state() as at:
-            return ReadRows(self._warehouse.guarded_query(sql, parameters, only=only, limits=limits).arrow(), at)
+            return ReadRows(self._warehouse.query(sql, parameters, guard=QueryGuard(only, limits)).arrow(), at)
 
     def errors(self, view: str) -> ReadRows:
         """Return what a view, or all of them, could not take in."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from cumulus.errors import LimitError, QueryTimeoutError
+from cumulus.interrupts import interrupting_after
 
 _BATCH_ROWS = 1 << 16
 
@@ -62,27 +62,36 @@ class QueryLimits:
         if self.time_s is None:
             yield
             return
-        is_late = threading.Event()
-
-        def stop() -> None:
-            is_late.set()
-            connection.interrupt()
-
-        timer = threading.Timer(self.time_s, stop)
-        timer.start()
-        try:
-            yield
-        except (duckdb.Error, pa.ArrowException, KeyboardInterrupt, RuntimeError):
-            if is_late.is_set():
-                raise QueryTimeoutError(
-                    f"the query has taken longer than {self.time_s:g} s", hint="Ask for less of it."
-                ) from None
-            raise
-        finally:
-            timer.cancel()
+        with interrupting_after(self.time_s, connection.interrupt) as is_late:
+            try:
+                yield
+            except (duckdb.Error, pa.ArrowException, KeyboardInterrupt, RuntimeError):
+                if is_late():
+                    raise QueryTimeoutError(
+                        f"the query has taken longer than {self.time_s:g} s", hint="Ask for less of it."
+                    ) from None
+                raise
 
 
 UNLIMITED = QueryLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryGuard:
+    """How somebody may ask who may not be trusted: SQL reaches no file, no network and no setting.
+
+    Parameters
+    ----------
+    only
+        The only views that there are for the query, and no table; None is all views, and tables whose rows are kept.
+    limits
+        What it may take.
+    """
+
+    only: Collection[str] | None = None
+    limits: QueryLimits = UNLIMITED
+
+
 NOTHING_ELSE = {
     "python_enable_replacements": "false",  # names in SQL are views, never variables of this process
     "autoload_known_extensions": "false",

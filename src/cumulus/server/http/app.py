@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from cumulus.server.http.changes import change_routes
+from cumulus.server.http.cubes import cube_routes
 from cumulus.server.http.entrance.guard import Guard
 from cumulus.server.http.entrance.login import login_routes
 from cumulus.server.http.entrance.observation import Observation
@@ -32,6 +33,7 @@ def create_app(site: Site) -> FastAPI:
     app.include_router(inspection_routes(site))
     app.include_router(view_routes(site))
     app.include_router(query_routes(site))
+    app.include_router(cube_routes(site))
     app.include_router(write_routes(site))
     app.include_router(change_routes(site))
     return app
