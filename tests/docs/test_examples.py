@@ -173,12 +173,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_the_blocks_of_the_page_run(page: Path, folder: Path) -> None:
     running = Page(folder)
-    for fence in fences(page):
-        try:
-            running.run(fence)
-        except Exception as problem:
-            problem.add_note(f"{page.relative_to(ROOT)}:{fence.line}")
-            raise
+    try:
+        for fence in fences(page):
+            try:
+                running.run(fence)
+            except Exception as problem:
+                problem.add_note(f"{page.relative_to(ROOT)}:{fence.line}")
+                raise
+    finally:
+        for started in running.names.values():
+            if isinstance(started, subprocess.Popen) and started.poll() is None:
+                started.kill()
 
 
 def test_few_blocks_are_ignored() -> None:

@@ -141,6 +141,15 @@ def test_other_views_are_not_there_for_who_may_read_some(guarded: Guarded) -> No
             assert http.get(path).status_code == 403, path
 
 
+def test_a_refusal_does_not_tell_the_row_of_another(guarded: Guarded) -> None:
+    token = guarded.users.add("wanda", Role.WRITER, ("days",))
+    own = [[1, "mine", 5, None]]
+    with guarded.server.http(token) as http, guarded.http("will") as other:
+        told = http.post("/v1/tables/orders/rows", json=own)
+        assert (told.status_code, told.json()["message"]) == (409, "a row is against a key of orders")
+        assert "ASIA" in other.post("/v1/tables/orders/rows", json=own).json()["message"]
+
+
 HIDDEN = [
     "SELECT * FROM sales",
     "SELECT * FROM orders",

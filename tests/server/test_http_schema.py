@@ -19,8 +19,8 @@ CREATE CUBE sales DIMENSION customer (region, nation) KEEP (region), ()
 CREATE VIEW v AS SELECT region, COUNT(*) AS n FROM orders GROUP BY region;
 """
 NAMES = ("v", "sales", "orders", "V", "nothing")
-ENDLESS = ("/changes", "/v1/snapshot")
-"""Streams have no end, and each snapshot writes files."""
+ENDLESS = ("/changes", "/v1/snapshot", "/v1/login")
+"""Streams have no end, each snapshot writes files, and each login that fails waits longer."""
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
@@ -15,6 +16,15 @@ from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import ViewChanges
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
+
+
+def _passing(column: pa.ChunkedArray, test: Callable[[Any], bool]) -> Any:
+    """Return for each value of a column whether it passes a test, of which each different value is asked once."""
+    if pa.types.is_interval(column.type):  # of which Arrow makes no dictionary
+        return pa.array([test(value) for value in column.to_pylist()], pa.bool_())
+    encoded = column.combine_chunks().dictionary_encode()
+    passing = pa.array([test(value) for value in encoded.dictionary.to_pylist()], pa.bool_())
+    return pc.fill_null(passing.take(encoded.indices), test(None))
 
 
 class WarehouseReading:
@@ -33,9 +43,9 @@ class WarehouseReading:
             column = known[known_name(bound.column, known, f"column of {name}")]
             tests.append((column.name, bound.typed(name, column).test()))
         with self._warehouse.one_state() as at:
-            table = reader.arrow()
+            table = reader.arrow() if limit is None or tests else reader.head(limit)
         for column_name, test in tests:
-            table = table.filter(pa.array([test(value) for value in table[column_name].to_pylist()], pa.bool_()))
+            table = table.filter(_passing(table[column_name], test))
         return ReadRows(table.select(wanted).slice(0, limit), at)
 
     def get(self, name: str, key: Sequence[Any]) -> ReadRows:
