@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from cumulus.server.http.changes import change_routes
 from cumulus.server.http.cubes import cube_routes
@@ -22,7 +23,9 @@ from cumulus.version import VERSION
 
 def create_app(site: Site) -> FastAPI:
     """Return the application that serves a source."""
-    app = FastAPI(title="Cumulus", version=VERSION, docs_url=None, redoc_url=None)
+    # Its own telemetry would tell addresses with their values; ours is in `entrance.observation`.
+    silent: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False}
+    app = FastAPI(title="Cumulus", version=VERSION, docs_url=None, redoc_url=None, telemetry=silent)
     app.state.site = site
     tell_errors(app)
     metrics = RequestMetrics(site.source.status)
