@@ -12,11 +12,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,workloads]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server,workloads]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,workloads,plots,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server,workloads,plots,test]'
 	touch $@
 
 # A year of flights through Spark, every view checked. Goes on after an interruption; DEMO=--fresh starts anew.

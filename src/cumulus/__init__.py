@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from cumulus import errors, m3
     from cumulus.compiler import compile_sql as compile
     from cumulus.connecting import connect
+    from cumulus.cubes import Cube
     from cumulus.errors import CumulusError
+    from cumulus.olap import like
     from cumulus.scalars.user import UserFunction, function
     from cumulus.views.folding import between
     from cumulus.warehouse import Change, ChangeStream, ViewChanges, Warehouse
@@ -48,6 +50,7 @@ __version__ = VERSION
 __all__ = [
     "Change",
     "ChangeStream",
+    "Cube",
     "CumulusError",
     "UserFunction",
     "ViewChanges",
@@ -58,12 +61,14 @@ __all__ = [
     "connect",
     "errors",
     "function",
+    "like",
     "m3",
 ]
 
 _HOMES = {
     "Change": ("cumulus.warehouse", "Change"),
     "ChangeStream": ("cumulus.warehouse", "ChangeStream"),
+    "Cube": ("cumulus.cubes", "Cube"),
     "CumulusError": ("cumulus.errors", "CumulusError"),
     "UserFunction": ("cumulus.scalars.user", "UserFunction"),
     "ViewChanges": ("cumulus.warehouse", "ViewChanges"),
@@ -73,6 +78,7 @@ _HOMES = {
     "connect": ("cumulus.connecting", "connect"),
     "errors": ("cumulus.errors", ""),
     "function": ("cumulus.scalars.user", "function"),
+    "like": ("cumulus.olap", "like"),
     "m3": ("cumulus.m3", ""),
 }
 

@@ -225,6 +225,26 @@ class ThreadError(UsageError):
     """Another thread uses a Warehouse, and who came does not wait for it, or not that long, or would wait for ever."""
 
 
+class AccessError(UsageError):
+    """Something that needs a name, or another role than the one that who asks has; `is_known` says which."""
+
+    def __init__(self, message: str, *, is_known: bool = True, hint: str = "") -> None:
+        self.is_known = is_known
+        super().__init__(message, hint=hint)
+
+
+class RepeatedIdError(UsageError):
+    """A request with the id of another one, which was different."""
+
+
+class LimitError(CumulusError):
+    """A request, or an answer, that is larger or takes longer than a server allows, or one too many."""
+
+
+class BusyError(CumulusError):
+    """More is asked at once than a server allows: ask again later."""
+
+
 class HistoryError(UsageError):
     """Changes of a view that are not kept any more."""
 
@@ -251,6 +271,18 @@ class MismatchError(StoreError):
 
 class LockedError(StoreError):
     """A checkpoint or sink is in use by another run."""
+
+
+class DiskFullError(StoreError):
+    """There is no room on the disk; nothing of the request was applied."""
+
+
+class ServerError(CumulusError):
+    """A server has failed in a way that it did not foresee; `id` is what its log calls the failure."""
+
+    def __init__(self, message: str, *, id: str = "", hint: str = "") -> None:
+        self.id = id
+        super().__init__(message, hint=hint)
 
 
 class RemoteProtocolError(CumulusError):

@@ -10,11 +10,11 @@ import pytest
 from cumulus.cluster.codec import encode
 from cumulus.cluster.records import LoggedTurn
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.durable.log_files import RecordLog
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import MismatchError
-from cumulus.transport.log_files import RecordLog
 from support.cluster_world import run_cluster
 from support.equal_outputs import difference
 from support.orders_stream import json_lines

@@ -128,7 +128,7 @@ WRONG = [
     ("ON +r(a) { m[a] += 1 ", 1, 22, "expected '}' or ';' after the statement, found the end of the text"),
     ("ON (a) { }", 1, 4, "expected an event"),
     ("ON +r(a)\n  m[a] += 1", 2, 3, "expected '{' before the statements"),
-    ("SELECT 1", 1, 1, "expected RELATION, FUNCTION, MAP, VIEW or ON, found 'SELECT'"),
+    ("SELECT 1", 1, 1, "expected RELATION, FUNCTION, MAP, VIEW, CUBE or ON, found 'SELECT'"),
     ("VIEW v(a INT) FROM m SELECT a LIMIT x", 1, 37, "expected a whole number"),
     ("ON +r(a, ..., b) { }", 1, 13, "expected ')' after '...'"),
     ("MAP m[a INTEGERS](v);", 1, 9, "expected a type"),

@@ -97,7 +97,8 @@ class Held:
         if told.get("snapshot") and not self._is_beginning:
             self.rows.clear()
             self._is_beginning = True
-        for change, *row in told["rows"]:
+        for each in told["rows"]:
+            change, *row = each.values()
             self.rows[tuple(map(_plain, row))] += change
         if told["progress"]:
             self._is_beginning = False
@@ -180,7 +181,7 @@ def test_one_encoding_serves_all_subscribers_of_a_selection() -> None:
 
     with served() as keeper:
         first, *others = asyncio.run(run(keeper))
-    assert json.loads(first) == {"at": 1, "progress": True, "rows": [[1, 1, 1, "5"]]}
+    assert json.loads(first) == {"at": 1, "progress": True, "rows": [{"change": 1, "a": 1, "n": 1, "s": 5}]}
     assert all(each is first for each in others)
 
 
@@ -193,7 +194,7 @@ def test_a_reader_that_never_reads_holds_nothing_up() -> None:
         await anext(awake)
         for number in range(100):
             await asyncio.to_thread(write, keeper, "insert", [(number, 1, number)])
-            assert json.loads(await anext(awake) or b"")["rows"] == [[1, 1, number]]
+            assert json.loads(await anext(awake) or b"")["rows"] == [{"change": 1, "a": 1, "x": number}]
         (channel,) = hub._channels.values()
         told = json.loads(await anext(asleep) or b"")
         assert (told["error"], told["at"]) == ("HistoryError", 0)

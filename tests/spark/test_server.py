@@ -28,7 +28,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
 from cumulus.spark import bucket_server
-from cumulus.spark.bucket_client import Served, ServerError
+from cumulus.spark.bucket_client import BucketServerError, Served
 from cumulus.spark.errors import carried_error
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.messages import Work
@@ -112,13 +112,13 @@ def test_a_bucket_is_made_from_a_snapshot_and_a_log(owner: int, tmp_path: Path) 
 
 def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
     with Served("c/0", "bucket 0", owner) as bucket:
-        with pytest.raises(ServerError, match="the bucket was not started"):
+        with pytest.raises(BucketServerError, match="the bucket was not started"):
             bucket.call("replay", payload((1, 1)), 1)
         bucket.call("start", work(tmp_path), 0, b"", 0, "")
-        with pytest.raises(ServerError):
+        with pytest.raises(BucketServerError):
             bucket.call("apply", b"no payload", 1, "n1", str(tmp_path), ALWAYS, False)
         (tmp_path / "file").touch()
-        with pytest.raises(ServerError) as caught:
+        with pytest.raises(BucketServerError) as caught:
             bucket.call("apply", payload((1, 1)), 1, "n1", str(tmp_path / "file"), ALWAYS, False)
         assert isinstance(carried_error(caught.value), StoreError)
     with Served("c/0", "bucket 0", owner) as bucket:

@@ -10,6 +10,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.publisher import PUBLISHER
+from cumulus.durable.log_files import RecordLog
 from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip_by_plan, machine_names
@@ -18,7 +19,6 @@ from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
 from cumulus.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
 from cumulus.transport.equipment import SUPERVISOR, Equipment
-from cumulus.transport.log_files import RecordLog
 
 
 class Watcher:

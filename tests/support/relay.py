@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from cumulus.durable.log_files import RecordLog
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import (
     Append,
@@ -33,7 +34,6 @@ from cumulus.machine import (
     Tick,
 )
 from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
-from cumulus.transport.log_files import RecordLog
 
 AT_ONCE = 20
 """How many items are pumped after each task."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from cumulus.durable.log_files import RecordLog
 from cumulus.errors import StoreError
 from cumulus.machine import Lost, Received, Tick
 from cumulus.transport.equipment import SUPERVISOR
-from cumulus.transport.log_files import RecordLog
 from support.drivers import Listener, meet, until
 from support.relay import machine_of, make
 
@@ -43,7 +43,8 @@ def test_nothing_is_sent_before_its_record_is_on_the_disk(tmp_path: Path, monkey
         order.append("synced")
         sync(file)
 
-    monkeypatch.setattr("os.fsync", slow)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, slow)
 
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
@@ -78,7 +79,7 @@ def test_a_disk_that_fails_ends_the_machine_and_nothing_is_sent(
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("os.fsync", fail)
+    monkeypatch.setattr(os, "fdatasync", fail)
 
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
@@ -106,7 +107,8 @@ def test_what_is_answered_to_an_incarnation_that_is_over_is_dropped(
         assert disk.wait(10)
         sync(file)
 
-    monkeypatch.setattr("os.fsync", slow)
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, slow)
 
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}

@@ -182,7 +182,7 @@ def test_what_cannot_be_folded_is_refused_by_name() -> None:
         ("other", "column k of view other cannot be folded: it reads numbers that are not of its group"),
     ]:
         with pytest.raises(errors.UsageError, match=why) as problem:
-            warehouse.view(view).fold(["a"])
+            warehouse.view(view).fold([] if view == "of_groups" else ["a"])
         assert problem.value.hint
     assert warehouse.view("other").fold(["a"], columns=["n"]).finish().column_names == ["a", "n"]
 

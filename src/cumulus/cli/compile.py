@@ -45,6 +45,7 @@ def compile_command(
         int | None, typer.Option(min=0, max=1, help="Keep only rows (1), or evaluate views again (0).")
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Multiplies the limits of what a program may be.")] = 1,
+    svg: Annotated[Path | None, typer.Option(help="Draw the maps and what they are made from, too.")] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print each delta after each pass, on standard error.")
     ] = False,
@@ -65,6 +66,10 @@ def compile_command(
         size=size,
         trace=partial(print, file=sys.stderr) if trace else None,
     )
+    if svg is not None:
+        from cumulus.explain.program_drawing import to_svg
+
+        svg.write_text(to_svg(program), encoding="utf-8")
     match format:
         case OutputFormat.M3:
             print(str(program), end="")

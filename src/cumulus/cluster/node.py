@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.eventual import Shares as LateShares
@@ -23,6 +24,7 @@ from cumulus.cluster.messages import (
     Events,
     MapCheckpoint,
     ReadEntries,
+    ReadParts,
     SaveState,
     StatusAsked,
     StatusTold,
@@ -32,7 +34,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
-from cumulus.cluster.spread_part import EndedEpoch, Shares, SpreadPart
+from cumulus.cluster.spread_part import EndedEpoch, ShareOfMap, Shares, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
@@ -46,10 +48,11 @@ _TOO_LARGE_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class NodeOutput:
-    """What an epoch has changed on a node: by its gate, None without one, and in spread views."""
+    """What an epoch has changed on a node: by its gate, None without one, in spread views, in spread maps of cubes."""
 
     outcome: Outcome | None
     shares: Shares
+    parts: Mapping[str, ShareOfMap]
 
 
 class ClusterNode:
@@ -170,6 +173,8 @@ class ClusterNode:
                 self._commit(epoch, effects)
             case ReadEntries():
                 effects += (Send(sender, each) for each in answers(spread, message))
+            case ReadParts():
+                effects += (Send(sender, each) for each in part_answers(spread, message))
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
             case _:
@@ -230,11 +235,13 @@ class ClusterNode:
         final = epoch in self._final
         ended = EndedEpoch({}, {})
         shares: Shares = {}
+        parts: Mapping[str, ShareOfMap] = {}
         if self._spread is not None:
             with self._spread.computing(epoch):
                 ended = self._spread.end(epoch)
                 if self._snapshots.due(epoch, final):
-                    shares = self._spread.shares(ended, whole=self._snapshots.whole(epoch))
+                    whole = self._snapshots.whole(epoch)
+                    shares, parts = self._spread.shares(ended, whole=whole), self._spread.parts(ended, whole=whole)
             self._refuse(self._spread, effects)
         if 0 < self._refused <= epoch:
             return
@@ -248,7 +255,7 @@ class ClusterNode:
         logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)
         self._log.records[epoch] = self._log.append(logged, effects)
         self._is_writing = True
-        effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares))))
+        effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares, parts))))
         self._log.save_if_due(epoch, self._committed, partial(self._state, epoch, ended), effects)
 
     def _state(self, epoch: int, ended: EndedEpoch) -> NodeState:

@@ -21,7 +21,7 @@ from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, RemoteProtocolError
 from cumulus.m3.dataflow import depths, reachable, reads
-from cumulus.m3.program import ViewDef
+from cumulus.m3.program import Program, ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
 """Frames with the numbers of their maps in the spread program."""
@@ -92,6 +92,7 @@ class SpreadPart:
         self.failure: SpreadFailure | None = None
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
+        self._parts = plan.spread_parts
         self.names = [definition.name for definition in self._program.maps]
         self._numbers = {name: at for at, name in enumerate(self.names)}
         found = depths(self._program)
@@ -133,6 +134,11 @@ class SpreadPart:
                 frames.setdefault(name, []).append(frame)
         with self.computing():
             self.state.receive({name: concat(found) for name, found in frames.items()})
+
+    @property
+    def program(self) -> Program:
+        """The spread program."""
+        return self._program
 
     @contextmanager
     def computing(self, epoch: int = 0) -> Iterator[None]:
@@ -176,6 +182,10 @@ class SpreadPart:
         frame = self.state.newest_values(name)
         return frame.filter(self._layout.owners(name, frame) == self.number)
 
+    def owns(self, name: str, key: tuple[object, ...]) -> bool:
+        """Whether this node owns an entry."""
+        return self._layout.owner_of(name, key) == self.number
+
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
         sent: Mapping[int, Mapping[str, MapFrame]] = {}
@@ -200,7 +210,7 @@ class SpreadPart:
     def shares(self, ended: EndedEpoch, *, whole: bool) -> Shares:
         """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
         changed = {name for name, deltas in ended.deltas.items() if deltas.rows}
-        views = [view for view in self._program.views if whole or not changed.isdisjoint(view.reads)]
+        views = [view for view in self._program.shown_views if whole or not changed.isdisjoint(view.reads)]
         mine = [view for view in views if self._has_part(view)]
         read = sorted({name for view in mine for name in view.reads})
         held = {
@@ -208,6 +218,16 @@ class SpreadPart:
             for name in read
         }
         return {view.name: self._share(view, held) for view in mine}
+
+    def parts(self, ended: EndedEpoch, *, whole: bool) -> Mapping[str, ShareOfMap]:
+        """Return what this node owns of the maps of cubes after an epoch: of those that it has changed, or of all."""
+        found = {}
+        for name in self._parts:
+            axis = self._layout.sets[name][0].axis
+            if (whole or ended.deltas[name].rows) and (axis >= 0 or not self.number):
+                later = ended.later[name].without_key(len(self._program.map(name).keys))
+                found[name] = self._own((self._newest(name), later), axis)
+        return found
 
     def _newest(self, name: str) -> MapFrame:
         """Return the newest values of a map.

@@ -52,7 +52,7 @@ class Declarations:
     def _add_table(self, statement: CreateTable) -> None:
         name, place = Name(statement.relation.name), self.source.place(statement.at)
         if name in self.views and not statement.unless_there:
-            raise BindError(f"{name} is a view", hint="Give the table another name.", **place)
+            raise BindError(f"{name} is a {self.views[name].kind}", hint="Give the table another name.", **place)
         if name in self.tables and not statement.replace and not statement.unless_there:
             raise BindError(
                 f"{name} is there already",
@@ -68,11 +68,11 @@ class Declarations:
         if statement.unless_there and (name in self.tables or name in self.views):
             return
         if name in self.tables:
-            raise BindError(f"{name} is a table", hint="Give the view another name.", **place)
+            raise BindError(f"{name} is a table", hint=f"Give the {statement.kind} another name.", **place)
         if name in self.views and not statement.replace:
             raise BindError(
                 f"{name} is there already",
-                hint="Write CREATE OR REPLACE VIEW, or CREATE VIEW IF NOT EXISTS.",
+                hint="Write CREATE OR REPLACE {0}, or CREATE {0} IF NOT EXISTS.".format(statement.kind.upper()),
                 **place,
             )
         followers, read = self.dependents(name) if name in self.views else [], tables_read(statement.query)
@@ -80,8 +80,8 @@ class Declarations:
             if each in read and name in self.views:
                 through = "" if each == name else f" through {each}"
                 raise BindError(
-                    f"view {name} reads itself{through}",
-                    hint="Give the new view another name.",
+                    f"{statement.kind} {name} reads itself{through}",
+                    hint=f"Give the new {statement.kind} another name.",
                     **self.source.place(read[each]),
                 )
         moved = {follower: self.views.pop(follower) for follower in followers}
@@ -91,18 +91,24 @@ class Declarations:
     def _drop(self, statement: DropView) -> None:
         name, place = statement.name, self.source.place(statement.at)
         if name in self.tables:
-            raise BindError(f"{name} is a table", hint="Only views are dropped.", **place)
+            raise BindError(f"{name} is a table", hint="Only views and cubes are dropped.", **place)
+        what = statement.kind
         if name not in self.views:
             if statement.if_exists or name in self.broken:
                 return
-            there = f"Views: {', '.join(self.views) or 'none'}."
-            raise BindError(f"no view {name} to drop", hint=f"{there} DROP VIEW IF EXISTS takes any.", **place)
+            there = ", ".join(view for view, each in self.views.items() if each.kind == what) or "none"
+            hint = f"{what.title()}s: {there}. DROP {what.upper()} IF EXISTS takes any."
+            raise BindError(f"no {what} {name} to drop", hint=hint, **place)
+        if self.views[name].kind != what:
+            other = self.views[name].kind
+            raise BindError(f"{name} is a {other}", hint=f"Write DROP {other.upper()} {name}.", **place)
         followers = self.dependents(name)
         if followers and not statement.cascade:
             told, verb = ("view", "reads") if len(followers) == 1 else ("views", "read")
+            first = f"Drop {'it' if len(followers) == 1 else 'them'} first"
             raise BindError(
                 f"{told} {', '.join(followers)} {verb} {name}",
-                hint=f"Drop {'it' if len(followers) == 1 else 'them'} first, or all at once: DROP VIEW {name} CASCADE.",
+                hint=f"{first}, or all at once: DROP {what.upper()} {name} CASCADE.",
                 **place,
             )
         for each in (name, *followers):
@@ -174,6 +180,7 @@ def redefined_views(before: Declarations, after: Declarations) -> set[str]:
     found: set[str] = set()
     for name, view in after.views.items():  # a view stands behind those that it reads
         old = before.views.get(name)
+        # A cube's rows are those of its query, whatever levels it keeps.
         is_other = old is not None and (old.text, old.columns) != (view.text, view.columns)
         if is_other or not found.isdisjoint(tables_read(view.query)):
             found.add(name)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cumulus.calculus.derived_relations import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.cubes import BoundCube, check_cube
 from cumulus.compiler.declarations import Declarations, declarations
 from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns
@@ -25,8 +27,9 @@ from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions, ExcessError
 from cumulus.compiler.orders import ViewOrders
 from cumulus.compiler.strict_views import check_strict
-from cumulus.errors import InputError, SqlError, UnsupportedError
+from cumulus.errors import BindError, InputError, SqlError, UnsupportedError
 from cumulus.garbage_collection import uncollected
+from cumulus.m3.cubes import CubeDef, LevelDef
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
@@ -53,7 +56,7 @@ def compile_sql(
     size: int = 1,
     trace: Callable[[str], None] | None = None,
 ) -> Program:
-    """Compile a script of CREATE TABLE and CREATE VIEW statements to one M3 program.
+    """Compile a script of CREATE TABLE, CREATE VIEW and CREATE CUBE statements to one M3 program.
 
     Parameters
     ----------
@@ -178,7 +181,7 @@ def extend_sql(
 def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
-    bound, derived = _bind_views(declared)
+    bound, derived, cubes = _bind_views(declared)
     if declared.errors:
         raise SqlError.together(declared.errors)
     tables = {table.name: table for table in declared.tables.values()}
@@ -203,22 +206,31 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     groups, rules = without_circles(materializer.groups, materializer.rules)
     _name_maps(groups, planned, kept, tables)
     definitions = tuple(_view_definition(view, columns) for view, columns in planned)
-    program = lower(tables, groups, rules, definitions, kept, derived)
+    program = replace(lower(tables, groups, rules, definitions, kept, derived), cubes=cubes)
     check_strict(program, declared.views.values(), script.source)
     return program
 
 
-def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
-    """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound."""
+def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry, tuple[CubeDef, ...]]:
+    """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound.
+
+    The levels of cubes are declared, and bound, behind all other views.
+    """
     derived = Registry()
     seen: dict[str, CreateView] = {}
     bound = []
+    cubes: list[BoundCube] = []
     for view in declared.views.values():
         source = replace(declared.source, first=view.at)
         if declared.broken.isdisjoint(tables_read(view.query)):
             try:
+                if view.cube is not None:
+                    check_cube(view, source)
                 bound.append(bind_view(view, declared.tables, source, dict(seen), derived))
                 _refuse_wide(bound[-1], derived, source)
+                if view.cube is not None:
+                    cubes.append(BoundCube(view, bound[-1], source))
+                    cubes[-1].check()
             except SqlError as problem:
                 declared.errors.append(problem)
                 declared.broken.add(view.name)
@@ -228,7 +240,39 @@ def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry]:
         else:
             declared.broken.add(view.name)
         seen[view.name] = view
-    return bound, derived
+    if declared.errors:
+        return bound, derived, ()
+    definitions = [_bind_levels(cube, declared, seen, bound, derived) for cube in cubes]
+    return bound, derived, tuple(each for each in definitions if each is not None)
+
+
+def _bind_levels(
+    cube: BoundCube, declared: Declarations, seen: Mapping[str, CreateView], bound: list[BoundView], derived: Registry
+) -> CubeDef | None:
+    """Declare and bind the views of the levels that a cube keeps; None if something is wrong with one."""
+    levels = []
+    try:
+        for view in cube.kept():
+            if view.name in declared.views or view.name in declared.tables:
+                raise BindError(
+                    f"{view.name} is there already, and is what the view of this level is called",
+                    hint="Give the other one another name.",
+                    **declared.source.place(view.at),
+                )
+            source = replace(declared.source, first=view.at)
+            bound.append(bind_view(view, declared.tables, source, _before(seen, cube.view.name), derived))
+            declared.views[view.name] = view
+            columns = tuple(name for name in cube.grouping if name in map(str, view.columns))
+            levels.append(LevelDef(columns, str(view.name)))
+        return cube.definition(levels)
+    except SqlError as problem:
+        declared.errors.append(problem)
+        return None
+
+
+def _before(views: Mapping[str, CreateView], name: str) -> dict[str, CreateView]:
+    """Return the views that stand before one."""
+    return dict(takewhile(lambda each: each[0] != name, views.items()))
 
 
 def _refuse_wide(view: BoundView, derived: Registry, source: SqlText) -> None:

@@ -51,6 +51,7 @@ from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.limits import Budget
 from cumulus.m3.program import Program
 from cumulus.views.batches import MapColumns
+from cumulus.views.folding.columns import FoldColumns
 
 Key: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = tuple[Number, ...]
@@ -129,6 +130,21 @@ class Maps(Protocol):
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries that have `values` at `positions`; needs `add_index` before."""
+
+    def stored_count(self, map: str) -> int:
+        """Return how many entries are stored, those that do not exist for readers too, without looking at them."""
+
+    def stored_at(self, map: str, key: Key) -> Stored | None:
+        """Return what is stored under a key."""
+
+    def indexes(self, map: str) -> list[tuple[int, ...]]:
+        """Return the key positions on which there is an index now."""
+
+    def stored_slice(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over what is stored with `values` at the positions of one of the `indexes`."""
+
+    def fold_columns(self, map: str) -> FoldColumns | None:
+        """Return everything that is stored as columns, good until the next event; None where they are tuples."""
 
     def memory(self) -> int:
         """Return how many bytes the maps take, with the texts in them, roughly."""

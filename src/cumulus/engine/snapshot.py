@@ -7,17 +7,18 @@ beyond 76 digits, are text with a letter for the type in front. Any engine can r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from cumulus.catalog.arrow import array_of, values_of
+from cumulus.catalog.schema import Column
 from cumulus.catalog.types import SqlType
 from cumulus.engine.failures import ErrorLog, ViewError
 from cumulus.engine.frames.tagged_texts import from_text, to_text
-from cumulus.engine.protocol import Engine
+from cumulus.engine.protocol import Engine, Key, Stored
 from cumulus.errors import MismatchError, StoreError
 from cumulus.m3.program import MapDef
 
@@ -32,7 +33,12 @@ def dump(engine: Engine, name: str) -> pa.Table:
     columns = engine.stored_columns(name)
     if columns is not None:
         return pa.Table.from_arrays(columns, names=column_names(definition))
-    entries = list(engine.stored(name))
+    return table_of_entries(definition, engine.stored(name))
+
+
+def table_of_entries(definition: MapDef, entries: Iterable[tuple[Key, Stored]]) -> pa.Table:
+    """Return entries of a map as `dump` does."""
+    rows = list(entries)
     fields: list[pa.Field] = []
     arrays: list[pa.Array] = []
 
@@ -41,15 +47,39 @@ def dump(engine: Engine, name: str) -> pa.Table:
         arrays.append(array)
 
     for place, key in enumerate(definition.keys):
-        add(f"key {key.name}", *_keys([entry[0][place] for entry in entries], key.type))
+        add(f"key {key.name}", *_keys([entry[0][place] for entry in rows], key.type))
     for place, column in enumerate(definition.values):
-        values = [entry[1][place] for entry in entries]
+        values = [entry[1][place] for entry in rows]
         if _is_float(column.type):
             for part, suffix in enumerate(_PARTS):
                 add(f"value {column.name}{suffix}", pa.array([cell[part] for cell in values], pa.float64()), None)
         else:
             add(f"value {column.name}", *_numbers(values))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def entries_of_table(definition: MapDef, table: pa.Table) -> Iterator[tuple[Key, Stored]]:
+    """Iterate over the entries of a table that `dump` made; None stands for what it was read without.
+
+    Raises
+    ------
+    StoreError
+        If its values are not readable.
+    """
+    there = frozenset(table.column_names)
+    try:
+        keys = [
+            _read_column(table, name, key.type) if (name := f"key {key.name}") in there else [None] * table.num_rows
+            for key in definition.keys
+        ]
+        values = [_read_values(table, column, there) for column in definition.values]
+    except (pa.ArrowException, ArithmeticError, ValueError, IndexError) as problem:
+        raise StoreError(f"map {definition.name} cannot be read: {problem}", hint="What was stored is damaged.") from (
+            problem
+        )
+    rows = zip(*keys, strict=True) if keys else iter([()] * table.num_rows)
+    numbers = zip(*values, strict=True) if values else iter([()] * table.num_rows)
+    return zip(rows, numbers, strict=True)
 
 
 def restore(engine: Engine, name: str, table: pa.Table) -> None:
@@ -68,21 +98,10 @@ def restore(engine: Engine, name: str, table: pa.Table) -> None:
             f"map {name}: the stored columns are {table.column_names}, not {column_names(definition)}",
             hint="The snapshot belongs to another program.",
         )
-    is_plain = all(field.metadata != _TEXT for field in table.schema)
+    is_plain = not any(map(is_tagged, table.schema))
     if is_plain and table.column_names and engine.restore_columns(name, table.columns):
         return
-    try:
-        keys = [_read_column(table, f"key {key.name}", key.type) for key in definition.keys]
-        values = [
-            list(zip(*(_read_column(table, f"value {column.name}{suffix}", None) for suffix in _PARTS), strict=True))
-            if _is_float(column.type)
-            else _read_numbers(table, f"value {column.name}")
-            for column in definition.values
-        ]
-    except (pa.ArrowException, ArithmeticError, ValueError, IndexError) as problem:
-        raise StoreError(f"map {name} cannot be read: {problem}", hint="The snapshot is damaged.") from problem
-    rows = zip(*keys, strict=True) if keys else iter([()] * table.num_rows)
-    engine.restore(name, zip(rows, zip(*values, strict=True), strict=True))
+    engine.restore(name, entries_of_table(definition, table))
 
 
 def _is_float(sql_type: SqlType | None) -> bool:
@@ -93,21 +112,27 @@ def column_names(definition: MapDef) -> list[str]:
     """Return the names of the columns that `dump` makes of a map."""
     names = [f"key {key.name}" for key in definition.keys]
     for column in definition.values:
-        suffixes = _PARTS if _is_float(column.type) else _PARTS[:1]
-        names += [f"value {column.name}{suffix}" for suffix in suffixes]
+        names += column_names_of(column)
     return names
+
+
+def column_names_of(value: Column) -> list[str]:
+    """Return the names of the columns that `dump` makes of a value column."""
+    suffixes = _PARTS if _is_float(value.type) else _PARTS[:1]
+    return [f"value {value.name}{suffix}" for suffix in suffixes]
 
 
 def _keys(values: Sequence[Any], sql_type: SqlType | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
     if sql_type is None:
-        return _text(values)
+        return tagged(values)
     try:
         return array_of(values, sql_type.computed), None
     except (pa.ArrowException, OverflowError):
-        return _text(values)  # a computed key beyond its type: kept as text, exactly
+        return tagged(values)  # a computed key beyond its type: kept as text, exactly
 
 
-def _text(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes]]:
+def tagged(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes]]:
+    """Return values as text with a letter for the type in front, and what the field of such a column says."""
     return pa.array([to_text(value) for value in values], pa.string()), _TEXT
 
 
@@ -119,7 +144,7 @@ def _numbers(values: Sequence[Any]) -> tuple[pa.Array, dict[bytes, bytes] | None
     scale = max(max(-_exponent(value), 0) for value in decimals)
     digits = max(max(value.adjusted() + 1, 1) for value in decimals) + scale
     if digits > _MOST_DIGITS:
-        return _text(values)
+        return tagged(values)
     kind = pa.decimal128(38, scale) if digits <= 38 and scale <= 38 else pa.decimal256(_MOST_DIGITS, scale)
     return pa.array(decimals, kind), None
 
@@ -130,14 +155,28 @@ def _exponent(value: Decimal) -> int:
     return exponent
 
 
+def is_tagged(field: pa.Field) -> bool:
+    """Whether a column is text with a letter for the type in front."""
+    return _TEXT.items() <= (field.metadata or {}).items()  # files of Parquet add some of their own
+
+
 def _read_column(table: pa.Table, name: str, sql_type: SqlType | None) -> list[Any]:
     column = table.column(name)
-    if table.schema.field(name).metadata == _TEXT:
+    if is_tagged(table.schema.field(name)):
         return [from_text(text) for text in column.to_pylist()]
     values = values_of(column, None if sql_type is None else sql_type.computed)
     if values is None:
         raise ValueError(f"column {name} is {column.type}, not {sql_type}")
     return values
+
+
+def _read_values(table: pa.Table, column: Column, there: frozenset[str]) -> Sequence[Any]:
+    names = column_names_of(column)
+    if there.isdisjoint(names):
+        return [None] * table.num_rows
+    if len(names) == 1:
+        return _read_numbers(table, names[0])
+    return list(zip(*(_read_column(table, name, None) for name in names), strict=True))
 
 
 def _read_numbers(table: pa.Table, name: str) -> list[Any]:

@@ -21,7 +21,7 @@ from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint
+from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
@@ -85,6 +85,7 @@ class EmbeddedRun:
             self._sink = Sink(
                 self.out, self.identity.checkpoint, self.identity.program, resuming=any(self._state.iterdir())
             )
+            write_program(self.out, program)
             self._merge = merge_functions(self.identity.plan, program, self.out, functions)
             plan = self.identity.plan
             self._buckets = [

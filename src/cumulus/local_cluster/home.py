@@ -12,7 +12,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.durable.folders import check_output, lock_file
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint
+from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, check_apart
@@ -92,6 +92,7 @@ class Home:
             self.card.write(before)
             resuming = any((place / "publisher").glob("log/*.log"))
             with_lock = Sink(out.absolute(), self.card.checkpoint, self.card.program, resuming=resuming)
+            write_program(out.absolute(), program)
             newest = with_lock.newest()
             with_lock.close()  # the publisher's process takes it
             self.epoch = newest.epoch if newest else 0

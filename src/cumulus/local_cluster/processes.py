@@ -20,6 +20,7 @@ from cumulus.cluster.senders import Senders
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import Numbering, VersionOrder
+from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.output.identity import resumed_program
 from cumulus.epochs.output.sink import Manifest, Sink, newest_manifest
@@ -32,7 +33,6 @@ from cumulus.machine import Machine, Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import given_functions
 from cumulus.transport.equipment import SUPERVISOR, Equipment
-from cumulus.transport.log_files import RecordLog
 
 TICK_MS = 50
 Perform: TypeAlias = Callable[[Any], Any]

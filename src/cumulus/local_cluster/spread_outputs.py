@@ -22,6 +22,8 @@ from cumulus.engine.engines import make_engine
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
+from cumulus.engine.snapshot import dump
+from cumulus.epochs.output.parts import part_path, write_part
 from cumulus.errors import EvaluationError
 from cumulus.views import Finisher, MapViewReader
 
@@ -71,10 +73,27 @@ class SpreadOutputs:
             files[name] = f"{stem}.parquet"
         return files, errors
 
+    def write_parts(self, parts: Mapping[str, ShareOfMap], node: int, epoch: int) -> dict[str, str]:
+        """Write the entries of maps that a node owns; return map → file.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written.
+        """
+        files, attempt, engine = {}, os.urandom(4).hex(), self._engine
+        for name, (rows, gone) in parts.items():
+            engine.take(name)
+            engine.add(name, rows)
+            engine.add(name, gone, -1)
+            files[name] = part_path(epoch, node, attempt, self._numbers[name], is_share=False)
+            write_part(self._out / files[name], dump(engine, name))
+        return files
+
     def mergers(self) -> dict[str, MergeFunction]:
         """Return view → function from an epoch and share files to a finished file, for views that need it."""
         placement = self._plan.layout.placement_of_view
-        views = [view.name for view in self._program.views]
+        views = [view.name for view in self._program.shown_views]
         return {name: self._merger(name) for name in views if placement(name).by is FinishedBy.MERGE}
 
     def _merger(self, name: str) -> MergeFunction:

@@ -175,9 +175,10 @@ class NodeTasks:
         is_snapshot = self._snapshots.due(epoch, final)
         try:
             files, errors = self._spread.write(output.shares, self._number, epoch)
+            parts = self._spread.write_parts(output.parts, self._number, epoch)
         except OSError as problem:
             raise output_error(self._out, problem) from None
-        written = [Written(self._number, files, {}, errors, is_snapshot)]
+        written = [Written(self._number, files, {}, errors, is_snapshot, parts=parts)]
         if output.outcome is not None:
             assert self._gate is not None
             bucket, attempt = self._gate.bucket, os.urandom(4).hex()

@@ -230,7 +230,7 @@ def _event(trigger: Trigger) -> str:
     return f"{'Δ' if trigger.on is On.BATCH else trigger.on.value}{trigger.relation}"
 
 
-def _edges(program: Program) -> dict[tuple[str, str], list[str]]:
+def picture_edges(program: Program) -> dict[tuple[str, str], list[str]]:
     """Return the edges of the picture, with the events that they stand for; a relation feeds what reads no map."""
     edges: dict[tuple[str, str], dict[str, None]] = {}
     for trigger, statement in program.statements():
@@ -251,13 +251,13 @@ def _both(events: list[str]) -> list[str]:
     return [event for event in joined if not (event[0] == "-" and f"±{event[1:]}" in joined)]
 
 
-def _shapes(program: Program) -> list[tuple[str, str]]:
+def picture_nodes(program: Program) -> list[tuple[str, str]]:
     """Return the nodes of the picture and what to write into them."""
     try:
         deep: dict[str, int] = depths(program)
     except LayoutError:
         deep = {}
-    used = {node for edge in _edges(program) for node in edge}
+    used = {node for edge in picture_edges(program) for node in edge}
     return [
         *((f"relation {item.name}", item.name) for item in program.relations if f"relation {item.name}" in used),
         *(
@@ -274,13 +274,13 @@ def _map_label(definition: MapDef) -> str:
 
 def to_mermaid(program: Program) -> str:
     """Return the map graph as a Mermaid flowchart: relations, maps with depth, views; edges named by their events."""
-    numbers = {node: f"n{index}" for index, (node, _) in enumerate(_shapes(program))}
+    numbers = {node: f"n{index}" for index, (node, _) in enumerate(picture_nodes(program))}
     lines = ["flowchart LR"]
-    for node, told in _shapes(program):
+    for node, told in picture_nodes(program):
         opening, closing = {"relation": ("[/", "/]"), "map": ("[", "]"), "view": ("([", "])")}[node.split(" ")[0]]
         label = told.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
         lines.append(f'  {numbers[node]}{opening}"{label}"{closing}')
-    for (source, target), events in _edges(program).items():
+    for (source, target), events in picture_edges(program).items():
         label = ", ".join(events).replace("&", "&amp;").replace('"', "&quot;")
         arrow = f'-- "{label}" -->' if events else "-.->"
         lines.append(f"  {numbers[source]} {arrow} {numbers[target]}")
@@ -295,10 +295,10 @@ def to_dot(program: Program) -> str:
         return f'"{escaped}"'
 
     lines = ["digraph program {", "  rankdir=LR;", "  node [fontname=Helvetica];", "  edge [fontname=Helvetica];"]
-    for node, told in _shapes(program):
+    for node, told in picture_nodes(program):
         shape = {"relation": "parallelogram", "map": "box", "view": "oval"}[node.split(" ")[0]]
         lines.append(f"  {quoted(node)} [shape={shape}, label={quoted(told)}];")
-    for (source, target), events in _edges(program).items():
+    for (source, target), events in picture_edges(program).items():
         style = f"label={quoted(', '.join(events))}" if events else "style=dashed"
         lines.append(f"  {quoted(source)} -> {quoted(target)} [{style}];")
     return "\n".join([*lines, "}"]) + "\n"

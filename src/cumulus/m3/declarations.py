@@ -14,6 +14,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import BIGDECIMAL, SqlType
 from cumulus.errors import ValidationError
+from cumulus.m3.cubes import CubeDef
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.infer import nodes
 from cumulus.m3.problems import Problem, TypeChecker, family, function_problems, read_problems, repeated
@@ -29,6 +30,7 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
         ("relation", [item.name for item in program.relations]),
         ("map", [item.name for item in program.maps]),
         ("view", [item.name for item in program.views]),
+        ("cube", [item.name for item in program.cubes]),
         ("function", [item.name for item in program.functions]),
     ):
         for name in repeated(names):
@@ -47,6 +49,8 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
         yield from _map(definition, relations, functions)
     for view in program.views:
         yield from _view(view, program, functions)
+    for cube in program.cubes:
+        yield from _cube(cube, program)
     yield from _kept(program)
     yield from _enforced(program)
 
@@ -230,6 +234,36 @@ def _names(part: Part, scalar: Scalar, program: Program, known: list[str]) -> It
         return
     for name in sorted(needed.difference(known)):
         yield Problem(part, f"there is no column {name} to read", name, f"There are {', '.join(known)}.")
+
+
+def _cube(cube: CubeDef, program: Program) -> Iterator[Problem]:
+    part: Part = ("cube", cube.name)
+    columns = {view.name: [column.name for column in view.columns] for view in program.views}
+    if cube.name not in columns:
+        yield Problem(part, f"there is no view {cube.name} of its finest rows", cube.name)
+        return
+    for name in repeated([each.name for each in cube.dimensions]):
+        yield Problem(part, f"two dimensions are called {name}", name)
+    for dimension in cube.dimensions:
+        for name in repeated(dimension.levels):
+            yield Problem(part, f"dimension {dimension.name} has the level {name} twice", name)
+        for name in dimension.levels:
+            if name not in columns[cube.name]:
+                yield Problem(part, f"its view has no column {name}", name)
+    shown = [each.name for each in program.cubes] + [each.view for other in program.cubes for each in other.levels]
+    for level in cube.levels:
+        if level.view not in columns:
+            yield Problem(part, f"there is no view {level.view}", level.view)
+            continue
+        if shown.count(level.view) > 1:
+            yield Problem(part, f"the view {level.view} is of another level, or a cube", level.view)
+        for name in level.columns:
+            if name not in columns[level.view]:
+                yield Problem(part, f"the view {level.view} has no column {name}", name)
+        for name in columns[level.view]:
+            if name not in columns[cube.name]:
+                hint = "A level has grouping columns and measures of the cube."
+                yield Problem(part, f"the cube has no column {name}, which {level.view} has", level.view, hint)
 
 
 def _kept(program: Program) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ from cumulus.algebra.parser import TermReader
 from cumulus.algebra.terms import Const, Lift, Scalar, Var, product_of
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
+from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
 from cumulus.m3.infer import complete
 from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, ViewDef
 from cumulus.m3.shorthand import Domain, Rule, RuleStatement, make_triggers
@@ -73,11 +74,12 @@ def parse_with_places(text: str, name: str = "") -> tuple[Program, Places]:
             tokens.expect(";", "after the declaration")
     relations, maps, triggers = make_triggers(rules, declarations.relations, declarations.maps, tokens, places)
     views, kept, functions = declarations.views, declarations.kept, declarations.functions
-    return complete(Program(relations, maps, tuple(views), triggers, tuple(kept), tuple(functions))), places
+    cubes = tuple(declarations.cubes)
+    return complete(Program(relations, maps, tuple(views), triggers, tuple(kept), tuple(functions), cubes)), places
 
 
 class _Declarations:
-    """What a program declares, as far as it is read: RELATION, MAP, VIEW and FUNCTION."""
+    """What a program declares, as far as it is read: RELATION, MAP, VIEW, CUBE and FUNCTION."""
 
     def __init__(self, terms: TermReader) -> None:
         self.tokens = terms.tokens
@@ -87,6 +89,7 @@ class _Declarations:
         self.maps: list[MapDef] = []
         self.views: list[ViewDef] = []
         self.functions: list[FunctionSignature] = []
+        self.cubes: list[CubeDef] = []
 
     def read(self) -> tuple[str, str]:
         """Read a declaration; return its kind and its name."""
@@ -97,9 +100,11 @@ class _Declarations:
             return "map", self._map()
         if tokens.accept_word("VIEW"):
             return "view", self._view()
+        if tokens.accept_word("CUBE"):
+            return "cube", self._cube()
         if tokens.accept_word("FUNCTION"):
             return "function", self._function()
-        tokens.fail("expected RELATION, FUNCTION, MAP, VIEW or ON")
+        tokens.fail("expected RELATION, FUNCTION, MAP, VIEW, CUBE or ON")
 
     def _relation(self) -> str:
         tokens = self.tokens
@@ -206,6 +211,20 @@ class _Declarations:
         self.views.append(
             ViewDef(name, columns, tuple(maps), tuple(select), where, repeat, tuple(order), limit, offset)
         )
+        return name
+
+    def _cube(self) -> str:
+        tokens = self.tokens
+        name = read_call_name(tokens, "a cube")
+        dimensions: list[DimensionDef] = []
+        levels: list[LevelDef] = []
+        while tokens.accept_word("DIMENSION"):
+            dimensions.append(DimensionDef(read_variable(tokens, "a dimension"), read_variables(tokens, "(", ")")))
+        while tokens.accept_word("LEVEL"):
+            columns = read_variables(tokens, "(", ")")
+            tokens.expect_word("FROM")
+            levels.append(LevelDef(columns, read_call_name(tokens, "a view"), tokens.accept_word("KEPT")))
+        self.cubes.append(CubeDef(name, tuple(dimensions), tuple(levels)))
         return name
 
     def _function(self) -> str:

@@ -21,6 +21,7 @@ from cumulus.algebra.printing import (
 from cumulus.algebra.terms import MapRead, Term, rebuild
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
+from cumulus.m3.cubes import CubeDef
 from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 
 WIDTH = 110
@@ -55,6 +56,7 @@ def print_program(program: Program) -> str:
         "\n".join(_function(signature) for signature in program.functions),
         "\n".join(_map(definition, short) for definition in maps),
         "\n".join(_view(view, short) for view in program.views),
+        "\n".join(map(_cube, program.cubes)),
         *(_trigger(trigger, short) for trigger in program.triggers),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -189,6 +191,19 @@ def _order_item(item: OrderItem, short: _Short) -> str:
         + (" DESC" if item.descending else "")
         + (" NULLS FIRST" if item.nulls_first else "")
     )
+
+
+def _cube(cube: CubeDef) -> str:
+    lines = [
+        f"CUBE {print_call_name(cube.name)}",
+        *(f"DIMENSION {print_name(each.name)} ({print_names(each.levels)})" for each in cube.dimensions),
+        *(
+            f"LEVEL ({print_names(each.columns)}) FROM {print_call_name(each.view)}{' KEPT' if each.kept else ''}"
+            for each in cube.levels
+        ),
+    ]
+    line = " ".join(lines) + ";"
+    return line if len(line) <= WIDTH else "\n  ".join(lines) + ";"
 
 
 # -------------------------------------------------------------------- triggers

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from cumulus.algebra.lexer import Token
 
 Part: TypeAlias = tuple[str | int, ...]
-"""What is placed: ("relation" | "function" | "map" | "view", name), ("trigger", i) or ("statement", i, j)."""
+"""What is placed: ("relation" | "function" | "map" | "view" | "cube", name), ("trigger", i) or ("statement", i, j)."""
 
 
 @dataclass(slots=True)

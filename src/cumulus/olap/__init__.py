@@ -1,1 +1,30 @@
-"""Cubes and their operations: roll-up, drill-down, slice and dice, as folds of views."""
+"""Cubes: selections by levels of dimensions, put together from parts of maps, wherever these are."""
+
+from cumulus.olap.conditions import Like, like
+from cumulus.olap.explain import CubeExplanation
+from cumulus.olap.question import Freshness, Having, Question, Top
+from cumulus.olap.selection import Selection, selection_of
+from cumulus.olap.shape import Axis, CubeShape, Dimension, KeptLevel, Measure, Member
+from cumulus.olap.source import Answered, CubeSource, FoldedSource, FoldHost
+
+__all__ = [
+    "Answered",
+    "Axis",
+    "CubeExplanation",
+    "CubeShape",
+    "CubeSource",
+    "Dimension",
+    "FoldHost",
+    "FoldedSource",
+    "Freshness",
+    "Having",
+    "KeptLevel",
+    "Like",
+    "Measure",
+    "Member",
+    "Question",
+    "Selection",
+    "Top",
+    "like",
+    "selection_of",
+]

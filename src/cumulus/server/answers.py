@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -12,11 +12,18 @@ from cumulus.views.reader import Consistency
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows that come to a table, go from it, or stand in place of those with their primary keys."""
+    """Rows that come to a table, go from it, or stand in place of those with their primary keys.
+
+    Parameters
+    ----------
+    rows
+        A table; or, which is quicker for less than a thousand of them, a list of rows: tuples, lists or dicts, whose
+        values may be those of JSON.
+    """
 
     op: Literal["insert", "delete", "upsert"]
     table: str
-    rows: pa.Table
+    rows: pa.Table | list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,26 @@ class Acknowledged:
     at: int
     rows: int
     is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """How much one query may take; None is without a limit.
+
+    Parameters
+    ----------
+    time_s
+        After so many seconds DuckDB is interrupted: QueryTimeoutError.
+    rows, bytes
+        Of the result: LimitError beyond.
+    """
+
+    time_s: float | None = None
+    rows: int | None = None
+    bytes: int | None = None
+
+
+UNLIMITED = QueryLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,61 +1,103 @@
-"""The keeper: the one thread that changes the warehouse of a server."""
+"""The keeper: the one thread that changes the warehouse of a server, and what it has promised is on the disk."""
 
 from __future__ import annotations
 
 import queue
+import sys
 import threading
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from cumulus.catalog.arrow import table_of
-from cumulus.catalog.names import known_name
-from cumulus.errors import ClosedError, CumulusError, DelayError
+from cumulus.durable.faults import crash_point
+from cumulus.errors import ClosedError, CumulusError, DelayError, ProcessError, StoreError
 from cumulus.m3.program import Program
-from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
+from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
+from cumulus.server.applying import apply_rows, apply_views
+from cumulus.server.kept_folder import KeptFolder
+from cumulus.server.packing import PackedRequest, Packer
+from cumulus.server.reading import KeptChanges, WarehouseReading, status_of
+from cumulus.server.records import LogRecord, RecordKind, ViewChange
+from cumulus.server.request_ids import now_ms
+from cumulus.server.settings import ServerSettings
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
-from cumulus.views.row_changes import ViewChanges
-from cumulus.warehouse import ChangeStream, Warehouse
+from cumulus.warehouse import Warehouse
+
+_QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
+_MOST_REQUESTS, _MOST_BYTES = 4096, 32 << 20
+"""A group is no larger: nobody waits for much more than his own request."""
 
 
-class KeptChanges:
-    """The changes of a view of a warehouse, as they come."""
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A change, and who waits for it."""
 
-    def __init__(self, stream: ChangeStream) -> None:
-        self._stream = stream
+    change: PackedRequest | ViewChange
+    future: Future[Any]
 
-    def take(self) -> list[ViewChanges]:
-        """Return what has come since."""
-        return list(self._stream)
+    @property
+    def id(self) -> str:
+        return self.change.id if isinstance(self.change, PackedRequest) else ""
 
-    def close(self) -> None:
-        """End it."""
-        self._stream.close()
+    def answer(self, done: Acknowledged) -> None:
+        """Tell who waits."""
+        self.future.set_result(done if isinstance(self.change, PackedRequest) else done.at)
+
+    def record(self, at: int) -> LogRecord:
+        """Return what the log says of it."""
+        if isinstance(self.change, ViewChange):
+            return LogRecord(RecordKind.DDL, self.change.payload(), written_ms=now_ms(), at=at)
+        change = self.change
+        return LogRecord(RecordKind.EVENTS, change.payload, change.id, now_ms(), at, change.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A snapshot that somebody waits for."""
+
+    future: Future[int]
+
+
+_Item: TypeAlias = _Waiting | _Wish | None
 
 
 class WarehouseKeeper:
     """A `ServedSource` of a warehouse of its own: requests wait in a queue, and are applied in the order they came.
 
+    What has come meanwhile is a group: it goes to the log and to the disk together, then each request is applied as a
+    transaction, then the answers go out.
+
     Parameters
     ----------
     warehouse
         Nobody else changes it.
+    kept
+        Where it is kept; without one, in a folder that goes with the process.
     """
 
     kind = "warehouse"
 
-    def __init__(self, warehouse: Warehouse) -> None:
-        self._warehouse = warehouse
-        self._queue: queue.SimpleQueue[tuple[WriteRequest, Future[Acknowledged]] | None] = queue.SimpleQueue()
+    def __init__(
+        self, warehouse: Warehouse, kept: KeptFolder | None = None, settings: ServerSettings | None = None
+    ) -> None:
+        self._warehouse, self._kept = warehouse, kept or KeptFolder.passing()
+        self._settings = settings or ServerSettings(self._kept.data)
+        self._reading, self._packer = WarehouseReading(warehouse), Packer(warehouse.program)
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._moved = threading.Condition()
         self._at = warehouse.transaction_number
         self._listeners: list[Callable[[int], None]] = []
+        self._closing = threading.Lock()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._work, name="keeper", daemon=True)
+        self._broken = ""
+        self._group: list[_Waiting] = []
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
 
     # --- what it says -----------------------------------------------------------------------------------------------
@@ -81,8 +123,8 @@ class WarehouseKeeper:
         self._listeners.append(moved)
 
     def status(self) -> dict[str, Any]:
-        """Return the numbers of the warehouse."""
-        return {"at": self._at, "events": self._warehouse.stats().events}
+        """Return the numbers of the warehouse, the log and the snapshot."""
+        return {"at": self._at, **status_of(self._warehouse.stats()), **self._kept.status(), "problem": self._broken}
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -96,69 +138,226 @@ class WarehouseKeeper:
         read: str = Consistency.COMMITTED,
     ) -> ReadRows:
         """Return rows of a view."""
-        reader = self._warehouse.view(name)
-        known = {column.name: column for column in reader.columns}
-        wanted = list(known) if columns is None else [known_name(each, known, f"column of {name}") for each in columns]
-        tests = []
-        for bound in where:
-            column = known[known_name(bound.column, known, f"column of {name}")]
-            tests.append((column.name, bound.test(name, column)))
-        with self._warehouse.one_state() as at:
-            table = reader.arrow()
-        for column_name, test in tests:
-            table = table.filter(pa.array([test(value) for value in table[column_name].to_pylist()], pa.bool_()))
-        return ReadRows(table.select(wanted).slice(0, limit), at)
+        return self._reading.view(name, columns, where, limit)
 
     def get(self, name: str, key: Sequence[Any], *, read: str = Consistency.COMMITTED) -> ReadRows:
         """Return the row of a view with a key."""
-        with self._warehouse.one_state() as at:
-            reader = self._warehouse.view(name)
-            row = reader.get(*key)
-            return ReadRows(table_of(reader.columns, [] if row is None else [row]), at)
+        return self._reading.get(name, key)
 
-    def query(self, sql: str, parameters: Parameters = None) -> ReadRows:
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters = None,
+        *,
+        only: Collection[str] | None = None,
+        limits: QueryLimits = UNLIMITED,
+    ) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
-        with self._warehouse.one_state() as at:
-            return ReadRows(self._warehouse.query(sql, parameters).arrow(), at)
+        return self._reading.query(sql, parameters, only, limits)
+
+    def errors(self, view: str = "") -> ReadRows:
+        """Return what a view, or all of them, could not take in."""
+        return self._reading.errors(view)
+
+    def quarantine(self) -> ReadRows:
+        """Return nothing: what is refused is refused before it is taken."""
+        return ReadRows(_QUARANTINE.empty_table(), self._at)
+
+    def epochs(self) -> ReadRows:
+        """Return the last transaction."""
+        return ReadRows(pa.table({"at": pa.array([self._at], pa.int64())}), self._at)
 
     def changes(self, view: str) -> tuple[int, KeptChanges]:
         """Return the changes of a view from now on, and the transaction after which that is."""
-        with self._warehouse.one_state() as at:
-            return at, KeptChanges(self._warehouse.changes(view, timeout=0))
+        return self._reading.changes(view)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def write(self, request: WriteRequest) -> Future[Acknowledged]:
-        """Apply rows in one transaction, after those of all requests that came before."""
-        if self._is_closed:
-            raise ClosedError("the server is going down", hint="Send it again when it is back.")
-        future: Future[Acknowledged] = Future()
-        self._queue.put((request, future))
-        return future
+        """Apply rows in one transaction, after those of all requests that came before.
+
+        Raises
+        ------
+        UsageError, DataError
+            If it is wrong whatever the state is; the future tells what else may be.
+        """
+        return self._put(_Waiting(self._packer.pack(request), Future()))
+
+    def execute(self, sql: str) -> Future[int]:
+        """Create or drop views and cubes, or add tables, after all requests that came before."""
+        return self._put(_Waiting(ViewChange(sql), Future()))
+
+    def snapshot(self) -> Future[int]:
+        """Write a snapshot, after all requests that came before; return the last transaction that it has."""
+        return self._put(_Wish(Future()))
+
+    def _put(self, item: _Waiting | _Wish) -> Future[Any]:
+        with self._closing:
+            if self._broken:
+                raise ProcessError(f"the server cannot write any more: {self._broken}", hint="Start it again.")
+            if self._is_closed:
+                raise ClosedError("the server is going down", hint="Send it again when it is back.")
+            self._queue.put(item)
+        return item.future
 
     def close(self) -> None:
-        """Apply what has come, and end."""
-        self._is_closed = True
-        self._queue.put(None)
+        """Take nothing any more, apply what has come, write a snapshot, and end."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._queue.put(None)
         self._thread.join()
-        self._warehouse.close()
+        try:
+            if not self._broken:
+                self._snapshot()
+        finally:
+            self._kept.journal.close()
+            self._warehouse.close()
+
+    # --- in the keeper's thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as problem:  # a mistake of ours: what the log has is known, but not what memory has
+            with self._closing:
+                self._broken = repr(problem)
+            while not self._queue.empty():
+                item = self._queue.get()
+                if isinstance(item, _Waiting):
+                    self._group.append(item)
+            failed = ProcessError(f"the server has failed: {problem!r}", hint="Start it again, and send it again.")
+            for waiting in self._group:
+                if not waiting.future.done():
+                    waiting.future.set_exception(failed)
+            raise
+        finally:
+            with self._moved:
+                self._moved.notify_all()
 
     def _work(self) -> None:
-        while (taken := self._queue.get()) is not None:
-            request, future = taken
-            try:
-                with self._warehouse.transaction():
-                    for part in request.parts:
-                        change = getattr(self._warehouse, part.op)
-                        change(part.table, part.rows)
-                rows = sum(part.rows.num_rows for part in request.parts)
-                done = Acknowledged(self._warehouse.transaction_number, rows)
-            except CumulusError as problem:
-                future.set_exception(problem)
+        is_over = False
+        while not is_over:
+            group, wishes, is_over = self._gather()
+            while group:
+                self._group = group
+                group = self._take(group)
+            self._group = []
+            self._kept.journal.sync_if_due()
+            if wishes or (self._kept.is_due(self._settings) and not is_over):
+                self._snapshot(wishes)
+
+    def _gather(self) -> tuple[list[_Waiting], list[_Wish], bool]:
+        """Wait for something; return all that has come: changes, wishes for snapshots behind them, whether it is over.
+
+        A snapshot is taken behind all changes of its group, which is not before any that it is wished after.
+        """
+        group: list[_Waiting] = []
+        wishes: list[_Wish] = []
+        size = 0
+        try:
+            item = self._queue.get(timeout=self._kept.journal.patience_s)
+            while True:
+                if item is None:
+                    return group, wishes, True
+                if isinstance(item, _Wish):
+                    wishes.append(item)
+                elif item.future.set_running_or_notify_cancel():
+                    group.append(item)
+                    size += len(item.change.payload) if isinstance(item.change, PackedRequest) else 0
+                if len(group) >= _MOST_REQUESTS or size >= _MOST_BYTES:
+                    break
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            pass
+        return group, wishes, False
+
+    def _take(self, group: Sequence[_Waiting]) -> list[_Waiting]:
+        """Log and apply a group, and answer; return those whose ids others of the group have, for another group."""
+        fresh: dict[str | int, _Waiting] = {}
+        again: list[_Waiting] = []
+        for place, waiting in enumerate(group):
+            if (waiting.id or place) in fresh:
+                again.append(waiting)
+            elif not self._answer_again(waiting):
+                fresh[waiting.id or place] = waiting
+        if fresh:
+            self._log_and_apply(list(fresh.values()))
+        return again
+
+    def _answer_again(self, waiting: _Waiting) -> bool:
+        """Answer a request that was acknowledged before, or whose id another one had."""
+        if not isinstance(waiting.change, PackedRequest):
+            return False
+        try:
+            known = self._kept.ids.find(waiting.id, waiting.change.digest)
+        except CumulusError as problem:
+            waiting.future.set_exception(problem)
+            return True
+        if known is not None:
+            waiting.future.set_result(known)
+        return known is not None
+
+    def _log_and_apply(self, fresh: Sequence[_Waiting]) -> None:
+        records = [waiting.record(self._at) for waiting in fresh]
+        crash_point("before-append")
+        try:
+            numbers = self._kept.journal.append(records)
+        except StoreError as problem:
+            for waiting in fresh:
+                waiting.future.set_exception(problem)
+            return
+        crash_point("after-append")
+        done: list[tuple[_Waiting, Acknowledged]] = []
+        refused: list[tuple[int, _Waiting, Exception]] = []
+        for number, record, waiting in zip(numbers, records, fresh, strict=True):
+            answer = self._apply(waiting.change)
+            if isinstance(answer, Exception):
+                refused.append((number, waiting, answer))
                 continue
-            with self._moved:
-                self._at = done.at
-                self._moved.notify_all()
-            for moved in self._listeners:
-                moved(done.at)
-            future.set_result(done)
+            done.append((waiting, answer))
+            self._kept.ids.add(record.id, record.digest, answer, record.written_ms)
+        crash_point("after-apply")
+        if done:
+            self._tell(done)
+        if refused:
+            self._kept.journal.refuse([number for number, _, _ in refused])
+            for _, waiting, why in refused:
+                waiting.future.set_exception(why)
+
+    def _apply(self, change: PackedRequest | ViewChange) -> Acknowledged | Exception:
+        """Apply a change as a transaction; return the answer, or why it is refused."""
+        before = self._at
+        try:
+            if isinstance(change, ViewChange):
+                apply_views(self._warehouse, change)
+                self._packer = Packer(self._warehouse.program)
+            else:
+                apply_rows(self._warehouse, change.parts)
+        except Exception as problem:  # noqa: BLE001  # whatever it is, the others of the group go on
+            if not isinstance(problem, CumulusError):
+                traceback.print_exc(file=sys.stderr)
+            if self._warehouse.transaction_number == before:
+                return problem  # else it is committed, and somebody who was told of it has failed
+        self._at = self._warehouse.transaction_number
+        return Acknowledged(self._at, change.rows if isinstance(change, PackedRequest) else 0)
+
+    def _tell(self, done: Sequence[tuple[_Waiting, Acknowledged]]) -> None:
+        with self._moved:
+            self._moved.notify_all()
+        for moved in self._listeners:
+            moved(self._at)
+        for waiting, answer in done:
+            waiting.answer(answer)
+
+    def _snapshot(self, wishes: Sequence[_Wish] = ()) -> None:
+        """Write a snapshot; if that fails the log goes on growing."""
+        try:
+            self._kept.snapshot(self._warehouse)
+        except StoreError as problem:
+            for wish in wishes:
+                wish.future.set_exception(problem)
+            return
+        for wish in wishes:
+            wish.future.set_result(self._kept.manifest.at)

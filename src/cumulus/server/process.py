@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
-from cumulus.server.http.app import create_app
-from cumulus.server.keeper import WarehouseKeeper
+from cumulus.server.http.listening import http_config, open_socket
+from cumulus.server.http.site import Site
+from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
-from cumulus.warehouse import Warehouse
 
 
-def serve(script: Path, settings: ServerSettings) -> None:
-    """Serve the views of a script until SIGINT or SIGTERM."""
-    keeper = WarehouseKeeper(Warehouse(script))
+class _Server(uvicorn.Server):
+    """A server that SIGTERM and SIGINT end; uvicorn's own would then end the process by the same signal.
+
+    Parameters
+    ----------
+    ready
+        Told the address when requests are taken.
+    """
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[str], None], site: Site) -> None:
+        super().__init__(config)
+        self._ready, self._site = ready, site
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Go down; those who subscribe are told so, and leave."""
+        super().handle_exit(sig, frame)
+        threading.Thread(target=self._site.end_subscriptions).start()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        scheme = "https" if self.config.is_ssl else "http"
+        self._ready(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
+
+
+def serve(script: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
+    """Serve the views of a script until SIGINT or SIGTERM; then all that was acknowledged is in a snapshot.
+
+    Parameters
+    ----------
+    ready
+        Told the address when requests are taken.
+    """
+    keeper = open_keeper(script, settings)
+    site = Site(keeper, settings)
     try:
-        uvicorn.run(create_app(keeper), host=settings.host, port=settings.port, log_level="warning")
+        _Server(http_config(site), ready, site).run([open_socket(settings.host, settings.port)])
     finally:
         keeper.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from cumulus.m3.program import Program
-from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
+from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
 from cumulus.server.hub.feed import OpenChanges
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
@@ -39,8 +39,37 @@ class ServedSource(Protocol):
     def get(self, name: str, key: Sequence[Any], *, read: str) -> ReadRows:
         """Return the row of a view with a key; no row if there is none."""
 
-    def query(self, sql: str, parameters: Parameters) -> ReadRows:
-        """Return the result of a SELECT; all views that it reads are of one state."""
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters,
+        *,
+        only: Collection[str] | None = None,
+        limits: QueryLimits = UNLIMITED,
+    ) -> ReadRows:
+        """Return the result of a SELECT; all views that it reads are of one state.
+
+        Parameters
+        ----------
+        only
+            The views that there are for whoever asks: no other view or table exists for the query, by whatever way it
+            names it. None is all of them.
+        """
+
+    def errors(self, view: str = "") -> ReadRows:
+        """Return what a view, or all of them, could not take in: `cumulus.warehouse.view_errors.SCHEMA`."""
+
+    def quarantine(self) -> ReadRows:
+        """Return what was refused after it had been taken, with reasons."""
+
+    def epochs(self) -> ReadRows:
+        """Return the last transactions or epochs, the newest first: `at` and what is known of each."""
+
+    def execute(self, sql: str) -> Future[int]:
+        """Create or drop views and cubes; the future says from which `at` on. UsageError where that cannot be done."""
+
+    def snapshot(self) -> Future[int]:
+        """Write everything to the disk so that no log is needed before its `at`; UsageError where there is no log."""
 
     def write(self, request: WriteRequest) -> Future[Acknowledged]:
         """Apply rows; UsageError where nothing can be written."""

@@ -19,7 +19,7 @@ _STARTED: list[subprocess.Popen[bytes]] = []
 _TRIES = 3
 
 
-class ServerError(Exception):
+class BucketServerError(Exception):
     """A request failed; in the words of the server."""
 
 
@@ -68,7 +68,7 @@ class Served:
 
         Raises
         ------
-        ServerError
+        BucketServerError
             With what it raised.
         EOFError, ConnectionError
             If the process has ended.
@@ -77,7 +77,7 @@ class Served:
         self._connection.send((method, *arguments))
         is_done, answer = self._connection.recv()
         if not is_done:
-            raise ServerError(answer)
+            raise BucketServerError(answer)
         return answer
 
     def _connect(self) -> Connection | None:

@@ -20,7 +20,7 @@ from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint, Identity
+from cumulus.epochs.output.identity import Checkpoint, Identity, write_program
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Manifest, Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
@@ -188,6 +188,7 @@ class Run:
         spark_path = self.checkpoint.path / "spark"
         resuming = any((spark_path / "commits").glob("[0-9]*"))
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
+        write_program(self.out, self._program)
         self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
         keys = spread_keys(identity.plan.buckets)

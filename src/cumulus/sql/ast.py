@@ -156,7 +156,8 @@ class Select:
     """One SELECT. `group_by` is None where there is no GROUP BY.
 
     `grouping_sets` are the sets that CUBE, ROLLUP or GROUPING SETS spell out, each a part of `group_by`. `group_all`
-    and `order_all` are DuckDB's GROUP BY ALL and ORDER BY ALL.
+    and `order_all` are DuckDB's GROUP BY ALL and ORDER BY ALL. `shown` are the places of the items, stars spelled out,
+    that the result has, where some others only have names for other clauses; None is all of them.
     """
 
     items: tuple[SelectItem, ...]
@@ -172,6 +173,7 @@ class Select:
     ctes: tuple[NamedQuery, ...] = ()
     group_all: bool = False
     order_all: bool = False
+    shown: tuple[int, ...] | None = None
     limit_at: int = field(default=-1, compare=False)
     at: int = field(default=-1, compare=False)
 
@@ -206,10 +208,37 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class DimensionClause:
+    """DIMENSION name (level, …), coarse to fine; DIMENSION name alone is one level of that name."""
+
+    name: str
+    levels: tuple[ColumnRef, ...]
+    at: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEntry:
+    """Levels in brackets behind KEEP: columns, or `dimension.column`; none for the total."""
+
+    levels: tuple[ColumnRef, ...]
+    at: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CubeClauses:
+    """What CREATE CUBE has more than CREATE VIEW; `keep_all` is KEEP ALL, and `keep_at` where KEEP stands."""
+
+    dimensions: tuple[DimensionClause, ...] = ()
+    keep: tuple[KeepEntry, ...] = ()
+    keep_all: bool = False
+    keep_at: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """CREATE [OR REPLACE] [STRICT] VIEW [IF NOT EXISTS] name [(columns)] [WITH (order = …)] AS query.
 
-    `text` is the query as written.
+    `text` is the query as written. `cube` is None but for CREATE CUBE, whose finest rows are those of a view.
 
     `order` is "0", "1" or "full" (`cumulus.compiler.CompilerOptions.order`), "" where nothing is said.
     """
@@ -222,16 +251,23 @@ class CreateView:
     replace: bool = False
     unless_there: bool = False
     order: str = ""
+    cube: CubeClauses | None = None
     at: int = -1
+
+    @property
+    def kind(self) -> str:
+        """What it is called: a view or a cube."""
+        return "view" if self.cube is None else "cube"
 
 
 @dataclass(frozen=True, slots=True)
 class DropView:
-    """DROP VIEW [IF EXISTS] name [CASCADE]."""
+    """DROP VIEW [IF EXISTS] name [CASCADE], or DROP CUBE; `kind` is "view" or "cube"."""
 
     name: str
     if_exists: bool = False
     cascade: bool = False
+    kind: str = "view"
     at: int = -1
 
 

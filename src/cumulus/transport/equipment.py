@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from cumulus.durable.log_files import RecordLog
 from cumulus.machine import Machine, Name
 from cumulus.transport.framing import Piece
-from cumulus.transport.log_files import RecordLog
 
 SUPERVISOR: Name = "supervisor"
 """What the machines call who has started their processes: it may be written to, and writes, as any machine."""

@@ -105,7 +105,7 @@ class Tables:
         return np.flatnonzero(columns.there(slice(0, columns.size), positive=False))
 
 
-def _match_rows(
+def match_rows(
     keys: Sequence[Array], theirs: Sequence[Array], numbers: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.int64]:
     """Return for each row of `keys` the number of the only row of `theirs` that equals it, -1 for none."""
@@ -326,7 +326,7 @@ class EntryColumns:
             places = range(len(keys))
             words, entries = self._key_words(map, keys, places), self.tables.existing(map.name)
             theirs = [word for place in places for word in columns.key_words(place, entries)]
-            self._numbers[map.name, keys] = _match_rows(words, theirs, entries, self.count)
+            self._numbers[map.name, keys] = match_rows(words, theirs, entries, self.count)
         numbers = self._numbers[map.name, keys]
         missing = numbers < 0
         if not missing.any():
@@ -369,7 +369,7 @@ class EntryColumns:
         if not others:
             entries = np.full(self.count, numbers[best[0]] if len(best) else -1)
         else:
-            entries = _match_rows(keys, [word[best] for word in words], numbers[best], self.count)
+            entries = match_rows(keys, [word[best] for word in words], numbers[best], self.count)
         missing = entries < 0
         if not missing.any():
             return columns.key(axis, entries)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
 from cumulus.views.column_finishing import Columnar
+from cumulus.views.consistency import Consistency as Consistency  # whoever reads imports it from here, too
 from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finished, Finisher
 from cumulus.views.tables import Shown
@@ -24,16 +24,9 @@ from cumulus.views.vectors import NotColumnarError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cumulus.views.folding import Bound, Partial
+
 T = TypeVar("T")
-
-
-class Consistency(StrEnum):
-    """What a reader sees."""
-
-    TENTATIVE = "tentative"
-    """Every event at once; a later correction may change it."""
-    COMMITTED = "committed"
-    """The state after the last committed transaction or epoch, and nothing else."""
 
 
 class ViewReader(Protocol):
@@ -66,9 +59,20 @@ class ViewReader(Protocol):
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none."""
 
+    def fold(
+        self,
+        by: Sequence[str],
+        where: Mapping[str, Any] | Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+    ) -> Partial:
+        """Return the parts of the view's groups, put together to larger groups.
+
+        docs/reading.md, "Fewer grouping columns: folding".
+        """
+
 
 class MapViewReader(Shown):
-    """A `ViewReader` over maps in this process: it always sees the last committed transaction."""
+    """Reads rows as a `ViewReader`, from maps in this process: it always sees the last committed transaction."""
 
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self._finisher = finisher

@@ -145,6 +145,11 @@ def _pairs(vector: Vector, target: SqlType) -> Array:
     return pairs
 
 
+def check_digits(vector: Vector, target: SqlType) -> None:
+    """Check that numbers are within a type of decimals, or of whole numbers; NotColumnarError if not."""
+    _pairs(vector, target)
+
+
 def _check_precision(vector: Vector, precision: int) -> None:
     limit = 10**precision
     places = np.arange(len(vector.data)) if vector.null is None else np.flatnonzero(~vector.null)

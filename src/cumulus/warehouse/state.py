@@ -18,6 +18,7 @@ from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Given
 from cumulus.views import Finisher, MapViewReader
+from cumulus.views.folding import Folds, KeptColumns
 from cumulus.warehouse import saved_folder
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.saved_folder import SavedState
@@ -73,6 +74,7 @@ class WarehouseState:
         self.finishers: Mapping[str, Finisher] = {
             view.name: Finisher(session.program, view, self.functions) for view in session.program.views
         }
+        self.folds, self.columns = Folds(session.program, self.finishers), KeptColumns(session.engine)
         self.turn.use(session)
         self.subscriptions.open(session.engine, self.finishers)
 
@@ -227,6 +229,7 @@ class WarehouseState:
             self.turn.close()
             nothing: Any = _Closed()
             self.desk, self.session, self.finishers = None, nothing, nothing
+            self.folds, self.columns = nothing, nothing
             engine.close()
 
 

@@ -13,9 +13,9 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
-from cumulus.views import Consistency, MapViewReader, Result
+from cumulus.views import Consistency, Finisher, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
-from cumulus.views.folding import Bound, Partial, bounds_of, fold
+from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
@@ -29,7 +29,7 @@ class WarehouseView(Shown):
 
     @contextmanager
     def _reader(self) -> Iterator[MapViewReader]:
-        with _reading(self._state):
+        with reading(self._state):
             yield self._state.reader(self._name)
 
     def __reduce__(self) -> NoReturn:
@@ -48,6 +48,12 @@ class WarehouseView(Shown):
         """Names and types of the rows."""
         with self._reader() as reader:
             return reader.columns
+
+    @property
+    def finisher(self) -> Finisher:
+        """What makes rows of map entries."""
+        with self._state.turn:
+            return self._state.finisher(self._name)
 
     @property
     def consistency(self) -> Consistency:
@@ -93,7 +99,8 @@ class WarehouseView(Shown):
         """Return the parts of the view's groups, put together to larger groups; `finish()` makes rows of them.
 
         Parts are added, and rows made last, by the expressions of the view: an average of several groups is that of
-        their rows, never of their averages. HAVING and the like, which leave groups out, are refused.
+        their rows, never of their averages. HAVING and the like, which leave groups out, are refused. Of a cube it is
+        the smallest map that answers, the finest or a kept level: `choice` says which, and why no other.
 
         Parameters
         ----------
@@ -123,9 +130,43 @@ class WarehouseView(Shown):
         """
         self.warn()
         bounds, state = bounds_of(where), self._state
-        with _reading(state):
-            finisher, engine = state.finisher(self._name), state.session.engine
-            return fold(finisher, engine, by, bounds, columns, state.session.counters.transactions)
+        with reading(state):
+            counters, name = state.session.counters, state.finisher(self._name).view.name
+            with state.columns.reading((counters.transactions, counters.events)) as maps:
+                return state.folds.fold(maps, name, by, bounds, columns, counters.transactions)
+
+    def facts(self, where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),), limit: int = 1000) -> Result:
+        """Return rows behind groups of the view: those of its FROM that its WHERE leaves, with all their columns.
+
+        Parameters
+        ----------
+        where
+            Which groups: grouping column → value, list or range, as in `fold`; or several lists of bounds, of which
+            one must be met.
+        limit
+            How many rows, at most.
+
+        Raises
+        ------
+        UsageError
+            If rows of a table in FROM are not kept, or the view was not made from SQL.
+
+        Examples
+        --------
+        >>> from cumulus import Warehouse
+        >>> wh = Warehouse("CREATE TABLE t (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM t GROUP BY a",
+        ...     keep="all")
+        >>> wh.insert("t", [(1, 10), (1, 5), (2, 7)])
+        3
+        >>> sorted(wh.view("v").facts({"a": 1}).rows())
+        [(1, 5), (1, 10)]
+        """
+        from cumulus.warehouse.facts import facts_query  # DuckDB and the parser, which reading rows does not need
+
+        alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
+        with reading(self._state):
+            sql, parameters = facts_query(self._state.script, self.finisher, alternatives, limit)
+            return query(self._state, sql, parameters or None)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
@@ -149,7 +190,22 @@ class WarehouseView(Shown):
 
 
 @contextmanager
-def _reading(state: WarehouseState) -> Iterator[None]:
+def reading(state: WarehouseState) -> Iterator[None]:
+    """Read several things of one state: nothing changes in the block, and other threads wait.
+
+    Raises
+    ------
+    UsageError
+        For what would change the warehouse in the block.
+
+    Examples
+    --------
+    >>> from cumulus import Warehouse
+    >>> wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    >>> with wh.reading():
+    ...     wh.transaction_number, wh.view("v").rows()
+    (0, [(0,)])
+    """
     with state.turn, state.turn.reading(), interruptible():
         yield
 
@@ -240,7 +296,7 @@ def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
     EvaluationError
         If a view that it reads cannot be computed.
     """
-    with _reading(state):
+    with reading(state):
         if state.desk is None or not state.desk.is_good:
             from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
 

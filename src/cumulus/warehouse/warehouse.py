@@ -20,7 +20,7 @@ from cumulus.views.duckdb_selects import Parameters
 from cumulus.warehouse import event_intake, saved_folder, view_access, view_changes
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.frame_schemas import declare
-from cumulus.warehouse.initial_load import Filled, fill_tables
+from cumulus.warehouse.loading.initial_load import Filled, fill_tables
 from cumulus.warehouse.program_sources import check_choices, read_source, script_of
 from cumulus.warehouse.recheck import recheck
 from cumulus.warehouse.shared_docs import described_by
@@ -164,6 +164,11 @@ class Warehouse:
         """Return the events that a view could not take in whole, or those of all views."""
         return view_access.errors(self._state, view)
 
+    @described_by(view_access.reading)
+    def reading(self) -> AbstractContextManager[None]:
+        """Read several things of one state: nothing changes in the block."""
+        return view_access.reading(self._state)
+
     @property
     def transaction_number(self) -> int:
         """How many transactions were committed; an event of `trigger` or of ``apply(…, per="event")`` is one."""
@@ -285,13 +290,7 @@ class Warehouse:
         return str(self.program)
 
     def explain(self, view: str) -> Explanation:
-        """Return what keeping a view costs: its maps, and what each kind of event touches.
-
-        Raises
-        ------
-        UnknownNameError
-            If there is no such view.
-        """
+        """Return what keeping a view costs: its maps, what events touch; UnknownNameError if there is no such view."""
         return explain(self.program, view, python=self._state.session.engine.python_functions)
 
     @described_by(recheck)

@@ -14,6 +14,7 @@ from cumulus.cluster.planning.gate_plan import GatePlan, plan_gate
 from cumulus.cluster.planning.table_assignment import Checks, TableAssignment, assign_tables, checks_of
 from cumulus.cluster.program import Homes, NodeProgram, node_program
 from cumulus.cluster.spread import Division, divide
+from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
@@ -72,6 +73,12 @@ class ClusterPlan:
     def checks(self) -> Checks:
         """What the switches check."""
         return checks_of(self.program, self.tables)
+
+    @cached_property
+    def spread_parts(self) -> tuple[str, ...]:
+        """The maps of cubes whose entries are written by the nodes that own them; gates write the others."""
+        gated = maps_of_cubes(self.division.gated)
+        return tuple(name for name in maps_of_cubes(self.division.spread) if name not in gated)
 
     @cached_property
     def homes(self) -> Mapping[tuple[str, str | None], tuple[str, ...]]:
@@ -163,7 +170,7 @@ def plan_cluster(
 def gate_all(program: Program, why: str = "All is gated, as asked for.") -> Division:
     """Return the division in which nothing is spread."""
     return Division(
-        replace(program, maps=(), views=(), triggers=(), kept=(), functions=()),
+        replace(program, maps=(), views=(), triggers=(), kept=(), functions=(), cubes=()),
         program,
         (),
         {definition.name: why for definition in program.maps},

@@ -26,6 +26,7 @@ from cumulus.engine.interpreter.writer import identifier, unused_name
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.errors import UnknownNameError
 from cumulus.m3.program import MapDef, Program
+from cumulus.scalars.python_code import canonical
 from cumulus.scalars.user import Functions, given_functions, runnable
 
 
@@ -258,6 +259,27 @@ class Interpreter:
         store = self.store(map)
         for packed, entry in store.entries.items():
             yield store.unpack_key(packed), (entry,) if store.flat else entry
+
+    def stored_count(self, map: str) -> int:
+        return len(self.store(map).entries)
+
+    def stored_at(self, map: str, key: Key) -> Stored | None:
+        store = self.store(map)
+        entry = store.entries.get(store.pack_key(key))
+        return (entry,) if store.flat and entry is not None else entry
+
+    def indexes(self, map: str) -> list[tuple[int, ...]]:
+        return list(self.store(map).indexes)
+
+    def stored_slice(self, map: str, positions: Positions, values: Key) -> Iterator[tuple[Key, Stored]]:
+        store = self.store(map)
+        wanted = tuple(canonical(value) for value in values)
+        for packed in store.indexes[positions].get(wanted[0] if len(wanted) == 1 else wanted, ()):
+            entry = store.entries[packed]
+            yield store.unpack_key(packed), (entry,) if store.flat else entry
+
+    def fold_columns(self, map: str) -> None:
+        """Return None: entries are tuples here; see `Engine.fold_columns`."""
 
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         store = self.store(map)

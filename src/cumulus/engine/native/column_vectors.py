@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cumulus.catalog.types import DOUBLE, Kind
 from cumulus.engine.frames.value_words import NULL_FLOAT, NULL_WORD
 from cumulus.engine.native.column_gathering import WORTH, gather
+from cumulus.engine.native.column_grouping import add_up, end_rows, group_rows
 from cumulus.engine.native.store.memory_layout import ColumnStorage
 from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.views.batches import Places
@@ -23,10 +24,10 @@ _NUMBERED = (Kind.VARCHAR, Kind.INTERVAL)
 
 
 class StoredColumns:
-    """The columns of a map, by the numbers of its rows: a `cumulus.views.batches.MapColumns`."""
+    """The columns of a map, by the numbers of its rows: what `cumulus.views.batches` and folding ask for."""
 
     def __init__(self, stored: StoredMap, dictionary: Dictionary) -> None:
-        self._store = stored.store
+        self._store, self._codec = stored.store, stored.codec
         self._rows: npt.NDArray[np.int64] = stored.view.rows()
         self._dictionary: NumberedTexts = dictionary
         self.size = len(self._rows)
@@ -111,8 +112,62 @@ class StoredColumns:
             raise NotColumnarError
         return Vector(lane.type, self._words(first, first + lane.held.words, at))
 
+    # --- for folding: `cumulus.views.folding.columns.FoldColumns` -----------------------------------------------------
+
+    group = staticmethod(group_rows)
+    add_up = staticmethod(add_up)
+    end_rows = staticmethod(end_rows)
+
+    def hold(self, keys: Iterable[int], values: Iterable[int]) -> None:
+        """Read whole columns that will be wanted, together; see `FoldColumns.hold`."""
+        words = [(word, 1) for place in keys for word in self._store.words_of(place)]
+        words += map(self._stored_words, values)
+        if self._store.count is not None:
+            words.append(self._stored_words(self._store.count))
+        missing = [each for each in dict.fromkeys(words) if each not in self._columns]
+        if missing and self.size >= WORTH:
+            self._columns.update(zip(missing, gather(self._rows, missing), strict=True))
+            return
+        for first, many in missing:
+            part = self._rows[:, first] if many == 1 else self._rows[:, first : first + many]
+            self._columns[first, many] = np.ascontiguousarray(part) if self.size else np.empty(part.shape, np.int64)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the whole columns take."""
+        return sum(each.nbytes for each in self._columns.values())
+
+    def exists(self) -> Mask:
+        """Return which rows exist for readers; see `FoldColumns.exists`."""
+        return self.there(slice(0, self.size), positive=False)
+
+    def words_of(self, place: int, value: Any) -> Sequence[int] | None:
+        """Return the words of a value of a key column; see `FoldColumns.words_of`."""
+        return self._codec.part_words([place], (value,))
+
+    def stored_value(self, place: int, at: Places) -> Array:
+        """Return a value column as it is kept; see `FoldColumns.stored_value`."""
+        held = self._store.values[place].held
+        if held is ColumnStorage.BOXED:
+            raise NotColumnarError
+        first, many = self._stored_words(place)
+        if (first, many) in self._columns:
+            found: Array = self._columns[first, many][at]
+        else:
+            found = np.ascontiguousarray(
+                (self._rows[:, first : first + many] if many > 1 else self._rows[:, first])[at]
+            )
+        return found.view(np.float64) if held is ColumnStorage.CELL else found
+
+    def _stored_words(self, place: int) -> tuple[int, int]:
+        """Return the first word of a value column, and how many it has."""
+        lane = self._store.values[place]
+        return self._store.shape.keys + lane.word, lane.held.words
+
     def key_words(self, place: int, at: Places) -> list[npt.NDArray[np.int64]]:
         """Return the words of a key column at some rows."""
+        if self._store.keys[place].type.kind is Kind.BIGDECIMAL:
+            raise NotColumnarError  # boxes have numbers of their own
         return [self._words(word, word + 1, at) for word in self._store.words_of(place)]
 
     def _words(self, start: int, stop: int, at: Places) -> npt.NDArray[np.int64]:

@@ -77,6 +77,8 @@ class NativeEngine:
         self.size, self.negative, self.memory, self.measure = maps.size, maps.negative, maps.memory, maps.measure
         self.load, self.stored, self.restore = maps.load, maps.stored, maps.restore
         self.stored_columns, self.restore_columns = maps.stored_columns, maps.restore_columns
+        self.stored_count, self.stored_at, self.indexes = maps.stored_count, maps.stored_at, maps.indexes
+        self.stored_slice, self.fold_columns = maps.stored_slice, maps.columns
         self.save_raw, self.take_raw = maps.save_raw, maps.take_raw
         frames = NativeFrames(self.code, transactions)
         self.copy, self.take, self.take_all = frames.copy, frames.take, frames.take_all

@@ -187,6 +187,28 @@ class NativeMaps:
         store = self.store(map)
         return store.codec.stored_rows(store.view.matrix())
 
+    def stored_count(self, map: str) -> int:
+        """Return how many entries are stored."""
+        return self.store(map).live
+
+    def stored_at(self, map: str, key: Key) -> Stored | None:
+        """Return what is stored under a key."""
+        store = self.store(map)
+        words = store.codec.key_words(key)
+        return None if words is None else store.get(words)
+
+    def indexes(self, map: str) -> list[tuple[int, ...]]:
+        """Return the key positions on which there is an index that is awake."""
+        store = self.store(map).store
+        return [places for places in store.indexes if places not in store.sleeping]
+
+    def stored_slice(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over what is stored with `values` at the positions of an index."""
+        store = self.store(map)
+        words, width = store.codec.part_words(positions, values), store.key_words
+        for row in () if words is None else store.slice(positions, words):
+            yield store.codec.key_of(row), store.codec.stored_of(row[width:])
+
     def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
         """Replace the map's contents by what `stored` gave."""
         self._transactions.mark_replaced(map)

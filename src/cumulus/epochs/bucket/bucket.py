@@ -203,6 +203,7 @@ class Bucket:
         for target, reads in self._assigned.items():  # the commit has computed these
             if reads & touched:
                 touched.add(target)
+        outcome.maps |= touched
         for name in touched:
             outcome.views |= self._watched.get(name, set())
         if done.errors:

@@ -33,8 +33,8 @@ class Outcome:
         Rows dropped because their position was seen, rows that wait for a parent or for children to go, rows refused.
     ignored
         Records that say nothing about rows, by what they are.
-    views
-        Views whose maps changed.
+    views, maps
+        Views whose maps changed, and these maps.
     errors, error_counts
         Rows that views could not take in whole: the first of each view, and how many of each.
     poll
@@ -48,6 +48,7 @@ class Outcome:
     quarantine: list[Rejected] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=dict)
     views: set[str] = field(default_factory=set)
+    maps: set[str] = field(default_factory=set)
     errors: list[FailedRow] = field(default_factory=list)
     error_counts: dict[str, int] = field(default_factory=dict)
     poll: Poll = field(default_factory=Poll)
@@ -70,6 +71,7 @@ def together(outcomes: Sequence[Outcome]) -> Outcome:
         found.repeated += each.repeated
         found.quarantine += each.quarantine
         found.views |= each.views
+        found.maps |= each.maps
         found.errors += each.errors
         for total, counts in ((found.ignored, each.ignored), (found.error_counts, each.error_counts)):
             for name, count in counts.items():

@@ -19,6 +19,7 @@ from cumulus.m3 import parse
 from cumulus.m3.program import Program
 
 _CARD = "cumulus.json"
+_PROGRAM = "program.m3"
 
 
 @lru_cache(maxsize=16)
@@ -52,6 +53,33 @@ def resumed_program(checkpoint: str | Path) -> Program | None:
         return program_of(json.loads((Path(checkpoint) / _CARD).read_text(encoding="utf-8"))["text"])
     except (OSError, ValueError, KeyError, CumulusError):
         return None
+
+
+def write_program(out: Path, program: Program) -> None:
+    """Write the program of an output folder into it, if it is not there."""
+    place = out / _PROGRAM
+    if not place.exists():
+        write_durably(place, str(program).encode())
+
+
+def written_program(out: Path) -> Program:
+    """Return the program that has made an output folder.
+
+    Raises
+    ------
+    StoreError
+        If it is not there, as in folders of old releases, or cannot be read.
+    """
+    place = out / _PROGRAM
+    try:
+        return program_of(place.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StoreError(
+            f"{out}: the run that has made it did not write its program, {_PROGRAM}",
+            hint="Run it again with this release, into the same folders: it goes on after the last epoch.",
+        ) from None
+    except (OSError, ValueError, CumulusError) as problem:
+        raise StoreError(f"{place} cannot be read: {problem}", hint="Bring it back from a copy.") from None
 
 
 class Checkpoint:

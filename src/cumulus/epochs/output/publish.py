@@ -24,6 +24,7 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
 from cumulus.epochs.formats.parsed_rows import IGNORED
+from cumulus.epochs.output.parts import write_parts
 from cumulus.epochs.output.sink import QUARANTINE, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan, layout_of
@@ -79,7 +80,7 @@ def merge_functions(
 
         return merge
 
-    return {view.name: merger(view) for view in program.views if merge_of(plan, program, view) is Merge.ADD}
+    return {view.name: merger(view) for view in program.shown_views if merge_of(plan, program, view) is Merge.ADD}
 
 
 def _merged(plan: BucketPlan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
@@ -142,7 +143,7 @@ def write_outputs(
     errors: dict[str, str] = {}
     snapshot = snapshots.due(epoch, final)
     try:
-        for view in bucket.program.views if snapshot else ():
+        for view in bucket.program.shown_views if snapshot else ():
             if merge_of(bucket.plan, bucket.program, view) is Merge.ANY and bucket.index:
                 continue
             if snapshots.whole(epoch) or view.name in outcome.views:
@@ -150,12 +151,13 @@ def write_outputs(
                     files[view.name] = _write_view(bucket, view, epoch, attempt, out)
                 except EvaluationError as problem:
                     errors[view.name] = problem.message
+        parts = write_parts(bucket, outcome, epoch, attempt, out, whole=snapshots.whole(epoch)) if snapshot else {}
         files |= write_quarantine(outcome, bucket.index, epoch, attempt, out)
         view_errors = _write_errors(bucket, outcome, epoch, out)
     except OSError as problem:
         raise output_error(out, problem) from None
     counts, poll = counts_of(outcome), outcome.poll.plain()
-    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts, poll)
+    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts, poll, parts)
 
 
 def output_error(out: Path, problem: OSError) -> StoreError:

@@ -48,6 +48,8 @@ class Written:
         View → how many such rows there were in this epoch; the file has the first of them.
     poll
         The bucket's vote, as `cumulus.epochs.bucket.votes.Poll.plain` says it.
+    parts
+        Map → path of the file with the bucket's entries of it.
     """
 
     bucket: int
@@ -58,6 +60,7 @@ class Written:
     view_errors: Mapping[str, str] = field(default_factory=dict)
     view_error_counts: Mapping[str, int] = field(default_factory=dict)
     poll: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Manifest:
         View → the buckets that could not compute their rows of it when they last tried.
     held
         View → the files of its last good rows, which it shows as long as some bucket fails.
+    parts
+        Map that folding a cube reads → bucket → the file with its entries (`cumulus.epochs.output.parts`).
     """
 
     epoch: int
@@ -111,6 +116,7 @@ class Manifest:
     poll: dict[str, Any] = field(default_factory=dict)
     failing: dict[str, list[int]] = field(default_factory=dict)
     held: dict[str, list[str]] = field(default_factory=dict)
+    parts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.snapshot:  # a manifest from before there were such epochs
@@ -242,6 +248,7 @@ class Sink:
     ) -> Manifest:
         before = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
         views = {name: dict(files) for name, files in before.views.items()}
+        parts = {name: dict(files) for name, files in before.parts.items()}
         merged, quarantine, errors = dict(before.merged), list(before.quarantine), dict(before.errors)
         counts: dict[str, int] = {}
         touched: set[str] = set()
@@ -252,6 +259,8 @@ class Sink:
                 else:
                     views.setdefault(name, {})[str(report.bucket)] = path
                     touched.add(name)
+            for name, path in report.parts.items():
+                parts.setdefault(name, {})[str(report.bucket)] = path
             errors |= report.errors
             counts = totals_with(counts, report.counts)
         failing = _failing(before, reports)
@@ -287,6 +296,7 @@ class Sink:
             Poll.together(Poll.of_plain(report.poll) for report in reports).plain(),
             failing,
             held,
+            parts,
         )
 
     def _errors(
@@ -310,7 +320,7 @@ class Sink:
     def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
         listed = listed_files(manifest)
         for report in reports:
-            for path in (*report.files.values(), *report.view_errors.values()):
+            for path in (*report.files.values(), *report.view_errors.values(), *report.parts.values()):
                 if path not in listed:
                     (self.path / path).unlink(missing_ok=True)
 
@@ -364,7 +374,9 @@ class Sink:
 
 def listed_files(manifest: Manifest) -> set[str]:
     """Return all files that `manifest` lists."""
-    files = {path for buckets in manifest.views.values() for path in buckets.values()}
+    files = {
+        path for held in (manifest.views, manifest.parts) for buckets in held.values() for path in buckets.values()
+    }
     errors = {path for paths in manifest.view_errors.values() for path in paths}
     held = {path for paths in manifest.held.values() for path in paths}
     return files | held | set(manifest.merged.values()) | set(manifest.quarantine) | errors

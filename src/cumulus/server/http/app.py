@@ -1,58 +1,37 @@
-"""The HTTP application: what each route asks the source, and how errors are told."""
+"""The HTTP application: all routes over one source."""
 
 from __future__ import annotations
 
-from typing import Any
+from fastapi import FastAPI
 
-import pyarrow as pa
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from starlette.concurrency import run_in_threadpool
-
-from cumulus.errors import CumulusError, UnknownNameError, UsageError
-from cumulus.server.answers import ReadRows
-from cumulus.server.sources import ServedSource
+from cumulus.server.http.changes import change_routes
+from cumulus.server.http.entrance.guard import Guard
+from cumulus.server.http.entrance.login import login_routes
+from cumulus.server.http.entrance.observation import Observation
+from cumulus.server.http.health import health_routes
+from cumulus.server.http.inspection import inspection_routes
+from cumulus.server.http.problems import tell_errors
+from cumulus.server.http.queries import query_routes
+from cumulus.server.http.site import Site
+from cumulus.server.http.views import view_routes
+from cumulus.server.http.writes import write_routes
+from cumulus.server.metrics import RequestMetrics
 from cumulus.version import VERSION
 
-ARROW = "application/vnd.apache.arrow.stream"
 
-
-def create_app(source: ServedSource) -> FastAPI:
+def create_app(site: Site) -> FastAPI:
     """Return the application that serves a source."""
-    app = FastAPI(title="Cumulus", version=VERSION)
-
-    @app.exception_handler(CumulusError)
-    async def tell(_: Request, problem: Exception) -> JSONResponse:
-        assert isinstance(problem, CumulusError)
-        status = 404 if isinstance(problem, UnknownNameError) else 400 if isinstance(problem, UsageError) else 422
-        body = {"error": type(problem).__name__, "message": problem.message, "hint": problem.hint}
-        return JSONResponse(body, status)
-
-    @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        """Tell that the process lives."""
-        return {"status": "ok"}
-
-    @app.get("/v1/views")
-    async def views() -> dict[str, Any]:
-        """List the views."""
-        return {"at": source.at, "views": [view.name for view in source.program.shown_views]}
-
-    @app.get("/v1/views/{name}")
-    async def view(name: str, request: Request, limit: int | None = None) -> Response:
-        """Return the rows of a view."""
-        found = await run_in_threadpool(source.view, name, columns=None, where=(), limit=limit, read="committed")
-        return rows_response(found, request)
-
+    app = FastAPI(title="Cumulus", version=VERSION, docs_url=None, redoc_url=None)
+    app.state.site = site
+    tell_errors(app)
+    metrics = RequestMetrics(site.source.status)
+    app.add_middleware(Guard, site=site)
+    app.add_middleware(Observation, site=site, metrics=metrics)
+    app.include_router(health_routes(site, metrics))
+    app.include_router(login_routes(site))
+    app.include_router(inspection_routes(site))
+    app.include_router(view_routes(site))
+    app.include_router(query_routes(site))
+    app.include_router(write_routes(site))
+    app.include_router(change_routes(site))
     return app
-
-
-def rows_response(found: ReadRows, request: Request) -> Response:
-    """Return rows in the form that the client accepts: Arrow, or JSON."""
-    headers = {"X-Cumulus-At": str(found.at)}
-    if ARROW in request.headers.get("accept", ""):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, found.table.schema) as writer:
-            writer.write_table(found.table)
-        return Response(sink.getvalue().to_pybytes(), media_type=ARROW, headers=headers)
-    return JSONResponse({"at": found.at, "rows": found.table.to_pylist()}, headers=headers)

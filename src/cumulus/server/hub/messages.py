@@ -9,6 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.errors import CumulusError
+from cumulus.server.json_columns import rows_as_json
+
 
 class MessageForm(StrEnum):
     """How messages are encoded."""
@@ -39,17 +42,16 @@ def encode(form: MessageForm, table: pa.Table, at: int, *, progress: bool = True
     return _ENCODERS[form](table, facts)
 
 
-def encode_error(form: MessageForm, kind: str, message: str, hint: str, at: int) -> bytes:
+def encode_error(form: MessageForm, problem: CumulusError, at: int) -> bytes:
     """Return the last message of a subscription that cannot go on: why, and up to where it came."""
-    facts = {"error": kind, "message": message, "hint": hint, "at": at}
-    if form is MessageForm.SSE:
-        return f"event: error\ndata: {json.dumps(facts, ensure_ascii=False)}\n\n".encode()
-    return json.dumps(facts, ensure_ascii=False).encode()
+    facts = {"error": type(problem).__name__, "message": problem.message, "hint": problem.hint, "at": at}
+    data = json.dumps(facts, ensure_ascii=False).encode()
+    return b"event: error\ndata: %s\n\n" % data if form is MessageForm.SSE else data
 
 
 def _json(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
-    rows = list(zip(*(json_cells(column) for column in table.columns), strict=True))
-    return json.dumps({**facts, "rows": rows}, ensure_ascii=False, separators=(",", ":"), default=str).encode()
+    rows = b"".join(rows_as_json(batch, "", ",") for batch in table.to_batches())
+    return b'%s,"rows":[%s]}' % (json.dumps(facts, separators=(",", ":")).encode()[:-1], rows[:-1])
 
 
 def _sse(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
@@ -66,17 +68,6 @@ def _arrow(table: pa.Table, facts: Mapping[str, Any]) -> bytes:
         writer.write_table(table.cast(schema))
     found: bytes = sink.getvalue().to_pybytes()
     return found
-
-
-def json_cells(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as JSON has them: exact numbers that no double holds, dates and times as texts."""
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
-        return list(column.to_pylist())
-    if pa.types.is_floating(kind):
-        # JSON has no NaN and no infinities.
-        return [each if each is None or each - each == 0 else str(each) for each in column.to_pylist()]
-    return [each if each is None else str(each) for each in column.to_pylist()]
 
 
 _ENCODERS: dict[MessageForm, Callable[[pa.Table, Mapping[str, Any]], bytes]] = {

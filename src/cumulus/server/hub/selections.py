@@ -51,7 +51,7 @@ class RowSelection:
         found = []
         for bound in self.where:
             place = known.index(known_name(bound.column, known, f"column of {self.view}"))
-            found.append((place, bound.test(self.view, self.columns[place])))
+            found.append((place, bound.typed(self.view, self.columns[place]).test()))
         return found
 
     def net(self, changes: Iterable[tuple[Row, int]]) -> Counter[Row]:

@@ -99,9 +99,10 @@ class SelectBinder:
         self._aggregates = True
         after: list[SubqueryLookup] = []
         self.binder.lookups = after
+        shown_items = [(at, item) for at, item in enumerate(self.items) if query.shown is None or at in query.shown]
         selected = [
             self._item_keys.get(at) or self.binder.bind(item.expr, aggregates=True, clause="SELECT")
-            for at, item in enumerate(self.items)
+            for at, item in shown_items
         ]
         having = None
         if query.having is not None:
@@ -140,7 +141,8 @@ class SelectBinder:
             sums=sums.sums,
             ends=sums.ends,
             columns=[
-                (item.name, finish(scalar, item.expr.at)) for item, scalar in zip(self.items, selected, strict=True)
+                (item.name, finish(scalar, item.expr.at))
+                for (_, item), scalar in zip(shown_items, selected, strict=True)
             ],
             having=shown,
             order_by=tuple(OrderItem(finish(i.expression, query.at), i.descending, i.nulls_first) for i in order_by),

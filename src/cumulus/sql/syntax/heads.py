@@ -1,7 +1,7 @@
 """The first words of a statement: what it declares, how, and which of its clauses are ours or nobody's.
 
-`WITH (…)` behind CREATE TABLE and VIEW, and `STRICT`, are additions to DuckDB's SQL: they are read here and taken out
-before sqlglot sees the words.
+`WITH (…)` behind CREATE TABLE and VIEW, `STRICT`, and CREATE CUBE with its clauses are additions to DuckDB's SQL: they
+are read here and taken out before sqlglot sees the words.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from itertools import pairwise
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.errors import SqlSyntaxError, UnsupportedError
+from cumulus.sql.ast import CubeClauses
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import KINDS, MODIFIERS, STATEMENTS, did_you_mean
+from cumulus.sql.syntax.cubes import cube_clauses
 from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error
 
 Options = Mapping[str, tuple[str, int]]
@@ -29,9 +31,9 @@ class StatementHead:
     Parameters
     ----------
     kind
-        "CREATE TABLE", "CREATE VIEW" or "DROP VIEW".
+        "CREATE TABLE", "CREATE VIEW", "CREATE CUBE", "DROP VIEW" or "DROP CUBE".
     tokens
-        The statement's words for sqlglot, without clauses of our own.
+        The statement's words for sqlglot, without clauses of our own; a cube is a view to it.
     at
         Where the name stands.
     """
@@ -43,6 +45,7 @@ class StatementHead:
     replaces: bool = False
     unless_there: bool = False
     options: Options = field(default_factory=dict)
+    cube: CubeClauses | None = None
 
 
 def head_of(source: SqlText, words: Sequence[Token]) -> StatementHead:
@@ -67,7 +70,7 @@ def head_of(source: SqlText, words: Sequence[Token]) -> StatementHead:
     raise source.syntax_error(
         f"no statement begins with {words[0].text}",
         words[0].start,
-        hint=close or "A script is made of CREATE TABLE, CREATE VIEW and DROP VIEW.",
+        hint=close or "A script is made of CREATE TABLE, CREATE VIEW, CREATE CUBE, DROP VIEW and DROP CUBE.",
     )
 
 
@@ -79,20 +82,36 @@ def _no_declaration(source: SqlText, words: Sequence[Token], told: str, hint: st
 
 def _drop(source: SqlText, words: Sequence[Token]) -> StatementHead:
     kind = 2 if len(words) > 2 and words[1].text.upper() == "MATERIALIZED" else 1
-    if len(words) <= kind or words[kind].text.upper() != "VIEW":
+    what = words[kind].text.upper() if kind < len(words) else ""
+    if what not in ("VIEW", "CUBE") or (what == "CUBE" and kind == 2):
         told = " ".join(word.text for word in words[:3])
         raise _no_declaration(
-            source, words, told, "Only views are dropped: DROP VIEW name. A table stays as long as its warehouse."
+            source,
+            words,
+            told,
+            "Only views and cubes are dropped: DROP VIEW name. A table stays as long as its warehouse.",
         )
     name = kind + 1 + 2 * (_texts(words[kind + 1 : kind + 3]) == ["IF", "EXISTS"])
     if len(words) <= name:
-        raise source.syntax_error("the name of a view is missing", words[kind].start, hint="DROP VIEW name.")
+        told = f"the name of a {what.lower()} is missing"
+        raise source.syntax_error(told, words[kind].start, hint=f"DROP {what} name.")
     if any(word.token_type is TokenType.COMMA for word in words[name:]):
         raise source.unsupported(
-            "DROP VIEW of several views", words[0].start, feature="DROP VIEW a, b", hint="One statement drops one view."
+            f"DROP {what} of several {what.lower()}s",
+            words[0].start,
+            feature=f"DROP {what} a, b",
+            hint=f"One statement drops one {what.lower()}.",
         )
-    _check_schema(source, words[name:], "view")
-    return StatementHead("DROP VIEW", tuple(words), words[name].start)
+    _check_schema(source, words[name:], what.lower())
+    tokens = (*words[:kind], _as_view(words[kind]), *words[kind + 1 :])
+    return StatementHead(f"DROP {what}", tokens, words[name].start)
+
+
+def _as_view(word: Token) -> Token:
+    """Return CUBE as the word that sqlglot knows for it, at its place."""
+    if word.text.upper() != "CUBE":
+        return word
+    return Token(TokenType.VIEW, "VIEW", word.line, word.col, word.start, word.end)
 
 
 def _texts(words: Sequence[Token]) -> list[str]:
@@ -107,7 +126,7 @@ def _create(source: SqlText, words: Sequence[Token]) -> StatementHead:
         before.append(words[at])
         at += 1
     kind = words[at].text.upper() if at < len(words) else ""
-    if kind not in ("TABLE", "VIEW"):
+    if kind not in ("TABLE", "VIEW", "CUBE"):
         raise _unknown_kind(source, words, at)
     for word in before:
         text = word.text.upper()
@@ -130,25 +149,29 @@ def _create(source: SqlText, words: Sequence[Token]) -> StatementHead:
             hint="Write one of them.",
         )
     _check_name(source, kind, words[at], rest)
+    cube = None
+    if kind == "CUBE":
+        begin, end, cube = cube_clauses(source, rest[: _as_of(rest)])
+        rest = [*rest[:begin], *rest[end:]]
     end = len(rest) if kind == "TABLE" else _as_of(rest)
     begin, end, options = _with_clause(source, rest[:end])
     rest = [*rest[:begin], *rest[end:]]
     _check_columns(source, kind, rest)
-    head = [word for word in words[: len(words) - len(words[at + 1 :])] if word.text.upper() != "STRICT"]
+    head = [_as_view(word) for word in words[: at + 1] if word.text.upper() != "STRICT"]
     tokens = (*head, *(words[at + 1 : at + 4] if unless_there else ()), *rest)
-    return StatementHead(f"CREATE {kind}", tokens, rest[0].start, is_strict, replaces, unless_there, options)
+    return StatementHead(f"CREATE {kind}", tokens, rest[0].start, is_strict, replaces, unless_there, options, cube)
 
 
 def _unknown_kind(source: SqlText, words: Sequence[Token], at: int) -> SqlSyntaxError | UnsupportedError:
-    """Return the error of a CREATE of what is neither a table nor a view."""
+    """Return the error of a CREATE of what is no table, view or cube."""
     told = words[at].text if at < len(words) else ""
     if told.upper() in KINDS:
         return _no_declaration(source, words, " ".join(word.text for word in words[: at + 2]), KINDS[told.upper()])
-    close = did_you_mean(told.upper(), ["TABLE", "VIEW", "STRICT", "OR REPLACE", *MODIFIERS])
+    close = did_you_mean(told.upper(), ["TABLE", "VIEW", "CUBE", "STRICT", "OR REPLACE", *MODIFIERS])
     return source.syntax_error(
         f"CREATE {told}".rstrip() + " is no statement",
         words[min(at, len(words) - 1)].start,
-        hint=close or "A script takes CREATE TABLE and CREATE VIEW.",
+        hint=close or "A script takes CREATE TABLE, CREATE VIEW and CREATE CUBE.",
     )
 
 
@@ -188,9 +211,9 @@ def _check_columns(source: SqlText, kind: str, rest: Sequence[Token]) -> None:
             rest[0].start,
             hint="List them with their types: CREATE TABLE t (a INTEGER, …).",
         )
-    if kind == "VIEW" and (following is None or following.text.upper() in _QUERIES or inner in _QUERIES):
+    if kind != "TABLE" and (following is None or following.text.upper() in _QUERIES or inner in _QUERIES):
         raise source.syntax_error(
-            f"AS is missing behind {rest[0].text}", rest[0].start, hint="CREATE VIEW name AS SELECT …"
+            f"AS is missing behind {rest[0].text}", rest[0].start, hint=f"CREATE {kind} name AS SELECT …"
         )
     depth = 0
     for before, token in pairwise(rest):
@@ -207,7 +230,7 @@ _QUERIES = frozenset(("SELECT", "FROM", "WITH", "VALUES"))
 
 
 def _as_of(words: Sequence[Token]) -> int:
-    """Return the number of the AS of a CREATE VIEW, outside all brackets; of the words in all if there is none."""
+    """Return the number of the AS before a query, outside all brackets; of the words in all if there is none."""
     return next((index for index, word in outside_brackets(words) if word.text.upper() == "AS"), len(words))
 
 

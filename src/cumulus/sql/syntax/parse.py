@@ -28,7 +28,7 @@ from cumulus.sql.syntax.words import check_nesting, statements_of, too_deep, wor
 
 
 def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignature] = (), begin: int = 0) -> Script:
-    """Parse a script of CREATE TABLE, CREATE VIEW and DROP VIEW statements.
+    """Parse a script: CREATE TABLE, CREATE VIEW, CREATE CUBE, DROP VIEW and DROP CUBE statements.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _pieces(source: SqlText, words: list[Token], errors: list[SqlError]) -> list
     return [words[begin:end] for begin, end in zip([0, *begins], [*begins, len(words)], strict=True)]
 
 
-_AFTER_CREATE = frozenset(("TABLE", "VIEW", "OR", "STRICT", "TEMP", "TEMPORARY", "MATERIALIZED"))
+_AFTER_CREATE = frozenset(("TABLE", "VIEW", "CUBE", "OR", "STRICT", "TEMP", "TEMPORARY", "MATERIALIZED"))
 
 
 def _declared_names(words: Sequence[Token]) -> set[str]:
@@ -130,8 +130,11 @@ def _statement(source: SqlText, words: Sequence[Token]) -> Statement:
     (name,) = tree.args["tables"]
     for word in ("constraints", "purge", "concurrently", "sync", "force"):
         if tree.args.get(word):
-            raise _refuse(source, f"{word.upper()} in DROP VIEW", "DROP VIEW takes IF EXISTS, CASCADE and RESTRICT.")
-    return DropView(identifier(name.this), bool(tree.args.get("exists")), bool(tree.args.get("cascade")), head.at)
+            raise _refuse(
+                source, f"{word.upper()} in {head.kind}", f"{head.kind} takes IF EXISTS, CASCADE and RESTRICT."
+            )
+    exists, cascade = bool(tree.args.get("exists")), bool(tree.args.get("cascade"))
+    return DropView(identifier(name.this), exists, cascade, head.kind.removeprefix("DROP ").lower(), head.at)
 
 
 def _check_properties(source: SqlText, tree: exp.Create) -> None:
@@ -160,7 +163,7 @@ def _create_view(source: SqlText, tree: exp.Create, head: StatementHead) -> Crea
     start = source.after_as(head.at)
     if tree.expression is None:
         raise source.syntax_error(
-            "something is missing behind AS", max(start - 2, 0), hint="CREATE VIEW name AS SELECT …"
+            "something is missing behind AS", max(start - 2, 0), hint=f"{head.kind} name AS SELECT …"
         )
     end = source.statement_end(start)
     return CreateView(
@@ -172,6 +175,7 @@ def _create_view(source: SqlText, tree: exp.Create, head: StatementHead) -> Crea
         replace=head.replaces,
         unless_there=head.unless_there,
         order=_order(source, head.options),
+        cube=head.cube,
         at=head.at,
     )
 

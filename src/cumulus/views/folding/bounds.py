@@ -39,20 +39,18 @@ class Bound:
     column: str
     within: Between | tuple[Any, ...]
 
-    def test(self, view: str, column: Column) -> Callable[[Any], bool]:
-        """Return the function that tells which values of a column are meant.
+    def typed(self, view: str, column: Column) -> Bound:
+        """Return the bound with values of a column's type, each once.
 
         Raises
         ------
         UsageError
-            If a value is not of the column's type.
+            If a value is not of that type.
         """
 
-        def typed(value: Any) -> Any:
-            if column.type is None:
-                return canonical(value)
+        def made(value: Any) -> Any:
             try:
-                return canonical(coerce(value, column.type))
+                return canonical(value if column.type is None else coerce(value, column.type))
             except (TypeError, ValueError) as problem:
                 raise UsageError(
                     f"{view}.{column.name}: {problem}",
@@ -60,9 +58,16 @@ class Bound:
                 ) from None
 
         if isinstance(self.within, tuple):
-            wanted = frozenset(map(typed, self.within))
+            return Bound(column.name, tuple(dict.fromkeys(map(made, self.within))))
+        low, high = (None if end is None else made(end) for end in (self.within.low, self.within.high))
+        return Bound(column.name, Between(low, high))
+
+    def test(self) -> Callable[[Any], bool]:
+        """Return the function that tells which values of its column are meant by a bound that is `typed`."""
+        if isinstance(self.within, tuple):
+            wanted = frozenset(self.within)
             return lambda value: canonical(value) in wanted
-        low, high = (None if end is None else order_key(typed(end)) for end in (self.within.low, self.within.high))
+        low, high = (None if end is None else order_key(end) for end in (self.within.low, self.within.high))
 
         def lies_between(value: Any) -> bool:
             if value is None:

@@ -37,7 +37,7 @@ from cumulus.algebra.terms import (
     rebuild,
 )
 from cumulus.catalog.schema import Column
-from cumulus.m3.program import MapDef, On, Program, Statement
+from cumulus.m3.program import MapDef, On, Program, Statement, ViewDef
 
 
 class MeasureKind(StrEnum):
@@ -49,6 +49,8 @@ class MeasureKind(StrEnum):
     """By the least or greatest of their ends: MIN and MAX."""
     DISTINCT = "distinct"
     """By putting together the values that were counted: COUNT, SUM and AVG of DISTINCT values."""
+    FIXED = "fixed"
+    """Not at all: it is shown where all grouping columns of a map are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,17 @@ def distinct_column(program: Program, map: MapDef, column: int) -> DistinctColum
         return None
     definitions = program.map(only.counted.map).definitions
     return only if definitions and sums_rows(definitions[only.counted.column]) else None
+
+
+def maps_to_fold(program: Program, view: ViewDef) -> tuple[str, ...]:
+    """Return all maps whose entries folding a view may read: its own, those of ends, those of counted values."""
+    found = dict.fromkeys(view.reads)
+    for map in [program.map(name) for name in view.maps]:
+        for column, definition in enumerate(map.definitions):
+            distinct = None if sums_rows(definition) else distinct_column(program, map, column)
+            if distinct is not None:
+                found[distinct.counted.map] = None
+    return tuple(found)
 
 
 def _is_of_groups(definition: Term) -> bool:

@@ -16,9 +16,15 @@ from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
+from cumulus.views.batches import MapColumns
+from cumulus.views.column_finishing import Columnar
+from cumulus.views.consistency import Consistency
 from cumulus.views.entries import Key, Values
+from cumulus.views.folding.choice import Choice
+from cumulus.views.folding.group_columns import EndColumns, GroupColumns
 from cumulus.views.folding.measures import CountedValues, DistinctColumn, MeasureKind
 from cumulus.views.folding.plan import FoldedNumber, FoldPlan, end_maps, finisher_of
+from cumulus.views.vectors import NotColumnarError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,6 +54,10 @@ class Partial:
         How many entries of maps were read.
     at
         The number of the transaction after which they were read; None for a sum of parts whose numbers differ.
+    choice
+        Which map answered, and why no other.
+    consistency
+        Whether a later correction may change it.
     """
 
     plan: FoldPlan
@@ -58,6 +68,8 @@ class Partial:
     map: str
     entries_read: int
     at: int | None
+    choice: Choice
+    consistency: Consistency = Consistency.COMMITTED
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -84,12 +96,24 @@ class Partial:
         if not isinstance(other, Partial):
             return NotImplemented
         if self.plan != other.plan:
+            this, that = _said(self.plan), _said(other.plan)
+            if this == that:
+                this, that = f"{this} from {self.map}", f"{that} from {other.map}"
             raise UsageError(
-                f"parts of {_said(self.plan)} and of {_said(other.plan)} do not add up",
-                hint="Add parts of one view, folded by the same grouping columns, with the same columns.",
+                f"parts of {this} and of {that} do not add up",
+                hint="Add parts of one map, folded by the same grouping columns, with the same columns.",
             )
+        whole = self._plus_columns(other)
+        if whole is not None:
+            return whole
         groups = {group: list(numbers) for group, numbers in self.groups.items()}
         adder = Adder(self.plan)
+        if self.plan.fixed and not groups.keys().isdisjoint(other.groups):
+            names = ", ".join(name for name, kinds in self.plan.kinds if MeasureKind.FIXED in kinds)
+            raise UsageError(
+                f"two shares of {_said(self.plan)} have the same groups, and {names} does not add up",
+                hint="Leave it out: columns=[…]; or add shares with different groups.",
+            )
         with decimal.localcontext(EXACT):
             for group, numbers in other.groups.items():
                 adder.add(groups, group, numbers)
@@ -107,15 +131,28 @@ class Partial:
                 mine_here = pairs[counted].setdefault(group, {})
                 for value, count in values.items():
                     mine_here[value] = mine_here.get(value, 0) + count
+        return self._whole(other, groups, tuple(ends), pairs)
+
+    def _plus_columns(self, other: Partial) -> Partial | None:
+        """Return the parts of both shares if they are columns of numbers."""
+        mine, theirs = self.groups, other.groups
+        if not (isinstance(mine, GroupColumns) and isinstance(theirs, GroupColumns)) or self.ends or self.pairs:
+            return None
+        groups = mine.plus(theirs)
+        return None if groups is None else self._whole(other, groups, (), {})
+
+    def _whole(self, other: Partial, groups: Any, ends: tuple[Any, ...], pairs: Any) -> Partial:
         at = self.at if self.at == other.at else None
         entries_read = self.entries_read + other.entries_read
-        return replace(self, groups=groups, ends=tuple(ends), pairs=pairs, entries_read=entries_read, at=at)
+        told = self.consistency if self.consistency == other.consistency else Consistency.TENTATIVE
+        return replace(self, groups=groups, ends=ends, pairs=pairs, entries_read=entries_read, at=at, consistency=told)
 
     def finish(self) -> pa.Table:
         """Return the rows: the columns of `by`, then the measures, by the expressions of the view.
 
-        They stand in no particular order. Without grouping columns it is one row of all groups, and none if there are
-        none: what a view that groups says of no rows, 0 as a count or NULL as a sum, is not in its expressions.
+        They stand in no particular order. Without grouping columns it is one row of all groups. If there are none, it
+        is what a level of the cube without grouping columns says of no rows, and none where the program has no such
+        level: 0 as a count, or NULL as a sum, is not in the expressions of a view that groups.
 
         Raises
         ------
@@ -123,6 +160,11 @@ class Partial:
             If a number is beyond its type, or an expression cannot be computed.
         """
         finisher = finisher_of(self.plan, self.functions)
+        if isinstance(self.groups, GroupColumns) and not self.pairs:
+            try:
+                return Columnar(finisher, _Columns(self)).table()
+            except NotColumnarError:
+                pass
         with decimal.localcontext(EXACT):
             items: dict[str, list[tuple[Key, Values]]] = {name: [] for name in self.plan.maps}
             distinct = (number.distinct for number in self.plan.numbers)
@@ -133,7 +175,7 @@ class Partial:
             for name, ends in zip(end_maps(self.plan), self.ends, strict=True):
                 items[name] = [((*group, value), (1,)) for group, value in ends.items()]
         if self.plan.keys and not items[self.plan.maps[0]]:
-            return finisher.to_arrow([])
+            return finisher.to_arrow([] if self.plan.nothing is None else [self.plan.nothing])
         return finisher.to_arrow(finisher.rows(items.__getitem__))
 
     def _existing(self) -> Iterator[tuple[Key, list[Any]]]:
@@ -156,6 +198,7 @@ class Partial:
                 values = self.pairs[number.distinct.counted].get(group, {})
                 value = _distinct_total(number, values, weighers[number.distinct])
             found[self.plan.maps[number.place]].append(self._checked(group, number, value))
+        found[self.plan.maps[0]] += added  # what is fixed comes last
         return found
 
     def _checked(self, group: Key, number: FoldedNumber, value: Any) -> Any:
@@ -173,6 +216,45 @@ class Partial:
                 view=self.plan.source,
                 hint="Fold by more grouping columns, or leave the column out: columns=[…].",
             ) from None
+
+
+class _Columns:
+    """The maps of a folded view, of columns: a `cumulus.views.entries.MapSource`."""
+
+    def __init__(self, partial: Partial) -> None:
+        names = [partial.plan.maps[0], *end_maps(partial.plan)]
+        self._maps = dict(zip(names, (partial.groups, *partial.ends), strict=True))
+
+    def columns(self, map: str) -> MapColumns | None:
+        """Return the entries of a map as columns."""
+        found = self._maps[map]
+        return found if isinstance(found, (GroupColumns, EndColumns)) else None
+
+    def size(self, map: str) -> int:
+        """Return the number of entries of a map."""
+        return len(self._maps[map])
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
+        """Return None: no map is kept in an order."""
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def in_order(self, map: str, axis: int, descending: bool) -> None:
+        """Return None: no map is kept in an order."""
 
 
 class Adder:

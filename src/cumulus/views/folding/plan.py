@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL
 from cumulus.algebra.terms import Cast, MapEnd, Range, Scalar, Term, Var, children, rebuild
+from cumulus.catalog.events import Row
 from cumulus.catalog.names import folded, known_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT, INTEGER_BITS, Kind, SqlType
@@ -61,7 +63,7 @@ class FoldedNumber:
         return ZERO_CELL if self.type is not None and self.type.is_float else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoldPlan:
     """How some columns of a view are folded over some of its grouping columns.
 
@@ -87,6 +89,11 @@ class FoldPlan:
         What finishes it.
     kinds
         For each measure of `view`, in order, how it is folded.
+    fixed
+        The columns of the source's view that are shown as they are, since all grouping columns are left: groups that
+        have them are not put together.
+    nothing
+        The row of all groups where there are none, if the program says what it is.
     """
 
     source: str
@@ -100,13 +107,18 @@ class FoldPlan:
     program: Program
     view: ViewDef
     kinds: tuple[tuple[str, frozenset[MeasureKind]], ...]
+    fixed: tuple[int, ...] = ()
+    nothing: Row | None = None
 
-    @property
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _FINISHER}
+
+    @cached_property
     def added(self) -> tuple[FoldedNumber, ...]:
         """The numbers that are added."""
         return tuple(number for number in self.numbers if number.distinct is None)
 
-    @property
+    @cached_property
     def count_place(self) -> int | None:
         """The place among `added` of the count by which groups exist."""
         if self.count is None:
@@ -114,12 +126,37 @@ class FoldPlan:
         return [(number.place, number.column) for number in self.added].index((0, self.count))
 
 
+_FINISHER = "finisher"
+"""What a plan has kept beside its fields: no part of its value, and never pickled."""
+
+
 class _NotFoldedError(Exception):
     """Why a column cannot be folded."""
 
 
-def plan_fold(finisher: Finisher, by: Sequence[str], columns: Sequence[str] | None) -> FoldPlan:
-    """Return how columns of a view are folded.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a view, or one of its columns, cannot be folded over some grouping columns.
+
+    Parameters
+    ----------
+    column
+        "" if it is all of them.
+    """
+
+    view: str
+    column: str
+    why: str
+    hint: str
+
+    def error(self) -> UsageError:
+        """Return what is raised where no other view can answer."""
+        what = f"column {self.column} of view {self.view}" if self.column else f"view {self.view}"
+        return UsageError(f"{what} cannot be folded: {self.why}", hint=self.hint)
+
+
+def plan_fold(finisher: Finisher, by: Sequence[str], columns: Sequence[str] | None) -> FoldPlan | Refusal:
+    """Return how columns of a view are folded, or why not.
 
     Parameters
     ----------
@@ -134,10 +171,29 @@ def plan_fold(finisher: Finisher, by: Sequence[str], columns: Sequence[str] | No
     UnknownNameError
         If the view has no such column.
     UsageError
-        If the view, or a column of it, cannot be folded.
+        If the view is none that groups, or a name stands twice.
     """
     _check_view(finisher)
     return _Planner(finisher, by).plan(columns)
+
+
+def measure_kinds(finisher: Finisher) -> dict[str, frozenset[MeasureKind]]:
+    """Return how each column of a view that is not for grouping is put together.
+
+    Raises
+    ------
+    UsageError
+        If the view is none that groups.
+    """
+    found = {}
+    grouping = grouping_columns(finisher.view, finisher.maps[0])
+    for column in finisher.view.columns:
+        if column.name not in grouping:
+            plan = plan_fold(finisher, (), [column.name])
+            fixed = (column.name, frozenset({MeasureKind.FIXED}))
+            name, kinds = fixed if isinstance(plan, Refusal) else plan.kinds[0]
+            found[name] = kinds
+    return found
 
 
 def grouping_columns(view: ViewDef, map: MapDef) -> dict[str, int]:
@@ -161,7 +217,7 @@ def _keeps_apart(of: SqlType, to: SqlType) -> bool:
 
 
 def _check_view(finisher: Finisher) -> None:
-    view, first = finisher.view, finisher.maps[0]
+    view = finisher.view
     hint = "Fold a view that only groups: leave this out, and do it with the rows of the folded view."
     for has, what in (
         (view.where is not None, "HAVING leaves groups out, whose rows belong to larger groups"),
@@ -173,25 +229,40 @@ def _check_view(finisher: Finisher) -> None:
     ):
         if has:
             raise UsageError(f"view {view.name} cannot be folded: {what}", hint=hint)
-    if not all(each.definitions for each in finisher.maps):
-        raise UsageError(
-            f"view {view.name} cannot be folded: its map {first.name} has no definition, so nobody knows what may be "
-            "added",
-            hint="Write the definition of the map, or make the view in SQL.",
-        )
+
+
+def _is_of_sets(finisher: Finisher) -> Refusal | None:
+    """Return why groups of the view may be totals of others; None if they are not."""
     if any(has_grouping_sets(each) or (each.initial and each.keys) for each in finisher.maps):
-        raise UsageError(
-            f"view {view.name} cannot be folded: its groups are of several grouping sets, or it puts tables with "
-            "constants of their own together, which looks the same",
-            hint="Group by the finest set alone; folding it gives all the others.",
+        return Refusal(
+            finisher.view.name,
+            "",
+            "its groups are of several grouping sets, or it puts tables with constants of their own together, which "
+            "looks the same",
+            "Group by the finest set alone; folding it gives all the others.",
+        )
+    return None
+
+
+def _is_of_groups(finisher: Finisher) -> Refusal | None:
+    """Return why nothing of the view's groups may be added; None if it may."""
+    view, first = finisher.view, finisher.maps[0]
+    if not all(each.definitions for each in finisher.maps):
+        return Refusal(
+            view.name,
+            "",
+            f"its map {first.name} has no definition, so nobody knows what may be added",
+            "Write the definition of the map, or make the view in SQL.",
         )
     count = _count_of(first)
     if first.keys and (count is None or not sums_rows(first.definitions[count])):
-        raise UsageError(
-            f"view {view.name} cannot be folded: its FROM is made of groups of rows, and the program does not tell "
-            "these from what it counts once",
-            hint="Make a view that groups by fewer columns, or fold the rows in SQL: query().",
+        return Refusal(
+            view.name,
+            "",
+            "its FROM is made of groups of rows, and the program does not tell these from what it counts once",
+            "Make a view that groups by fewer columns, or fold the rows in SQL: query().",
         )
+    return None
 
 
 def _count_of(map: MapDef) -> int | None:
@@ -218,6 +289,8 @@ class _Planner:
         self._numbers: dict[tuple[int, int], DistinctColumn | None] = {}
         self._shown: dict[tuple[int, int], list[str]] = {}
         self._ends: dict[FoldedEnd, Column] = {}
+        self._is_exact = len(self._by) == len(self._first.keys)
+        self._fixed: list[int] = []
 
     def _grouping_column(self, name: str) -> str:
         try:
@@ -227,24 +300,32 @@ class _Planner:
                 problem.message, hint=f"Its grouping columns: {', '.join(self._grouping) or 'none'}."
             ) from None
 
-    def plan(self, columns: Sequence[str] | None) -> FoldPlan:
-        """Return the plan for some columns."""
+    def plan(self, columns: Sequence[str] | None) -> FoldPlan | Refusal:
+        """Return the plan for some columns, or why there is none."""
         if isinstance(columns, str):
             raise UsageError(f"columns={columns!r} is a text", hint=f'Give a list, such as columns=["{columns}"].')
         places = self._all_columns() if columns is None else self._named_columns(columns)
         select = [self._view.select[self._place_of(name)] for name in self._by_columns]
         shown = [self._view.columns[self._place_of(name)] for name in self._by_columns]
         kinds = []
+        groups = _is_of_sets(self._finisher) or _is_of_groups(self._finisher)
+        if groups is not None and not self._is_exact:
+            return groups
         for place in places:
             column = self._view.columns[place]
             try:
+                if groups is not None:
+                    raise _NotFoldedError(groups.why)
                 scalar, found = self._folded(self._view.select[place], column.name)
             except _NotFoldedError as problem:
-                raise self._refusal(column.name, str(problem), columns is None) from None
+                if not self._is_exact:
+                    return self._refusal(column.name, str(problem), columns is None)
+                scalar, found = Var(_fixed_name(len(self._fixed))), frozenset({MeasureKind.FIXED})
+                self._fixed.append(place)
             select.append(scalar)
             shown.append(column)
             kinds.append((column.name, found))
-        count = _count_of(self._first) if self._first.keys else None
+        count = _count_of(self._first) if self._first.keys and groups is None else None
         if count is not None:
             self._numbers.setdefault((0, count), None)
         view = replace(self._view, columns=tuple(shown), maps=self._maps_used(), select=tuple(select), order_by=())
@@ -263,6 +344,7 @@ class _Planner:
             ),
             view,
             tuple(kinds),
+            tuple(self._fixed),
         )
 
     # --- which columns ----------------------------------------------------------------------------------------------
@@ -293,10 +375,10 @@ class _Planner:
             raise UsageError(f"columns={list(columns)!r} has a column twice", hint="Name each once.")
         return [known.index(name) for name in found]
 
-    def _refusal(self, name: str, why: str, all_were_wanted: bool) -> UsageError:
+    def _refusal(self, name: str, why: str, all_were_wanted: bool) -> Refusal:
         ways = "Make a view of it that groups by fewer columns"
         ways += ", and fold the others: columns=[…]." if all_were_wanted else "."
-        return UsageError(f"column {name} of view {self._view.name} cannot be folded: {why}", hint=ways)
+        return Refusal(self._view.name, name, why, ways)
 
     # --- one column -------------------------------------------------------------------------------------------------
 
@@ -364,8 +446,12 @@ class _Planner:
     def _folded_maps(self) -> Iterable[MapDef]:
         for place, each in enumerate(self._finisher.maps):
             values = tuple(each.values[column] for at, column in sorted(self._numbers) if at == place)
+            if place == 0:
+                fixed = (self._view.columns[column] for column in self._fixed)
+                values += tuple(replace(column, name=_fixed_name(n)) for n, column in enumerate(fixed))
             if place == 0 or values:
-                count = self._first.values[_count_of(self._first) or 0].name if place == 0 and each.keys else ""
+                counted = place == 0 and each.keys and (0, _count_of(each)) in self._numbers
+                count = each.values[_count_of(each) or 0].name if counted else ""
                 yield MapDef(each.name, self._keys, values, count)
 
     def _end_map(self, number: int, axis: Column) -> MapDef:
@@ -376,13 +462,20 @@ class _Planner:
 
 
 def finisher_of(plan: FoldPlan, functions: Functions | None) -> Finisher:
-    """Return what makes the rows of a folded view."""
-    return Finisher(plan.program, plan.view, functions)
+    """Return what makes the rows of a folded view; it is made once for a plan."""
+    made: Finisher | None = plan.__dict__.get(_FINISHER)
+    if made is None or made.functions is not functions:
+        made = plan.__dict__[_FINISHER] = Finisher(plan.program, plan.view, functions)
+    return made
 
 
 def end_maps(plan: FoldPlan) -> list[str]:
     """Return the names of the maps of ends, in the order of the plan's ends."""
     return [_end_name(number) for number in range(len(plan.ends))]
+
+
+def _fixed_name(number: int) -> str:
+    return f"fixed {number}"
 
 
 def _end_name(number: int) -> str:

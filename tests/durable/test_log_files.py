@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cumulus.durable.log_files import RecordLog
 from cumulus.errors import LockedError, StoreError
-from cumulus.transport.log_files import RecordLog
 from support.tiers import examples
 
 groups = st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=4), max_size=8)
@@ -165,8 +165,8 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
     RecordLog(tmp_path).close()
 
 
-def test_a_full_disk_takes_nothing_of_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's limit of a file's size stands for a disk that is full."""
+def test_a_full_disk_takes_nothing_of_a_group(tmp_path: Path) -> None:
+    """The system's limit of a file's size stands for a disk that is full; with room the log goes on."""
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -174,19 +174,25 @@ def test_a_full_disk_takes_nothing_of_a_group(tmp_path: Path, monkeypatch: pytes
             log.recover()
             log.write([b"here"])
             resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
-            with pytest.raises(StoreError, match="the log cannot be read or written: File too large"):
-                log.write([bytes(1500), bytes(1500)])
+            for _ in range(2):
+                with pytest.raises(StoreError, match="the log cannot be read or written: File too large"):
+                    log.write([bytes(1500), bytes(1500)])
+            assert log.write([b"small"]) == 2
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert log.write([bytes(3000)]) == 3
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
+    assert len(files(tmp_path)) == 1
     with opened(tmp_path) as log:
-        assert log.recover() == (1, [b"here"])
+        assert log.recover() == (1, [b"here", b"small", bytes(3000)])
 
 
 def test_a_group_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    sync = os.fsync
-    monkeypatch.setattr("os.fsync", lambda file: (synced.append(file), sync(file))[1])
+    for name in ("fsync", "fdatasync"):
+        sync = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda file, sync=sync: (synced.append(file), sync(file))[1])
     for policy, count in (("always", 3), ("never", 0)):  # the first file's entry, and two groups
         log = RecordLog(tmp_path / policy, sync=policy)  # type: ignore[arg-type]
         log.recover()

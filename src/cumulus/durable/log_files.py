@@ -1,4 +1,4 @@
-"""The log of a machine: records with numbers, appended in groups, in files of a folder.
+"""A log: records with numbers, appended in groups, in files of a folder. Machines of a cluster and servers keep one.
 
 A group is what was written, and synced, together: a header (magic, checksum, bytes of the body, number of records,
 number of the first), the records' lengths, the records. A group is written only after the one before it is on the disk.
@@ -18,13 +18,13 @@ import struct
 import time
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from cumulus.durable.folders import lock_file, sync_folder
+from cumulus.durable.folders import lock_file_soon, sync_folder
 from cumulus.errors import LockedError, StoreError
 
 SyncPolicy: TypeAlias = Literal["always", "never"]
@@ -39,7 +39,7 @@ _SEGMENT_BYTES: Final = 1 << 24
 
 
 class RecordLog:
-    """A log in a folder, for one process at a time: `recover` first, then `write` and `forget`.
+    """A log in a folder, for one process at a time: `recover` or `groups` first, then `write` and `forget`.
 
     Raises
     ------
@@ -57,12 +57,13 @@ class RecordLog:
         self._segments: list[int] = []  # numbers of the files' first records
         self._file: FileIO | None = None
         self._bytes = 0  # of the newest file
+        self._is_torn = False  # whether behind these bytes may stand what a failed write has left
         self._sync_ms: deque[float] = deque(maxlen=_SYNCS)
         self.facts: dict[str, object] = {"sync_ms": 0.0}
         """For who asks how it is: how long a sync takes, the mean of the last ones."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = lock_file(folder / "lock")
+            lock = lock_file_soon(folder / "lock")
         except OSError as problem:
             raise self._error(problem) from None
         if lock is None:
@@ -77,11 +78,22 @@ class RecordLog:
         StoreError
             If a file has been damaged, or is missing.
         """
-        records: list[bytes] = []
+        records = [record for _, group in self.groups() for record in group]
+        return self.last - len(records) + 1, records
+
+    def groups(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Iterate over the groups that are kept, with the numbers of their first records; at the end cut a torn one.
+
+        Nothing is written before all were read.
+
+        Raises
+        ------
+        StoreError
+            If a file has been damaged, or is missing.
+        """
         try:
             self._segments = sorted(int(path.stem) for path in self.folder.glob("*.log"))
-            first = self._segments[0] if self._segments else 1
-            self.last = first - 1
+            self.last = self._segments[0] - 1 if self._segments else 0
             for number in self._segments:
                 path = self._path(number)
                 if number != self.last + 1:
@@ -90,22 +102,21 @@ class RecordLog:
                         hint="Bring the missing file back, or start from another copy.",
                     )
                 data = path.read_bytes()
-                stop = self._read(path, data, records)
+                stop = yield from self._read(path, data)
                 if stop < len(data) and number != self._segments[-1]:
                     raise _damaged(path, stop)
             if self._segments:
                 self._go_on(self._path(number), stop)
         except OSError as problem:
             raise self._error(problem) from None
-        return first, records
 
-    def _read(self, path: Path, data: bytes, records: list[bytes]) -> int:
-        """Append the records of a file to `records`; return where what can be read ends."""
+    def _read(self, path: Path, data: bytes) -> Generator[tuple[int, list[bytes]], None, int]:
+        """Yield the groups of a file; return where what can be read ends."""
         place = 0
         while (found := _group_at(data, place, self.last + 1)) is not None:
             group, place = found
-            records += group
-            self.last += len(group)
+            first, self.last = self.last + 1, self.last + len(group)
+            yield first, group
         behind = data.find(_MAGIC, place + 1)
         while behind >= 0:
             if _group_at(data, behind) is not None:
@@ -125,20 +136,31 @@ class RecordLog:
         Raises
         ------
         StoreError
-            If the disk does not take them. The log cannot be used any more: what the disk holds is not known.
+            If the disk does not take them: none of them will be read again, unless what was written of them cannot be
+            cut either, which the next write tries once more.
         """
         try:
+            if self._is_torn:
+                self._cut()
             if self._file is None or self._bytes >= self._segment_bytes:
                 self._begin_file()
             self._put(records)
         except OSError as problem:
-            if self._file is not None:
-                with suppress(OSError):
-                    self._file.truncate(self._bytes)
-                self._file.close()
-                self._file = None
+            self._is_torn = True
+            with suppress(OSError):
+                self._cut()
             raise self._error(problem) from None
         return self.last
+
+    def _cut(self) -> None:
+        """Take back what a failed write has left."""
+        if self._file is not None:
+            self._file.truncate(self._bytes)
+            self._file.seek(self._bytes)
+            self._sync()
+        if self._is_synced:
+            sync_folder(self.folder)
+        self._is_torn = False
 
     def _put(self, records: Sequence[bytes]) -> None:
         assert self._file is not None
@@ -154,19 +176,35 @@ class RecordLog:
         self.last += len(records)
 
     def _begin_file(self) -> None:
+        number = self.last + 1
+        file = FileIO(self._path(number), "xb")
         if self._file is not None:
             self._file.close()
-        number = self.last + 1
-        self._file, self._bytes = FileIO(self._path(number), "xb"), 0
+        self._file, self._bytes = file, 0
         self._segments.append(number)
         if self._is_synced:
             sync_folder(self.folder)
+
+    def sync(self) -> None:
+        """Bring everything to the disk that was written, whatever the policy is.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take it.
+        """
+        try:
+            if self._file is not None:
+                _sync_data(self._file)
+            sync_folder(self.folder)
+        except OSError as problem:
+            raise self._error(problem) from None
 
     def _sync(self) -> None:
         assert self._file is not None
         if self._is_synced:
             begun = time.monotonic()
-            os.fsync(self._file.fileno())
+            _sync_data(self._file)
             self._sync_ms.append((time.monotonic() - begun) * 1000)
             self.facts["sync_ms"] = round(sum(self._sync_ms) / len(self._sync_ms), 3)
 
@@ -229,3 +267,8 @@ def _damaged(path: Path, place: int) -> StoreError:
         f"{path}: damaged at byte {place}: records that were on the disk cannot be read",
         hint="Bring the file back from a copy; the disk may be failing.",
     )
+
+
+def _sync_data(file: FileIO) -> None:
+    """Bring the bytes of a file to the disk, and how many they are; its times may come later."""
+    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file.fileno())

@@ -1,0 +1,57 @@
+"""From what a user has, a warehouse or a place, to what answers selections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cumulus.cubes.folder_host import FolderHost
+from cumulus.cubes.warehouse_host import WarehouseHost
+from cumulus.epochs.output.folder import OutputFolder
+from cumulus.errors import InputError, UsageError
+from cumulus.olap import CubeSource, FoldedSource, FoldHost
+from cumulus.scalars.user import Functions
+from cumulus.warehouse import Warehouse
+
+
+def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
+    """Return what answers selections of the cubes in something.
+
+    Parameters
+    ----------
+    given
+        A warehouse, what answers already, or the path of a script, a saved warehouse, or the output folder of a run.
+    functions
+        The user's that views in a folder call.
+
+    Raises
+    ------
+    UsageError
+        If it holds no cubes.
+    InputError
+        If there is nothing at the path.
+    """
+    if isinstance(given, Warehouse):
+        return FoldedSource(WarehouseHost(given))
+    if isinstance(given, CubeSource):
+        return given
+    if isinstance(given, FoldHost):
+        return FoldedSource(given)
+    if isinstance(given, OutputFolder):
+        return FoldedSource(FolderHost(given, functions))
+    if isinstance(given, (str, Path)):
+        return _source_at(Path(given), functions)
+    raise UsageError(
+        f"{type(given).__name__} {given!r} holds no cubes",
+        hint="Give a Warehouse, or the path of a saved one or of the output folder of a run.",
+    )
+
+
+def _source_at(path: Path, functions: Functions | None) -> CubeSource:
+    if (path / "cumulus.json").exists():
+        return FoldedSource(FolderHost(OutputFolder(path, functions), functions))
+    if path.is_dir():
+        return FoldedSource(WarehouseHost(Warehouse.load(path, functions=functions)))
+    raise InputError(
+        f"there is no folder {path}", hint="Give a folder that save() wrote, or the output folder of a run."
+    )

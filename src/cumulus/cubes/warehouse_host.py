@@ -1,0 +1,69 @@
+"""A warehouse as a host of cubes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from cumulus.errors import HistoryError, UsageError
+from cumulus.m3.program import Program
+from cumulus.olap import Freshness
+from cumulus.views import Consistency, Finisher
+from cumulus.views.folding import Bound, Partial
+from cumulus.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class WarehouseHost:
+    """Folds the views of a warehouse in this process."""
+
+    warehouse: Warehouse
+
+    @property
+    def program(self) -> Program:
+        """What it runs."""
+        return self.warehouse.program
+
+    def finisher(self, view: str) -> Finisher:
+        """Return what makes the rows of a view."""
+        return self.warehouse.view(view).finisher
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Have the turn: nothing changes in the block."""
+        return self.warehouse.reading()
+
+    def fold(
+        self, view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str], freshness: Freshness
+    ) -> tuple[Partial, Consistency]:
+        """Return parts of a view's groups. What is asked of a cluster's state is true here at any time.
+
+        Raises
+        ------
+        UsageError
+            If there has been no transaction of the number `after`.
+        HistoryError
+            If transaction `at` is not the last one.
+        """
+        number = self.warehouse.transaction_number
+        if freshness.after is not None and not (isinstance(freshness.after, int) and freshness.after <= number):
+            raise UsageError(
+                f"after={freshness.after!r}: the last transaction is number {number}",
+                hint="Give the number of a transaction, as in `at` of an answer.",
+            )
+        if freshness.at is not None and freshness.at != number:
+            raise HistoryError(
+                f"at={freshness.at!r}: a warehouse has the state after its last transaction, number {number}, alone",
+                hint="Leave at out, or ask the output folder of a run, which keeps epochs.",
+            )
+        return self.warehouse.view(view).fold(by, where, columns), Consistency.COMMITTED
+
+    def entries(self, map: str) -> int:
+        """Return how many entries a map has."""
+        return self.warehouse.stats().entries[map]
+
+    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
+        """Return base rows behind some groups, from the tables whose rows are kept."""
+        return self.warehouse.view(view).facts(where, limit).arrow()

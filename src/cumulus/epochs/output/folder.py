@@ -1,0 +1,227 @@
+"""Reading an output folder: views of a committed epoch, row by row or folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cumulus.algebra.terms import Var
+from cumulus.catalog.arrow import rows_equal
+from cumulus.catalog.events import Row
+from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import coerce
+from cumulus.epochs.output.identity import written_program
+from cumulus.epochs.output.query import manifest_of
+from cumulus.epochs.output.sink import Manifest, committed_epochs
+from cumulus.epochs.output.stored_parts import StoredParts, entry_count
+from cumulus.errors import EvaluationError, StoreError, UsageError
+from cumulus.m3.program import Program, ViewDef
+from cumulus.scalars.user import Functions, given_functions
+from cumulus.views import Consistency, Finisher
+from cumulus.views.folding import Bound, Folds, Partial, bounds_of
+from cumulus.views.folding.reading import fold_by_plan
+from cumulus.views.tables import Shown
+
+T = TypeVar("T")
+_ATTEMPTS = 3
+"""Files may go while they are read, when many epochs are committed meanwhile."""
+
+
+class OutputFolder:
+    """The committed epochs of an output folder; a run may be writing it.
+
+    Parameters
+    ----------
+    out
+        The folder that ``--out`` has named.
+    functions
+        The user's that the views call.
+
+    Raises
+    ------
+    InputError
+        If it is no output folder, or nothing is committed yet.
+    """
+
+    def __init__(self, out: str | Path, functions: Functions | None = None) -> None:
+        manifest_of(out)
+        self.path = Path(out)
+        self._functions = given_functions(functions)
+
+    @cached_property
+    def program(self) -> Program:
+        """The program that makes the views.
+
+        Raises
+        ------
+        StoreError
+            If the run has not written it, or it cannot be read.
+        """
+        return written_program(self.path)
+
+    @cached_property
+    def _finishers(self) -> Mapping[str, Finisher]:
+        return {view.name: Finisher(self.program, view, self._functions) for view in self.program.views}
+
+    @cached_property
+    def _folds(self) -> Folds:
+        return Folds(self.program, self._finishers)
+
+    @property
+    def epochs(self) -> list[int]:
+        """The numbers of the epochs that are kept, in order."""
+        return committed_epochs(self.path)
+
+    def view(self, name: str, epoch: int = 0) -> FolderView:
+        """Return the reader of a view after an epoch; 0 for the last one whenever it is read.
+
+        Raises
+        ------
+        UnknownNameError
+            If there is no such view.
+        """
+        views = {view.name: view for view in self.program.shown_views}
+        return FolderView(self, views[known_name(name, views, "view")], epoch)
+
+    def fold(
+        self,
+        view: str,
+        by: Sequence[str],
+        where: Mapping[str, Any] | Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+        epoch: int = 0,
+    ) -> Partial:
+        """Return the parts of the groups of a cube; see `FolderView.fold`."""
+        return self.view(view, epoch).fold(by, where, columns)
+
+    def read(self, epoch: int, read: Callable[[Manifest], T]) -> T:
+        """Return what is read of the files of an epoch; of the last one, files may go meanwhile."""
+        for _ in range(_ATTEMPTS - 1):
+            manifest = manifest_of(self.path, epoch)
+            try:
+                return read(manifest)
+            except StoreError:
+                if epoch or manifest.epoch in self.epochs:
+                    raise
+        return read(manifest_of(self.path, epoch))
+
+    def fold_of(
+        self, view: ViewDef, manifest: Manifest, by: Sequence[str], where: Sequence[Bound], columns: Any
+    ) -> Partial:
+        """Return the parts of a view of an epoch."""
+        if view.name not in {cube.name for cube in self.program.cubes}:
+            raise UsageError(
+                f"view {view.name} of {self.path} is no cube, so the run does not write its parts",
+                hint=f"Make it one, CREATE CUBE {view.name} AS …, and run into new folders; or query its rows.",
+            )
+        count = partial(entry_count, self.path, manifest)
+        plan, choice = self._folds.chosen(view.name, by, where, columns, count)
+        finisher = self._finishers[choice.view]
+        parts = StoredParts(self.path, manifest, finisher, plan, where)
+        return fold_by_plan(plan, finisher, parts, where, choice, manifest.snapshot)
+
+
+class FolderView(Shown):
+    """The reader of a view of an output folder; a `cumulus.views.ViewReader`."""
+
+    def __init__(self, folder: OutputFolder, view: ViewDef, epoch: int) -> None:
+        self._folder, self._view, self._epoch = folder, view, epoch
+
+    @property
+    def name(self) -> str:
+        """The view's name."""
+        return self._view.name
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types of the rows."""
+        return self._view.columns
+
+    @property
+    def consistency(self) -> Consistency:
+        """What the reader sees."""
+        return Consistency.COMMITTED
+
+    def arrow(self) -> pa.Table:
+        """Return all rows as Arrow.
+
+        Raises
+        ------
+        EvaluationError
+            If they could never be computed.
+        StoreError
+            If a file cannot be read.
+        """
+        return self._folder.read(self._epoch, self._rows)
+
+    def get(self, *key: Any) -> Row | None:
+        """Return the row with a key, None if there is none: the values of the view's grouping columns.
+
+        Raises
+        ------
+        UsageError
+            If the number of values is wrong, or several rows have them.
+        """
+        keys = {each.name for each in self._folder.program.map(self._view.maps[0]).keys}
+        selected = zip(self.columns, self._view.select, strict=True)
+        shown = [column for column, scalar in selected if isinstance(scalar, Var) and scalar.name in keys]
+        if len(key) != len(shown):
+            raise UsageError(
+                f"{self.name} is looked up by ({', '.join(column.name for column in shown)}), {len(key)} values were "
+                "given",
+                hint="Give one value for each of these columns.",
+            )
+        table = self.arrow()
+        for column, value in zip(shown, key, strict=True):
+            try:
+                given = value if value is None or column.type is None else coerce(value, column.type)
+            except (TypeError, ValueError) as problem:
+                raise UsageError(f"{self.name}.{column.name}: {problem}", hint=f"It is a {column.type}.") from None
+            table = table.filter(rows_equal(table.column(column.name), given))
+        if table.num_rows > 1:
+            raise UsageError(f"{table.num_rows} rows of {self.name} have these values", hint="Use rows().")
+        return tuple(table.to_pylist()[0].values()) if table.num_rows else None
+
+    def fold(
+        self,
+        by: Sequence[str],
+        where: Mapping[str, Any] | Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+    ) -> Partial:
+        """Return the parts of a cube's groups, put together to larger groups; `finish()` makes rows of them.
+
+        Of the files of buckets only the columns and rows are read that are needed. See
+        `cumulus.warehouse.view_access.WarehouseView.fold`.
+
+        Raises
+        ------
+        UnknownNameError
+            If the view has no such column.
+        UsageError
+            If the view is no cube, or a column of it cannot be folded.
+        StoreError
+            If a file cannot be read.
+        """
+        bounds = bounds_of(where)
+        return self._folder.read(
+            self._epoch, lambda manifest: self._folder.fold_of(self._view, manifest, by, bounds, columns)
+        )
+
+    def _rows(self, manifest: Manifest) -> pa.Table:
+        files = manifest.files(self.name)
+        if not files:
+            why = manifest.errors.get(self.name, "nothing was written of it yet")
+            raise EvaluationError(f"{self.name} has no rows yet: {why}")
+        try:
+            return pa.concat_tables([pq.read_table(self._folder.path / file, partitioning=None) for file in files])
+        except (OSError, pa.ArrowException) as problem:
+            raise StoreError(f"{self._folder.path}: a file of {self.name} cannot be read: {problem}") from None
+
+    def _title(self) -> str:
+        return self.name

@@ -1,0 +1,171 @@
+"""What all routes share: the source, its settings, and how a request reads without holding up others."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from starlette.requests import HTTPConnection
+
+from cumulus.catalog.names import known_name
+from cumulus.errors import BusyError, ClosedError, DelayError, LimitError
+from cumulus.m3.program import ViewDef
+from cumulus.server.access import EVERYBODY, User, UserFile
+from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.server.http.entrance.sessions import Sessions
+from cumulus.server.http.kept_pages import KeptPages
+from cumulus.server.hub.hub import Hub
+from cumulus.server.limits import Limits
+from cumulus.server.settings import ServerSettings
+from cumulus.server.sources import ServedSource
+
+T = TypeVar("T")
+
+
+class Arrivals:
+    """Wakes who waits, in the loop, for the source to show a transaction or an epoch."""
+
+    def __init__(self, source: ServedSource) -> None:
+        self._source = source
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[asyncio.Future[None], int] = {}
+        source.listen(self._moved)
+
+    def _moved(self, _: int) -> None:
+        if self._waiting and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        at = self._source.at
+        for future in [future for future, wanted in self._waiting.items() if wanted <= at and not future.done()]:
+            future.set_result(None)
+
+    def close(self) -> None:
+        """Wake all who wait, in vain."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(ClosedError("the server is going down", hint="Ask again when it is back."))
+
+    async def wait_for(self, at: int, timeout_s: float) -> None:
+        """Return when readers see a transaction or an epoch; DelayError if that takes too long."""
+        if self._source.at >= at:
+            return
+        self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[future] = at
+        try:
+            if self._source.at >= at:  # it has moved before anybody could know who waits
+                return
+            await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            raise DelayError(
+                f"{at} has not come within {timeout_s:g} s; readers see {self._source.at}",
+                hint="Ask again, or leave out after=.",
+            ) from None
+        finally:
+            del self._waiting[future]
+
+
+@dataclass
+class Site:
+    """A source behind HTTP.
+
+    Parameters
+    ----------
+    settings
+        As given: `open_site` checks them first.
+    """
+
+    source: ServedSource
+    settings: ServerSettings
+    nonce: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    def __post_init__(self) -> None:
+        self.users, self.sessions = UserFile(self.settings.data), Sessions()
+        self.arrivals = Arrivals(self.source)
+        self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
+        self._readers: anyio.CapacityLimiter | None = None
+        self._hub: Hub | None = None
+
+    @property
+    def hub(self) -> Hub:
+        """Who tells subscribers; begun by the first of them, in the loop."""
+        if self._hub is None:
+            self._hub = Hub(self.source, asyncio.get_running_loop())
+        return self._hub
+
+    def end_subscriptions(self) -> None:
+        """Tell all subscribers, and those who wait for something to come, that nothing more comes."""
+        self.arrivals.close()
+        if self._hub is not None:
+            self._hub.close()
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether who asks must be known: where there is a file of users, or strangers could come."""
+        return self.users.is_there or not (self.settings.is_local or self.settings.insecure)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the server."""
+        return self.settings.limits
+
+    @property
+    def query_limits(self) -> QueryLimits:
+        """The limits of a query."""
+        return QueryLimits(self.limits.statement_s, self.limits.result_rows, self.limits.result_bytes)
+
+    def views_of(self, user: User) -> list[ViewDef]:
+        """Return the views that there are for a user."""
+        return [view for view in self.source.program.shown_views if user.may_read(view.name)]
+
+    def view_named(self, user: User, name: str) -> ViewDef:
+        """Return a view; UnknownNameError if there is none for the user."""
+        known = {view.name: view for view in self.views_of(user)}
+        return known[known_name(name, known, "view")]
+
+    async def read(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Return what a reading function returns, called in a thread; only some run at once.
+
+        Raises
+        ------
+        BusyError
+            If there is no place for it in time.
+        """
+        if self._readers is None:
+            self._readers = anyio.CapacityLimiter(self.limits.concurrent_reads)
+        if self._readers.available_tokens < 1:
+            await self._place(self._readers)
+        return await anyio.to_thread.run_sync(partial(call, *arguments, **named), limiter=self._readers)
+
+    async def _place(self, readers: anyio.CapacityLimiter) -> None:
+        with anyio.move_on_after(self.limits.wait_s) as scope:
+            async with readers:
+                return
+        if scope.cancelled_caught:
+            raise BusyError("too many others are reading", hint="Ask again a little later.")
+
+    def check_size(self, found: ReadRows) -> ReadRows:
+        """Return rows; LimitError if they are more than one answer may have."""
+        rows, size = self.limits.result_rows, self.limits.result_bytes
+        if rows is not None and found.table.num_rows > rows:
+            raise LimitError(f"the answer has {found.table.num_rows:,} rows, more than {rows:,}", hint="Use limit=.")
+        if size is not None and found.table.nbytes > size:
+            raise LimitError(f"the answer has {found.table.nbytes:,} bytes, more than {size:,}", hint="Use limit=.")
+        return found
+
+
+def user_of(request: HTTPConnection) -> User:
+    """Return who asks."""
+    found: User = request.scope.get("cumulus.user", EVERYBODY)
+    return found

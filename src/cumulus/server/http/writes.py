@@ -1,0 +1,185 @@
+"""Routes that write: transactions, rows of a table, views created and dropped, snapshots; and the tables they write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+
+from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Relation
+from cumulus.errors import UnknownNameError, UsageError
+from cumulus.server.access import Role, User
+from cumulus.server.answers import TableRows, WriteRequest
+from cumulus.server.http.answering import PROBLEMS
+from cumulus.server.http.bodies import (
+    MEDIA_TYPES,
+    QUICK_BYTES,
+    rows_of_body,
+    small_body,
+    table_of_base64,
+)
+from cumulus.server.http.models import Moved, StatementModel, TableList, TableModel, TransactionModel, WrittenAnswer
+from cumulus.server.http.selections import parsed_json
+from cumulus.server.http.site import Site, user_of
+from cumulus.server.http.views import column_models
+
+Operation = Literal["insert", "delete", "upsert"]
+_OPERATIONS: tuple[Operation, ...] = ("insert", "delete", "upsert")
+ID = Header(
+    alias="Idempotency-Key",
+    max_length=200,
+    description="Of your making: the same request with the same key is applied once, however often it is sent.",
+)
+
+
+def write_routes(site: Site) -> APIRouter:
+    """Return the routes that write."""
+    router = APIRouter(prefix="/v1", tags=["tables"], responses=PROBLEMS)
+
+    @router.get("/tables", response_model=TableList)
+    async def list_tables(request: Request) -> Any:
+        """List the tables."""
+        relations = _tables(site, user_of(request)).values()
+        rows = await site.read(_counted, site)
+        return TableList(at=site.source.at, tables=[_described(each, rows) for each in relations])
+
+    @router.get("/tables/{name}", response_model=TableModel)
+    async def show_table(name: str, request: Request) -> Any:
+        """Describe a table."""
+        relation = _table_named(site, user_of(request), name)
+        return _described(relation, await site.read(_counted, site))
+
+    @router.post("/tables/{name}/rows", response_model=WrittenAnswer, openapi_extra={"requestBody": _rows_body()})
+    async def write_rows(
+        request: Request,
+        name: str,
+        op: Annotated[Operation, Query(description="What is done with the rows.")] = "insert",
+        id: Annotated[str, ID] = "",
+    ) -> Any:
+        """Insert, delete or upsert rows of one table, in one transaction."""
+        user = user_of(request)
+        user.require(Role.WRITER)
+        relation = _table_named(site, user, name)
+        body = await request.body()
+        kind = request.headers.get("content-type", "application/json")
+        most = site.limits.body_bytes
+        if len(body) <= QUICK_BYTES:
+            rows = rows_of_body(kind, body, most)
+        else:
+            rows = await asyncio.to_thread(rows_of_body, kind, body, most)
+        return await _apply(site, user, (TableRows(op, relation.name, rows),), id, len(body))
+
+    @router.post("/transactions", response_model=WrittenAnswer, openapi_extra={"requestBody": _transaction_body()})
+    async def write_transaction(request: Request, id: Annotated[str, ID] = "") -> Any:
+        """Apply several parts together, or none of them."""
+        user = user_of(request)
+        user.require(Role.WRITER)
+        body = await request.body()
+        if len(body) <= QUICK_BYTES:
+            parts = _parts(site, user, body)
+        else:
+            parts = await asyncio.to_thread(_parts, site, user, body)
+        return await _apply(site, user, parts, id, len(body))
+
+    @router.post("/execute", response_model=Moved, openapi_extra={"requestBody": _statement_body()})
+    async def execute(request: Request) -> Any:
+        """Create or drop views and cubes, or create tables."""
+        user_of(request).require(Role.ADMIN)
+        body = parsed_json(await small_body(request), "the body")
+        if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
+            raise UsageError("the body has no sql", hint='Such as {"sql": "CREATE VIEW v AS SELECT …"}.')
+        future = await asyncio.to_thread(site.source.execute, body["sql"])
+        return Moved(at=await asyncio.wrap_future(future))
+
+    @router.post("/snapshot", response_model=Moved)
+    async def snapshot(request: Request) -> Any:
+        """Write a snapshot; return the transaction that it holds."""
+        user_of(request).require(Role.ADMIN)
+        future = await asyncio.to_thread(site.source.snapshot)
+        return Moved(at=await asyncio.wrap_future(future))
+
+    return router
+
+
+def _tables(site: Site, user: User) -> dict[str, Relation]:
+    """Return the tables that there are for a user: none for who may read some views only, and write nothing."""
+    if user.views is not None and not user.has_role(Role.WRITER):
+        return {}
+    return {relation.name: relation for relation in site.source.program.relations}
+
+
+def _table_named(site: Site, user: User, name: str) -> Relation:
+    known = _tables(site, user)
+    return known[known_name(name, known, "table")]
+
+
+def _counted(site: Site) -> dict[str, int]:
+    return dict(site.source.status().get("rows", {}))
+
+
+def _described(relation: Relation, rows: dict[str, int]) -> TableModel:
+    return TableModel(
+        name=relation.name,
+        columns=column_models(relation.columns),
+        key=list(relation.key),
+        static=relation.static,
+        rows=rows.get(relation.name),
+    )
+
+
+def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
+    given = parsed_json(body, "the body")
+    parts = given.get("parts") if isinstance(given, dict) else None
+    if not isinstance(parts, list):
+        raise UsageError(
+            "the body has no list of parts",
+            hint='Such as {"parts": [{"op": "insert", "table": "r", "rows": [[1]]}]}.',
+        )
+    found = []
+    for number, part in enumerate(parts, 1):
+        if not isinstance(part, dict) or part.keys() - {"op", "table", "rows", "arrow"}:
+            raise UsageError(f"part {number} is no object of op, table and rows", hint="Or op, table and arrow.")
+        if part.get("op") not in _OPERATIONS:
+            raise UsageError(f"part {number}: {part.get('op')!r} is no op", hint=f"Ops: {', '.join(_OPERATIONS)}.")
+        if ("rows" in part) == ("arrow" in part):
+            raise UsageError(f"part {number} has not one of rows and arrow", hint="Give one of them.")
+        if not isinstance(part.get("table"), str):
+            raise UnknownNameError(f"part {number} names no table")
+        relation = _table_named(site, user, part["table"])
+        if "rows" in part and not isinstance(part["rows"], list):
+            raise UsageError(f"part {number}: rows is no list", hint="A row is a list or an object.")
+        rows = part["rows"] if "rows" in part else table_of_base64(part["arrow"], site.limits.body_bytes)
+        found.append(TableRows(part["op"], relation.name, rows))
+    return tuple(found)
+
+
+async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, size: int) -> WrittenAnswer:
+    # Keys of different users have nothing to do with each other.
+    request = WriteRequest(parts, f"{user.name}:{id}" if id else "")
+    if size <= QUICK_BYTES:
+        future = site.source.write(request)
+    else:
+        future = await asyncio.to_thread(site.source.write, request)
+    # Who goes away does not take back what was sent.
+    done = await asyncio.shield(asyncio.wrap_future(future))
+    return WrittenAnswer(at=done.at, rows=done.rows, repeated=done.is_repeated)
+
+
+def _rows_body() -> dict[str, Any]:
+    row = {"anyOf": [{"type": "array"}, {"type": "object"}]}
+    content: dict[str, Any] = {kind: {} for kind in MEDIA_TYPES}
+    content["application/json"] = {"schema": {"type": "array", "items": row}}
+    return {"required": True, "content": content}
+
+
+def _transaction_body() -> dict[str, Any]:
+    schema = TransactionModel.model_json_schema(ref_template="#/components/schemas/{model}")
+    part = schema.pop("$defs")["TransactionPart"]
+    schema["properties"]["parts"]["items"] = part
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _statement_body() -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": StatementModel.model_json_schema()}}}

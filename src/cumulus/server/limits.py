@@ -1,0 +1,47 @@
+"""How much one request, one user and all together may ask of a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a server; each has a default, and docs/security.md says what happens beyond.
+
+    Parameters
+    ----------
+    body_bytes
+        Of a request, as it comes and unpacked.
+    result_rows, result_bytes
+        Of an answer; None is without a limit.
+    statement_s
+        For a query; then DuckDB is interrupted.
+    wait_s
+        For a read that waits (``after=``), and for a place among the concurrent reads.
+    concurrent_reads
+        That run at once; others wait.
+    connections
+        In all. When there are as many, the one that has waited longest without a request gives way to a new one.
+    requests_per_user
+        At once; streams of changes count as long as they are open.
+    header_s
+        For the head of a request from the opening of the connection on.
+    body_s
+        For the next piece of a body.
+    page_bytes, page_s
+        Of the answers that are kept for their next pages, and for how long after they were last asked for.
+    """
+
+    body_bytes: int = 256 << 20
+    result_rows: int | None = None
+    result_bytes: int | None = 4 << 30
+    statement_s: float = 30.0
+    wait_s: float = 30.0
+    concurrent_reads: int = 16
+    connections: int = 4_000
+    requests_per_user: int = 256
+    header_s: float = 10.0
+    body_s: float = 30.0
+    page_bytes: int = 256 << 20
+    page_s: float = 60.0

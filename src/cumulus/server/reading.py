@@ -1,0 +1,104 @@
+"""Reading a server's warehouse while its keeper changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from cumulus.catalog.arrow import table_of
+from cumulus.catalog.names import known_name
+from cumulus.errors import LimitError, UsageError
+from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.folding import Bound
+from cumulus.views.row_changes import ViewChanges
+from cumulus.warehouse import ChangeStream, Stats, Warehouse
+
+
+class WarehouseReading:
+    """Answers reads, each of one state; any thread may ask."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+
+    def view(self, name: str, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None) -> ReadRows:
+        """Return rows of a view."""
+        reader = self._warehouse.view(name)
+        known = {column.name: column for column in reader.columns}
+        wanted = list(known) if columns is None else [known_name(each, known, f"column of {name}") for each in columns]
+        tests = []
+        for bound in where:
+            column = known[known_name(bound.column, known, f"column of {name}")]
+            tests.append((column.name, bound.typed(name, column).test()))
+        with self._warehouse.one_state() as at:
+            table = reader.arrow()
+        for column_name, test in tests:
+            table = table.filter(pa.array([test(value) for value in table[column_name].to_pylist()], pa.bool_()))
+        return ReadRows(table.select(wanted).slice(0, limit), at)
+
+    def get(self, name: str, key: Sequence[Any]) -> ReadRows:
+        """Return the row of a view with a key."""
+        with self._warehouse.one_state() as at:
+            reader = self._warehouse.view(name)
+            row = reader.get(*key)
+            return ReadRows(table_of(reader.columns, [] if row is None else [row]), at)
+
+    def query(self, sql: str, parameters: Parameters, only: Collection[str] | None, limits: QueryLimits) -> ReadRows:
+        """Return the result of a SELECT over the views and the tables whose rows are kept."""
+        with self._warehouse.one_state() as at:
+            if only is None:
+                table = self._warehouse.query(sql, parameters).arrow()
+            else:
+                with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+                    for name in only:
+                        connection.register(name, self._warehouse.view(name).arrow())
+                    try:
+                        table = select(connection, sql, parameters)
+                    except duckdb.Error as problem:
+                        raise UsageError(str(problem), hint=f"Views: {', '.join(only)}.") from None
+        if limits.rows is not None and table.num_rows > limits.rows:
+            raise LimitError(f"the result has more than {limits.rows:,} rows", hint="Ask for fewer: LIMIT.")
+        return ReadRows(table, at)
+
+    def errors(self, view: str) -> ReadRows:
+        """Return what a view, or all of them, could not take in."""
+        with self._warehouse.one_state() as at:
+            return ReadRows(self._warehouse.errors(view).arrow(), at)
+
+    def changes(self, view: str) -> tuple[int, KeptChanges]:
+        """Return the changes of a view from now on, and the transaction after which that is."""
+        with self._warehouse.one_state() as at:
+            return at, KeptChanges(self._warehouse.changes(view, timeout=0))
+
+
+class KeptChanges:
+    """The changes of a view of a warehouse, as they come."""
+
+    def __init__(self, stream: ChangeStream) -> None:
+        self._stream = stream
+
+    def take(self) -> list[ViewChanges]:
+        """Return what has come since."""
+        return list(self._stream)
+
+    def close(self) -> None:
+        """End it."""
+        self._stream.close()
+
+
+def status_of(stats: Stats) -> dict[str, Any]:
+    """Return the numbers of a warehouse as JSON has them."""
+    return {
+        "engine": stats.engine,
+        "events": stats.events,
+        "rows": stats.rows,
+        "entries": stats.entries,
+        "negative": stats.negative,
+        "errors": stats.errors,
+        "bytes": stats.bytes,
+        "memory_limit": stats.memory_limit,
+        "maps": {name: {"rows": each.rows, "bytes": each.bytes} for name, each in stats.maps.items()},
+    }

@@ -1,0 +1,47 @@
+"""Maps as folding reads them: columns that were read stay as long as no event has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from cumulus.views.folding.access import StoredMaps
+from cumulus.views.folding.columns import FoldColumns
+
+
+class MapsInMemory(StoredMaps, Protocol):
+    """Maps of this process."""
+
+    def memory(self) -> int:
+        """Return how many bytes they take, roughly."""
+
+
+class KeptColumns:
+    """`StoredMaps` over an engine; what it keeps never takes more memory than the maps."""
+
+    def __init__(self, engine: MapsInMemory) -> None:
+        self._engine = engine
+        self._kept: dict[str, FoldColumns] = {}
+        self._stamp: object = None
+        self.items, self.stored, self.stored_at = engine.items, engine.stored, engine.stored_at
+        self.stored_count, self.indexes, self.stored_slice = engine.stored_count, engine.indexes, engine.stored_slice
+        self.along = engine.along
+
+    @contextmanager
+    def reading(self, stamp: object) -> Iterator[KeptColumns]:
+        """Read in here; columns that were read when the state had another stamp are forgotten."""
+        if stamp != self._stamp:
+            self._kept.clear()
+            self._stamp = stamp
+        yield self
+        held = sum(each.held_bytes for each in self._kept.values())
+        while held > self._engine.memory():
+            held -= self._kept.pop(next(iter(self._kept))).held_bytes
+
+    def fold_columns(self, map: str) -> FoldColumns | None:
+        """Return everything that is stored as columns; None where entries are tuples."""
+        found = self._kept.pop(map, None) or self._engine.fold_columns(map)
+        if found is not None:
+            self._kept[map] = found  # at the end: what was not used for longest is forgotten first
+        return found

@@ -1,0 +1,106 @@
+"""Folding cubes from the files of epochs: whatever the buckets, it is what DuckDB says of the rows so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.folder import OutputFolder
+from cumulus.epochs.output.sink import read_manifest
+from cumulus.epochs.sources import sources_from
+from cumulus.errors import StoreError, UnknownNameError, UsageError
+from cumulus.m3.program import Program
+from support.cubes_of_orders import CUBES, LEVELS, QUERIES, SCRIPT, SELECTIONS
+from support.engines import engine_of
+from support.oracle import same_bag
+from support.orders_stream import OrdersStream
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compile_sql(SCRIPT, rely=False)
+
+
+def rows_of(partial: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in partial.finish().to_pylist()]
+
+
+@pytest.mark.parametrize(("layout", "buckets"), [("one-bucket", 1), ("one-round:orders=oid+lineitem=oid", 3)])
+def test_a_fold_is_right_after_every_epoch(tmp_path: Path, program: Program, layout: str, buckets: int) -> None:
+    stream = OrdersStream(tmp_path / "in", 5, QUERIES)
+    for _ in range(4):
+        stream.write()
+    sources = sources_from([str(tmp_path / "in")], program)
+    with EmbeddedRun(
+        program, sources, tmp_path / "out", make_engine=engine_of, layout=layout, buckets=buckets, keep=3
+    ) as run:
+        assert run.identity.plan.buckets == buckets
+        for _ in run.steps():
+            pass
+    folder = OutputFolder(tmp_path / "out")
+    assert folder.epochs == [2, 3, 4]
+    for epoch in folder.epochs:
+        for at, (view, by, _, where) in enumerate(SELECTIONS):
+            found = folder.fold(view, list(by), where, epoch=epoch)
+            assert found.at == epoch
+            assert same_bag(rows_of(found), stream.answers[epoch][f"{at}"]), (epoch, view, by, where)
+            level = min((each for each in LEVELS.get(view, ()) if set(each) >= {*by, *where}), key=len, default=None)
+            assert found.choice.view == (view if level is None else f"{view} by {', '.join(level) or '()'}")
+    assert read_manifest(tmp_path / "out", 4).views.keys() == {*CUBES, "revenue"}  # nobody asked for rows of levels
+    listed = read_manifest(tmp_path / "out", 4).parts
+    assert {len(files) for files in listed.values()} == {1, buckets}  # one of what all buckets have
+    kept = [file for epoch in folder.epochs for file in parts_of(tmp_path / "out", epoch)]
+    assert {f"data/parts/{file.name}" for file in (tmp_path / "out/data/parts").iterdir()} == set(kept)
+
+
+def parts_of(out: Path, epoch: int) -> list[str]:
+    return [path for files in read_manifest(out, epoch).parts.values() for path in files.values()]
+
+
+def test_only_what_has_changed_is_written(tmp_path: Path, program: Program) -> None:
+    stream = OrdersStream(tmp_path / "in", 6)
+    stream.write()
+    stream.write()
+    for name in ("orders", "lineitem"):
+        (tmp_path / "in" / name / "00002.parquet").unlink()
+    out = tmp_path / "out"
+    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
+        assert [epoch.number for epoch in run.steps()] == [1, 2]
+    first, second = (read_manifest(out, epoch).parts for epoch in (1, 2))
+    assert {name for name in first if first[name] != second[name]} >= set(program.view("people").reads)
+    assert first["items"] == second["items"]
+
+
+def test_columns_and_rows_that_are_not_needed_are_not_read(tmp_path: Path, program: Program) -> None:
+    stream = OrdersStream(tmp_path / "in", 7)
+    stream.write()
+    out = tmp_path / "out"
+    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
+        run.step()
+    folder = OutputFolder(out)
+    whole = folder.fold("items", ["oid"], columns=["n"])
+    some = folder.fold("items", ["oid"], {"oid": [3, 4, 5]}, ["n"])
+    assert some.entries_read == len(rows_of(some)) < whole.entries_read
+
+
+def test_what_cannot_be_folded_says_why(tmp_path: Path, program: Program) -> None:
+    stream = OrdersStream(tmp_path / "in", 8)
+    stream.write()
+    out = tmp_path / "out"
+    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
+        run.step()
+    folder = OutputFolder(out)
+    with pytest.raises(UsageError, match=r"view revenue of .* is no cube") as refused:
+        folder.fold("revenue", [])
+    assert "CREATE CUBE revenue" in refused.value.hint
+    with pytest.raises(UnknownNameError, match="there is no grouping column of sales city"):
+        folder.fold("sales", ["nation"], {"city": 1})
+    with pytest.raises(UsageError, match="epoch 7 is not there"):
+        folder.fold("sales", ["nation"], epoch=7)
+    (out / "program.m3").unlink()
+    with pytest.raises(StoreError, match=r"did not write its program, program\.m3"):
+        OutputFolder(out).view("sales")

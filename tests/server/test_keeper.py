@@ -1,0 +1,272 @@
+"""The keeper: what it has acknowledged is there after a restart, once; what it has refused is not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cumulus.errors import (
+    AbsentRowError,
+    BindError,
+    ClosedError,
+    DataError,
+    DuplicateKeyError,
+    LockedError,
+    StoreError,
+    UsageError,
+    ValueTypeError,
+)
+from cumulus.server.answers import Acknowledged, TableRows, WriteRequest
+from cumulus.server.keeper import WarehouseKeeper
+from cumulus.server.opening import open_keeper
+from cumulus.server.settings import ServerSettings
+
+SCRIPT = """
+CREATE TABLE item (k INTEGER PRIMARY KEY, price DECIMAL(10, 2), day DATE, name VARCHAR, span INTERVAL);
+CREATE TABLE r (a INTEGER, x DOUBLE);
+CREATE VIEW v AS SELECT a, COUNT(*) AS n, SUM(x) AS s FROM r GROUP BY a;
+CREATE VIEW prices AS SELECT COUNT(*) AS n, SUM(price) AS total FROM item;
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.sql"
+    path.write_text(SCRIPT)
+    return path
+
+
+@contextmanager
+def keeping(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
+    settings = replace(ServerSettings(script.parent / "data", engine="interpreter"), **changes)
+    keeper = open_keeper(script, settings)
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+@contextmanager
+def killed(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
+    """What is kept when the process is gone at the end of the block: no snapshot, no last word in the log."""
+    settings = replace(ServerSettings(script.parent / "data", engine="interpreter"), **changes)
+    keeper = open_keeper(script, settings)
+    try:
+        yield keeper
+    finally:
+        keeper._queue.put(None)
+        keeper._thread.join()
+        log = keeper._kept.journal._log
+        if log._file is not None:
+            log._file.close()
+        log._lock.close()
+
+
+def write(keeper: WarehouseKeeper, op: Any, table: str, rows: Any, id: str = "") -> Acknowledged:
+    return keeper.write(WriteRequest((TableRows(op, table, rows),), id)).result(10)
+
+
+def rows_of(keeper: WarehouseKeeper, view: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in keeper.view(view).table.to_pylist())
+
+
+@pytest.mark.parametrize("ending", [keeping, killed])
+def test_what_was_acknowledged_is_there_again(script: Path, ending: Any) -> None:
+    with ending(script) as keeper:
+        assert write(keeper, "insert", "r", [(1, 2.5), {"a": 1, "x": None}]) == Acknowledged(1, 2)
+        assert write(keeper, "insert", "r", pa.table({"a": list(range(2000)), "x": [0.5] * 2000})).at == 2
+        assert write(keeper, "insert", "R", [[a, "1"] for a in range(1500)]).at == 3
+        assert write(keeper, "delete", "r", [(0, 0.5)]).at == 4
+        item = [1, "2.50", "2020-02-29", 'a "b"\n', "1 month 2 days"]
+        assert write(keeper, "insert", "item", [item]).at == 5
+        assert write(keeper, "upsert", "item", [{"k": 1, "price": 7}, {"k": 2}]).at == 6
+        expected = {view: rows_of(keeper, view) for view in ("v", "prices")}
+        assert expected["prices"] == [(2, 7)]
+    with keeping(script) as keeper:
+        assert keeper.at == 6
+        assert {view: rows_of(keeper, view) for view in ("v", "prices")} == expected
+        assert write(keeper, "delete", "item", [(2, None, None, None, None)]).at == 7
+
+
+def test_all_parts_of_a_request_are_one_transaction(script: Path) -> None:
+    with killed(script) as keeper:
+        parts = (TableRows("insert", "item", [(1,) + (None,) * 4]), TableRows("insert", "r", [(1, 1.0)]))
+        assert keeper.write(WriteRequest(parts)).result(10) == Acknowledged(1, 2)
+        with pytest.raises(DuplicateKeyError):
+            keeper.write(WriteRequest(parts[::-1])).result(10)
+        assert rows_of(keeper, "v") == [(1, 1, 1.0)]
+    with keeping(script) as keeper:
+        assert (keeper.at, rows_of(keeper, "v")) == (1, [(1, 1, 1.0)])
+
+
+def test_what_was_refused_stays_refused(script: Path) -> None:
+    with killed(script) as keeper:
+        requests = [
+            WriteRequest((TableRows("insert", "item", [(k, None, None, None, None)]),)) for k in (1, 1, 2, 1, 3)
+        ]
+        with keeper._warehouse.one_state():  # so they are a group, or two
+            futures = [keeper.write(each) for each in requests]
+        assert [type(each.exception(10)) for each in futures] == [
+            *(type(None), DuplicateKeyError, type(None), DuplicateKeyError, type(None))
+        ]
+        assert [each.result().at for each in futures if not each.exception()] == [1, 2, 3]
+        with pytest.raises(AbsentRowError):
+            write(keeper, "delete", "item", [(9, None, None, None, None)])
+    with keeping(script) as keeper:
+        assert (keeper.at, rows_of(keeper, "prices")) == (3, [(3, None)])
+
+
+@pytest.mark.filterwarnings("ignore::cumulus.errors.MemoryLimitWarning")
+def test_what_there_was_no_memory_for_stays_refused_with_more(script: Path) -> None:
+    rows = pa.table({"a": list(range(200_000)), "x": [1.0] * 200_000})
+    with killed(script, engine="native", memory_limit="16MB") as keeper:
+        assert write(keeper, "insert", "r", [(1, 1.0)], "small").at == 1
+        with pytest.raises(MemoryError):
+            write(keeper, "insert", "r", rows, "large")
+    with killed(script, engine="native") as keeper:
+        assert (keeper.at, rows_of(keeper, "v")) == (1, [(1, 1, 1.0)])
+        assert write(keeper, "insert", "r", rows, "large").at == 2  # it was not acknowledged: it may come again
+    with pytest.raises(MemoryError, match="record 4 of the log cannot be applied"):
+        open_keeper(script, ServerSettings(script.parent / "data", memory_limit="16MB"))
+
+
+def test_wrong_rows_do_not_come_to_the_log(script: Path) -> None:
+    with keeping(script) as keeper:
+        for rows in ([("x", 1.0)], pa.table({"a": [1], "b": [2]})):
+            with pytest.raises(DataError):
+                write(keeper, "insert", "r", rows)
+        with pytest.raises(UsageError, match="there is no table"):
+            write(keeper, "insert", "q", [])
+        with pytest.raises(ValueTypeError):
+            write(keeper, "insert", "r", [(1 << 40, 1.0)])
+        assert keeper.status()["log"]["records"] == 0
+
+
+def test_a_request_that_comes_again_gets_the_first_answer(script: Path) -> None:
+    with killed(script) as keeper:
+        assert write(keeper, "insert", "r", [(1, 1.0)], "one") == Acknowledged(1, 1)
+        assert write(keeper, "insert", "r", [(1, 1.0)], "two") == Acknowledged(2, 1)
+        assert write(keeper, "insert", "r", [(1, 1.0)], "one") == Acknowledged(1, 1, is_repeated=True)
+        with pytest.raises(UsageError, match="another request had the id 'one'"):
+            write(keeper, "insert", "r", [(1, 2.0)], "one")
+        with pytest.raises(UsageError, match="the request's id has 256 bytes"):
+            write(keeper, "insert", "r", [(1, 1.0)], "x" * 256)
+        with keeper._warehouse.one_state():
+            twice = [keeper.write(WriteRequest((TableRows("insert", "r", [(3, 1.0)]),), "three")) for _ in range(3)]
+        assert [each.result(10).is_repeated for each in twice] == [False, True, True]
+    with keeping(script) as keeper:  # known from the log
+        assert write(keeper, "insert", "r", [(1, 1.0)], "two") == Acknowledged(2, 1, is_repeated=True)
+    with keeping(script) as keeper:  # known from the snapshot
+        assert write(keeper, "insert", "r", [(3, 1.0)], "three") == Acknowledged(3, 1, is_repeated=True)
+        assert rows_of(keeper, "v") == [(1, 2, 2.0), (3, 1, 1.0)]
+
+
+def test_only_so_many_ids_are_kept(script: Path) -> None:
+    with keeping(script, kept_ids=2) as keeper:
+        for name in ("a", "b", "c"):
+            write(keeper, "insert", "r", [(1, 1.0)], name)
+        assert [write(keeper, "insert", "r", [(1, 1.0)], name).is_repeated for name in ("b", "c", "a")] == [
+            *(True, True, False)
+        ]
+
+
+def test_views_are_created_and_dropped(script: Path) -> None:
+    with killed(script) as keeper:
+        write(keeper, "insert", "item", [(1, "2.5", "2020-01-01", "x", None)])
+        at = keeper.execute("CREATE VIEW days AS SELECT day, COUNT(*) AS n FROM item GROUP BY day").result(10)
+        assert at == 2  # what was read at 1 may show other views
+        write(keeper, "insert", "r", [(1, 1.0)])
+        with pytest.raises(UsageError, match="the rows that r has now"):
+            keeper.execute("CREATE VIEW w AS SELECT MAX(x) AS m FROM r").result(10)
+        keeper.execute("DROP VIEW prices; CREATE TABLE q (b INTEGER)").result(10)
+        assert write(keeper, "insert", "q", [(1,)]).at == 5
+        assert len(rows_of(keeper, "days")) == 1
+    with keeping(script) as keeper:
+        assert keeper.at == 5
+        assert [view.name for view in keeper.program.shown_views] == ["v", "days"]
+        assert len(rows_of(keeper, "days")) == 1
+
+
+def test_a_changed_script_changes_the_views(script: Path) -> None:
+    with killed(script) as keeper:
+        write(keeper, "insert", "item", [(1, "2.5", "2020-01-01", "x", None), (2, 1, None, "x", None)])
+        keeper.execute("CREATE VIEW own AS SELECT MAX(price) AS p FROM item").result(10)
+    other = SCRIPT.replace("SUM(price) AS total", "SUM(price + 1) AS total") + "CREATE VIEW top AS FROM prices; -- it"
+    script.write_text(other)
+    for _ in range(2):
+        with killed(script) as keeper:
+            assert rows_of(keeper, "top") == rows_of(keeper, "prices") == [(2, 5.5)]
+            assert len(rows_of(keeper, "own")) == 1
+            assert keeper.at == 3
+    script.write_text(other.replace("x DOUBLE", "x INTEGER"))
+    with pytest.raises(UsageError, match=r"shop.sql: table r has other columns, keys or options"), keeping(script):
+        pass
+    script.write_text(other.replace("CREATE VIEW top AS FROM prices;", "") + "\nCREATE VIEW v AS SELECT nothing")
+    with pytest.raises(BindError, match="v is there already"), keeping(script):
+        pass
+    script.write_text(SCRIPT)
+    with keeping(script) as keeper:
+        assert [view.name for view in keeper.program.shown_views] == ["v", "own", "prices"]
+        assert rows_of(keeper, "prices") == [(2, 3.5)]
+
+
+def test_a_folder_has_one_server(script: Path) -> None:
+    with keeping(script), pytest.raises(LockedError, match="another server keeps this folder"):
+        open_keeper(script, ServerSettings(script.parent / "data"))
+
+
+def test_a_disk_that_is_full_refuses_and_goes_on(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with killed(script) as keeper:
+        write(keeper, "insert", "r", [(1, 1.0)])
+
+        def fail(_: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", fail)
+            with pytest.raises(StoreError, match="No space left on device\nNothing of the request was applied"):
+                write(keeper, "insert", "r", [(2, 1.0)])
+            assert rows_of(keeper, "v") == [(1, 1, 1.0)]
+            assert "No space left" in keeper.status()["log"]["problem"]
+        assert write(keeper, "insert", "r", [(3, 1.0)]).at == 2
+        assert keeper.status()["log"]["problem"] == ""
+    with keeping(script) as keeper:
+        assert rows_of(keeper, "v") == [(1, 1, 1.0), (3, 1, 1.0)]
+
+
+def test_a_snapshot_takes_the_place_of_the_log(script: Path) -> None:
+    data = script.parent / "data"
+    with killed(script, snapshot_bytes=2000, snapshot_ratio=0.0) as keeper:
+        for number in range(40):
+            write(keeper, "insert", "r", [(number, 1.0)] * 5, f"{number}")
+        assert keeper.snapshot().result(10) == 40
+        assert keeper.status()["snapshot"]["at"] == 40
+        assert keeper.status()["log"]["bytes"] == 0
+        assert len(list(data.glob("snapshot-*"))) == 1
+        write(keeper, "insert", "r", [(100, 1.0)], "last")
+    with keeping(script) as keeper:
+        assert (keeper.at, len(rows_of(keeper, "v"))) == (41, 41)
+        assert write(keeper, "insert", "r", [(0, 1.0)] * 5, "0").is_repeated
+    (log,) = (data / "log").glob("*.log")
+    log.unlink()
+    with pytest.raises(StoreError, match="is missing, which came after the snapshot or is in it"):
+        open_keeper(script, ServerSettings(data))
+
+
+def test_a_server_that_goes_down_has_applied_what_came(script: Path) -> None:
+    with keeping(script) as keeper:
+        futures: list[Future[Acknowledged]] = [
+            keeper.write(WriteRequest((TableRows("insert", "r", [(1, 1.0)]),))) for _ in range(50)
+        ]
+    assert [each.result(0).at for each in futures] == list(range(1, 51))
+    with pytest.raises(ClosedError, match="the server is going down"):
+        write(keeper, "insert", "r", [(1, 1.0)])
