@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import duckdb
@@ -16,7 +17,16 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
 
 
-def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+Answering: TypeAlias = Callable[[str], AbstractContextManager[str]]
+"""From a query to the one that DuckDB answers instead, which is good within the block."""
+
+
+def select(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Parameters = None,
+    answering: Answering = nullcontext,
+) -> pa.Table:
     """Return the result of a SELECT.
 
     Raises
@@ -50,7 +60,8 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
     _check_parameters(statements[0].named_parameters, parameters)
-    return fetch(connection, sql, parameters)
+    with answering(sql) as answered:
+        return fetch(connection, answered, parameters)
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:

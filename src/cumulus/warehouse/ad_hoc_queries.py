@@ -6,6 +6,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import duckdb
 import pyarrow as pa
@@ -18,13 +19,22 @@ from cumulus.scalars.user import Given
 from cumulus.views import Finisher, MapViewReader
 from cumulus.views.datasets import ViewDataset
 from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.duckdb_selects import Answering, Parameters, select
+from cumulus.views.measuring import Fold, Measuring
 
 
 class Desk:
-    """A DuckDB connection that knows the views of an engine, and the tables whose rows are kept."""
+    """A DuckDB connection that knows the views of an engine, and the tables whose rows are kept.
 
-    def __init__(self, engine: Engine, finishers: Mapping[str, Finisher], functions: Mapping[str, Given]) -> None:
+    Parameters
+    ----------
+    fold
+        Gives the parts of views for MEASURE.
+    """
+
+    def __init__(
+        self, engine: Engine, finishers: Mapping[str, Finisher], functions: Mapping[str, Given], fold: Fold
+    ) -> None:
         self._process = os.getpid()
         self._opened: list[str] = []
         self._views = tuple(finishers)
@@ -49,6 +59,11 @@ class Desk:
             dataset = ViewDataset(reader, self._opened.append)
             self._connection.register(reader.name, dataset)
             self._datasets.append(dataset)
+        self._measuring = Measuring(self._connection, engine.program, finishers, fold)
+        # Whoever has a function of that name goes on calling it.
+        self._answering: Answering = (
+            nullcontext if "measure" in map(str.lower, functions) else self._measuring.answering
+        )
 
     @property
     def is_good(self) -> bool:
@@ -69,13 +84,13 @@ class Desk:
         for dataset in self._datasets:
             dataset.problem = None
         try:
-            table = select(self._connection, sql, parameters)
+            table = select(self._connection, sql, parameters, self._answering)
         except duckdb.Error as problem:
             for dataset in self._datasets:
                 if dataset.problem is not None:
                     raise dataset.problem from None
             raise self._refusal(sql, problem) from None
-        return table, set(self._opened)
+        return table, {*self._opened, *self._measuring.read}
 
     def _refusal(self, sql: str, problem: duckdb.Error) -> UsageError:
         if isinstance(problem, duckdb.CatalogException):
