@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cumulus.errors import UsageError
@@ -39,7 +39,8 @@ def ask_all(views: list[FoldedView], batches: list[list[Event]], data: st.DataOb
                 try:
                     answer = client.query(question.measured)
                 except UsageError as problem:
-                    assert "cannot be folded" in str(problem), (question, problem)
+                    if "cannot be folded" not in str(problem):
+                        raise
                     seen["refused"] += 1
                     continue
                 assert answer.epoch is not None
@@ -54,7 +55,7 @@ def ask_all(views: list[FoldedView], batches: list[list[Event]], data: st.DataOb
 def test_answers_over_http_are_those_of_base_rows() -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=SERVERS, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=SERVERS, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(
         views=st.lists(folded_views().map(counted), min_size=2, max_size=6),
         batches=st.lists(streams(), min_size=BATCHES, max_size=BATCHES),
