@@ -19,7 +19,7 @@ from support.random_measures import asked, counted
 from support.random_tables import SCHEMA, Event, streams
 from support.tiers import WHOLE
 
-SERVERS, BATCHES, QUESTIONS = (170, 4, 15) if WHOLE else (3, 2, 4)
+SERVERS, BATCHES, QUESTIONS = (190, 4, 15) if WHOLE else (3, 2, 4)
 
 
 def ask_all(views: list[FoldedView], batches: list[list[Event]], data: st.DataObject, seen: Counter[str]) -> None:
