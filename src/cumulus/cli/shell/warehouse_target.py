@@ -11,7 +11,9 @@ from cumulus import Warehouse
 from cumulus.catalog.schema import Column
 from cumulus.cli.shell.changes import run_change
 from cumulus.cli.shell.statements import QUERIES, changed_table, first_word
+from cumulus.cubes import source_of
 from cumulus.errors import UsageError
+from cumulus.olap import CubeSource
 
 
 class LiveTarget:
@@ -30,7 +32,7 @@ class LiveTarget:
 
     def views(self) -> Mapping[str, str]:
         """Return the views, each with its columns and types as text."""
-        return {each.name: _columns(each.columns) for each in self.warehouse.program.views}
+        return {each.name: _columns(each.columns) for each in self.warehouse.program.shown_views}
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> pa.Table | str:
         """Run one statement; return the rows of a query, or a line on what was done.
@@ -54,6 +56,10 @@ class LiveTarget:
             f"{word or 'nothing'} begins no statement of this shell",
             hint="There are SELECT, CREATE TABLE, CREATE VIEW, DROP VIEW, INSERT, UPDATE, DELETE; see .help.",
         )
+
+    def cubes(self) -> CubeSource:
+        """Return what answers selections of cubes."""
+        return source_of(self.warehouse)
 
     def explain(self, view: str) -> str:
         """Return what keeping a view costs."""
