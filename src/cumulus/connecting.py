@@ -1,4 +1,4 @@
-"""`cumulus.connect`: a client of whatever runs in a home, a cluster or a ring."""
+"""`cumulus.connect`: a client of whatever runs in a home, a cluster or a ring, or at an address."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from cumulus.durable.folders import refuse_remote
 from cumulus.errors import InputError
 
 
-def connect(home: str | Path, *, timeout_s: float = 30.0) -> Any:
-    """Return a client of what was started with a home: `ClusterClient` or `RingClient`; a context manager.
+def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verify: bool | str = True) -> Any:
+    """Return a client of what was started with a home, or is at an address; a context manager.
+
+    That is a `ClusterClient`, a `RingClient`, or an `HttpClient`.
 
     Parameters
     ----------
+    home
+        A folder, or such as ``http://localhost:8321``, where `cumulus serve` runs.
     timeout_s
-        How long any call of a client of a cluster may wait. Queries of a ring have time-outs of their own.
+        How long any call of a client of a cluster or a server may wait. Queries of a ring have time-outs of their own.
+    token
+        For a server: what `cumulus serve token add` has shown.
+    verify
+        For a server with TLS: whether its certificate must be good; a path is a file with certificates to trust.
 
     Raises
     ------
@@ -24,6 +32,10 @@ def connect(home: str | Path, *, timeout_s: float = 30.0) -> Any:
     NotRunningError
         If what is there does not run.
     """
+    if str(home).startswith(("http://", "https://")):
+        from cumulus.http_client.client import HttpClient
+
+        return HttpClient(str(home), token=token, timeout_s=timeout_s, verify=verify)
     from cumulus.local_ring.home import is_home
 
     if is_home(Path(home)):

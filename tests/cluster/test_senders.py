@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from cumulus.cluster import messages
-from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, StatusAsked
+from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, ReadParts, RequestRefused, StatusAsked
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.senders import Senders
 from cumulus.compiler import compile_sql
@@ -18,7 +18,11 @@ from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import equip
 from cumulus.machine import Machine, Received, Send
 
-RECEIVERS = {"publisher": {StatusAsked}, "switch1": {StatusAsked, ClientRows}, "node1": {StatusAsked, ReadEntries}}
+RECEIVERS = {
+    "publisher": {StatusAsked},
+    "switch1": {StatusAsked, ClientRows},
+    "node1": {StatusAsked, ReadEntries, ReadParts},
+}
 SCRIPT = """
 CREATE TABLE sales (p INT NOT NULL, town VARCHAR, amount DOUBLE);
 CREATE VIEW by_town AS SELECT town, SUM(amount) AS a, COUNT(*) AS n FROM sales GROUP BY town;
@@ -33,7 +37,7 @@ def test_clients_ask_and_do_nothing_that_machines_do(me: str) -> None:
         empty = [(kind, object.__new__(kind)) for kind in get_args(messages.Message)]
         taken[sender] = {kind for kind, message in empty if senders.may_send(sender, message)}
     assert taken["client-1"] == taken["node2"] == taken["switch02"] == taken["supervisor"] == RECEIVERS[me]
-    asked = {ClientRows, ReadEntries, StatusAsked}
+    asked = {ClientRows, ReadEntries, ReadParts, StatusAsked}
     assert not asked & (taken["publisher"] | taken["switch0"] | taken["node0"])
     assert ({messages.EpochCommit} == taken["publisher"] - {messages.EpochTurn}) == (me != "publisher")
     assert (messages.EpochReady in taken["node0"]) == (messages.EpochReady in taken["switch0"]) == (me == "publisher")

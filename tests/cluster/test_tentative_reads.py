@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,17 +16,21 @@ import pytest
 
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.clients import reads
+from cumulus.cluster.clients import parts, reads
+from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.intake import NetChange
-from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
+from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
+from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.remote_maps import RemoteMaps
+from cumulus.views.consistency import Consistency
 from cumulus.views.finishing import Finisher
+from cumulus.views.folding import Between, Bound
 from cumulus.views.reader import MapViewReader
 from support.tiers import examples
 
@@ -41,8 +46,14 @@ VIEWS = {
     "best": "SELECT p, SUM(price) AS a FROM sales WHERE price IS NOT NULL GROUP BY p ORDER BY a DESC, p LIMIT 2",
 }
 KEYS = {"by_town": ("town",), "by_day": ("born", "town"), "total": (), "best": ("p",)}
+CUBE = """SELECT town, born, p, SUM(price) AS a, AVG(weight) AS w, COUNT(*) AS n, MIN(price) AS low, MAX(weight) AS most
+FROM sales JOIN people USING (p) GROUP BY town, born, p"""
 PROGRAM = compile_sql(
-    TABLES + "".join(f"CREATE VIEW {name} AS {select};\n" for name, select in VIEWS.items()), rely=False, enforced=False
+    TABLES
+    + "".join(f"CREATE VIEW {name} AS {select};\n" for name, select in VIEWS.items())
+    + f"CREATE CUBE cube DIMENSION place (town, p) DIMENSION born KEEP (town) AS {CUBE};",
+    rely=False,
+    enforced=False,
 )
 
 
@@ -64,11 +75,12 @@ class Nodes:
             for node, deltas in sent:
                 self.parts[node].receive([decode(b"".join(encode(deltas)))])
 
-    def ask(self, machine: str, message_of: Callable[[int], ReadEntries]) -> list[EntriesRead]:
+    def ask(self, machine: str, message_of: Callable[[int], Any]) -> list[Any]:
         self.questions += 1
         asked = decode(b"".join(encode(message_of(self.questions))))
-        found = [decode(b"".join(encode(each))) for each in reads.answers(self.parts[int(machine[4:])], asked)]
-        assert all(isinstance(each, EntriesRead) and each.number == self.questions for each in found), found
+        answers = part_answers if isinstance(asked, ReadParts) else reads.answers
+        found = [decode(b"".join(encode(each))) for each in answers(self.parts[int(machine[4:])], asked)]
+        assert all(isinstance(each, EntriesRead | PartsRead) and each.number == self.questions for each in found), found
         assert [each.left for each in found] == list(reversed(range(len(found))))
         return found
 
@@ -107,7 +119,7 @@ def test_views_keys_and_slices_are_what_all_rows_say(seed: int, engine: str, mon
     monkeypatch.setattr(reads, "PART_BYTES", 100)
     draw = random.Random(seed)
     plan = plan_cluster(PROGRAM, draw.choice((1, 2, 3, 5)), 4)
-    assert {view.name for view in plan.division.spread.views} == set(VIEWS)
+    assert {view.name for view in plan.division.spread.views} == {*VIEWS, "cube", "cube by town"}
     nodes, connection = Nodes(plan, engine), duckdb.connect()
     connection.execute(TABLES)
     for _ in range(draw.randrange(4, 8)):
@@ -134,6 +146,46 @@ def test_views_keys_and_slices_are_what_all_rows_say(seed: int, engine: str, mon
                 place = [each.name for each in plan.division.spread.map(view).keys].index(KEYS[view][-1])
                 rows = [each for each in expected if each[columns.index(KEYS[view][-1])] == key[-1]]
                 assert alike(nodes.reader(view, {place: key[-1]})[0].rows(), rows)
+
+
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_nodes_fold_what_they_own(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_BYTES", 100)
+    draw = random.Random(seed)
+    plan = plan_cluster(PROGRAM, draw.choice((1, 2, 5)), 4)
+    nodes, connection = Nodes(plan, draw.choice(("interpreter", "native"))), duckdb.connect()
+    connection.execute(TABLES)
+    for _ in range(draw.randrange(4, 8)):
+        table = draw.choice(("people", "sales"))
+        rows = random_rows(draw, table)
+        # Of a sum nothing small is left when 1e300 has gone.
+        going = [row for row in rows[:3] if table == "sales" and row[2] != 1e300]
+        nodes.take(draw.randrange(2), table, rows, 1)
+        nodes.take(1, table, going, -1)
+        staying = [row for at, row in enumerate(rows) if at > 2 or row not in going]
+        connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", staying)
+    folds = ClusterFolds(tmp_path, plan, {})
+    persons = [draw.randrange(8), draw.randrange(8)]
+    for by in (("town",), (), ("born", "p"), ("p", "town", "born")):
+        for condition, where in (
+            ("TRUE", ()),
+            (f"p IN ({persons[0]}, {persons[1]})", (Bound("p", tuple(persons)),)),
+            ("town IS NULL OR town = 'ä'", (Bound("town", ("ä", None)),)),
+            ("born < DATE '2000-01-01'", (Bound("born", Between(None, date(1999, 12, 31))),)),
+        ):
+            before = nodes.questions
+            found = folds.tentative(nodes.ask, "cube", by, where, None)
+            assert found.consistency is Consistency.TENTATIVE
+            assert found.choice.view == (
+                "cube by town" if {*by, *(each.column for each in where)} <= {"town"} else "cube"
+            )
+            assert nodes.questions - before <= (len({*persons}) if "IN" in condition else plan.nodes)
+            grouping = f" GROUP BY {', '.join(by)}" if by else " HAVING COUNT(*) > 0"
+            select = CUBE.replace("SELECT town, born, p,", f"SELECT {''.join(f'{name}, ' for name in by)}")
+            select = select.replace(" GROUP BY town, born, p", "") + f" WHERE {condition}{grouping}"
+            assert alike(
+                [tuple(row.values()) for row in found.finish().to_pylist()], connection.execute(select).fetchall()
+            )
 
 
 def test_what_no_node_can_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from threading import Thread
 
@@ -40,6 +41,7 @@ from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.transport.framing import FrameKind, header
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.guest import GuestLink
+from cumulus.views.consistency import Consistency
 from support.orders_stream import json_lines
 
 pytestmark = pytest.mark.xdist_group("live")  # one worker has what is made once
@@ -52,6 +54,8 @@ CREATE VIEW by_person AS SELECT p, town, AVG(amount) AS a FROM sales JOIN people
 CREATE VIEW total AS SELECT SUM(amount) AS a FROM sales;
 CREATE VIEW best AS SELECT p, SUM(amount) AS a FROM sales GROUP BY p ORDER BY a DESC, p LIMIT 1;
 CREATE VIEW different AS SELECT COUNT(DISTINCT town) AS n FROM people;
+CREATE CUBE sold DIMENSION place (town, p) KEEP (town) AS
+SELECT town, p, AVG(amount) AS mean, MAX(amount) AS most FROM sales JOIN people USING (p) GROUP BY town, p;
 """
 
 
@@ -140,6 +144,29 @@ def test_keys_and_slices_are_read_alone(client: ClusterClient) -> None:
         assert client.get("total", read=read).row is not None
     with pytest.raises(UsageError, match="gave 2 rows"):
         client.slice("by_person", town="z").row  # noqa: B018
+
+
+def test_cubes_are_folded_by_nodes_and_from_the_last_epoch(
+    client: ClusterClient, tokens: tuple[WriteToken, WriteToken]
+) -> None:
+    assert "sold" in client.views
+    assert "sold by town" not in client.views
+    settled(client, "sold", sorted(client.view("sold", after=tokens[1]).rows()))
+    for read in Consistency:
+        found = client.fold("sold", ["town"], read=read)
+        assert sorted(tuple(row.values()) for row in found.finish().to_pylist()) == [
+            ("x", 1.5, Decimal("1.50")),
+            ("z", 11 / 3, Decimal("4.00")),
+        ]
+        assert (found.consistency, found.choice.view) == (read, "sold by town")
+        assert (found.at is None) == (read == "tentative")
+        found = client.fold("SOLD", [], {"p": [2, 3], "town": "z"}, ["mean"], read=read)
+        assert found.finish().to_pylist() == [{"mean": 11 / 3}]
+    assert client.fold("by_town", [], read="tentative", columns=["n"]).finish().to_pylist() == [{"n": 4}]
+    with pytest.raises(UsageError, match=r"view by_town of .* is no cube"):
+        client.fold("by_town", [])
+    with pytest.raises(UsageError, match="do not say how old they are"):
+        client.fold("sold", [], read="tentative", max_staleness="1s")
 
 
 def test_what_is_asked_wrongly_is_told(client: ClusterClient, home: Path, tmp_path: Path) -> None:
@@ -234,7 +261,7 @@ def test_a_token_is_waited_for_and_staleness_is_not(client: ClusterClient, home:
 
 def test_status_says_how_all_machines_are(home: Path) -> None:
     text = run("cluster", "status", home)
-    assert "4 views spread, 1 gated (different)" in text
+    assert "5 views spread, 1 gated (different)" in text
     words = (
         "publisher",
         "switch1",

@@ -14,6 +14,7 @@ from cumulus.bench.spark_bench import measure
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
@@ -38,7 +39,7 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
     stream = OrdersStream(tmp_path / "in", 1)
     for _ in range(4):
         stream.write()
-    program = parse(PROGRAM)
+    program = parse(PROGRAM + "CUBE revenue DIMENSION nation (nation);")
     told: list[Epoch] = []
     shown: Counter[tuple[Any, ...]] = Counter()
 
@@ -60,6 +61,11 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
             ours = sorted_rows(query(tmp_path / "out", sql, epoch).to_pylist())
             assert ours == sorted_rows(query(tmp_path / "embedded", sql, epoch).to_pylist())
         assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == stream.expected[epoch]
+        whole = OutputFolder(tmp_path / "out").fold("revenue", [], {"nation": [1, 2, 3]}, epoch=epoch)
+        rows = [row for row in stream.expected[epoch] if row[0] in (1, 2, 3)]
+        assert whole.finish().to_pylist() == [
+            {"revenue": sum(row[1] for row in rows), "items": sum(row[2] for row in rows)}
+        ]
 
 
 def test_buckets_agree_on_deletions_after_the_last_file(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cumulus.bench.live.visibility_bench import visibility_bench
 from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
 from cumulus.bench.ring.ring_bench import ring_bench
+from cumulus.bench.serve.serve_bench import serve_bench
 from cumulus.errors import CumulusError, UsageError
 
 bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a host.", no_args_is_help=True)
@@ -30,6 +31,7 @@ bench.command("engine")(engine_bench)
 bench.command("edges")(edges_bench)
 bench.command("cluster")(cluster_bench)
 bench.command("ring")(ring_bench)
+bench.command("serve")(serve_bench)
 bench.command("bank")(bank_bench)
 bench.command("visibility")(visibility_bench)
 bench.command("live")(live_bench)

@@ -41,6 +41,8 @@ _CLASSES: dict[str, type] = {
         messages.RequestRefused,
         messages.ReadEntries,
         messages.EntriesRead,
+        messages.ReadParts,
+        messages.PartsRead,
         messages.StatusAsked,
         messages.StatusTold,
         records.LoggedTurn,

@@ -281,6 +281,48 @@ class EntriesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadParts:
+    """From a client to a node: the parts of what it owns of a view's groups, folded, as new as it has them.
+
+    Parameters
+    ----------
+    by, columns
+        As folding takes them, all columns named.
+    where
+        Bounds of grouping columns (`cumulus.cluster.clients.parts.bounds_sent`).
+    """
+
+    number: int
+    view: str
+    by: Sequence[str]
+    where: bytes
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartsRead:
+    """From a node to a client: some of the parts that it has asked for.
+
+    Parameters
+    ----------
+    left
+        How many messages follow.
+    form
+        Which (`cumulus.cluster.clients.parts.forms`).
+    rows
+        As entries of a map (`cumulus.catalog.arrow.to_ipc`).
+    entries_read
+        How many entries the node has read for all parts.
+    """
+
+    number: int
+    left: int
+    form: int
+    rows: bytes
+    entries_read: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusAsked:
     """From a client to any machine: how is it."""
 
@@ -323,6 +365,8 @@ Message: TypeAlias = (
     | RequestRefused
     | ReadEntries
     | EntriesRead
+    | ReadParts
+    | PartsRead
     | StatusAsked
     | StatusTold
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.eventual import Shares as LateShares
@@ -23,6 +24,7 @@ from cumulus.cluster.messages import (
     Events,
     MapCheckpoint,
     ReadEntries,
+    ReadParts,
     SaveState,
     StatusAsked,
     StatusTold,
@@ -171,6 +173,8 @@ class ClusterNode:
                 self._commit(epoch, effects)
             case ReadEntries():
                 effects += (Send(sender, each) for each in answers(spread, message))
+            case ReadParts():
+                effects += (Send(sender, each) for each in part_answers(spread, message))
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
             case _:

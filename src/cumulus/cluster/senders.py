@@ -21,6 +21,7 @@ from cumulus.cluster.messages import (
     Events,
     MapCheckpoint,
     ReadEntries,
+    ReadParts,
     StatusAsked,
     node_name,
     switch_name,
@@ -50,6 +51,7 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         MapCheckpoint: (_NODE,),
         EpochCommit: (PUBLISHER,),
         ReadEntries: (_CLIENT,),
+        ReadParts: (_CLIENT,),
         StatusAsked: (_CLIENT,),
     },
 }

@@ -91,6 +91,11 @@ def divide(program: Program) -> Division:
     """
     maps = _gated_maps(program)
     views = {view.name: why for view in program.views if (why := _why_gated(program, view, maps))}
+    for cube in program.cubes:  # one read of it is of one state, whichever level answers
+        names = (cube.name, *(level.view for level in cube.levels))
+        if whys := [views[name] for name in names if name in views]:
+            of_cube = f"It is of cube {cube.name}. {whys[0]}"
+            views |= {name: of_cube for name in names if name not in views}
     spread, gated = _roots(program, maps, views)
     return Division(_spread_part(program, spread), _gated_part(program, gated), _statements(program, maps), maps, views)
 
@@ -135,6 +140,7 @@ def _restricted(program: Program, maps: set[str], views: Mapping[str, tuple[str,
         maps=tuple(each for each in program.maps if each.name in maps),
         views=tuple(each for each in program.views if each.name in views),
         triggers=tuple(trigger for trigger in triggers if trigger.statements),
+        cubes=tuple(each for each in program.cubes if each.name in views),
     )
 
 

@@ -21,7 +21,7 @@ from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, RemoteProtocolError
 from cumulus.m3.dataflow import depths, reachable, reads
-from cumulus.m3.program import ViewDef
+from cumulus.m3.program import Program, ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
 """Frames with the numbers of their maps in the spread program."""
@@ -135,6 +135,11 @@ class SpreadPart:
         with self.computing():
             self.state.receive({name: concat(found) for name, found in frames.items()})
 
+    @property
+    def program(self) -> Program:
+        """The spread program."""
+        return self._program
+
     @contextmanager
     def computing(self, epoch: int = 0) -> Iterator[None]:
         """Note what cannot be computed inside; `epoch` is the one that is looked at if it is over."""
@@ -176,6 +181,10 @@ class SpreadPart:
         """Return the newest entries of a map that this node owns."""
         frame = self.state.newest_values(name)
         return frame.filter(self._layout.owners(name, frame) == self.number)
+
+    def owns(self, name: str, key: tuple[object, ...]) -> bool:
+        """Whether this node owns an entry."""
+        return self._layout.owner_of(name, key) == self.number
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""

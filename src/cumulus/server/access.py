@@ -92,6 +92,11 @@ class UserFile:
         self._users: tuple[User, ...] = ()
 
     @property
+    def is_there(self) -> bool:
+        """Whether there is a file, even one without users."""
+        return self.path.exists()
+
+    @property
     def users(self) -> tuple[User, ...]:
         """The users, as the file has them now.
 

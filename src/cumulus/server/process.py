@@ -12,13 +12,10 @@ from types import FrameType
 
 import uvicorn
 
-from cumulus.server.http.app import create_app
+from cumulus.server.http.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
-
-_GRACE_S = 5
-"""So long requests may take to their end when the server goes down."""
 
 
 class _Server(uvicorn.Server):
@@ -66,13 +63,6 @@ def serve(script: Path, settings: ServerSettings, ready: Callable[[str], None]) 
     keeper = open_keeper(script, settings)
     site = Site(keeper, settings)
     try:
-        config = uvicorn.Config(
-            create_app(site),
-            host=settings.host,
-            port=settings.port,
-            log_level="warning",
-            timeout_graceful_shutdown=_GRACE_S,
-        )
-        _Server(config, ready, site).run()
+        _Server(http_config(site), ready, site).run([open_socket(settings.host, settings.port)])
     finally:
         keeper.close()

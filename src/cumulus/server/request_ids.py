@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from cumulus.durable.files import write_bytes
-from cumulus.errors import StoreError, UsageError
+from cumulus.errors import RepeatedIdError, StoreError
 from cumulus.server.answers import Acknowledged
 
 _Kept: TypeAlias = tuple[bytes, int, int, int]
@@ -43,14 +43,14 @@ class AnsweredIds:
 
         Raises
         ------
-        UsageError
+        RepeatedIdError
             If another request has had this id.
         """
         found = self._answers.get(name)
         if found is None or not name:
             return None
         if found[0] != digest:
-            raise UsageError(
+            raise RepeatedIdError(
                 f"another request had the id {name!r}, with other content",
                 hint="Give each request an id of its own, and send a request again as it was.",
             )

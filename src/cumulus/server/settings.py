@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -61,3 +62,13 @@ class ServerSettings:
     kept_ids_s: float = 86_400.0
     snapshot_ratio: float = 4.0
     snapshot_bytes: int = 64 << 20
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False

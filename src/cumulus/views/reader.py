@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
 from cumulus.views.column_finishing import Columnar
+from cumulus.views.consistency import Consistency as Consistency  # whoever reads imports it from here, too
 from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finished, Finisher
 from cumulus.views.tables import Shown
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from cumulus.views.folding import Bound, Partial
 
 T = TypeVar("T")
-
-
-class Consistency(StrEnum):
-    """What a reader sees."""
-
-    TENTATIVE = "tentative"
-    """Every event at once; a later correction may change it."""
-    COMMITTED = "committed"
-    """The state after the last committed transaction or epoch, and nothing else."""
 
 
 class ViewReader(Protocol):

@@ -22,7 +22,7 @@ from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import CumulusError
 from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.local_cluster.live.client import ClusterClient
-from cumulus.views.reader import Consistency
+from cumulus.views.consistency import Consistency
 
 TABLES = ("transfers", "payments")
 """Both are of one form, so that two switches have one each."""

@@ -60,7 +60,7 @@ def _look_up_times(server: RunningServer) -> list[float]:
     for number in range(LOOK_UPS):
         key = f'[{number % SHOPS}, "2022-01-{8 + number % DAYS:02}", "item {number % 30}"]'.replace(" ", "%20")
         began = time.perf_counter()
-        ask(connection, f"/v1/views/wide/rows?key={key.replace(chr(34), '%22')}")
+        ask(connection, f"/v1/views/wide/rows?keys={key.replace(chr(34), '%22')}")
         found.append(time.perf_counter() - began)
     connection.close()
     return found

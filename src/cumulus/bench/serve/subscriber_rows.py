@@ -26,8 +26,8 @@ def subscribers(
     Twenty transactions a second change 32 rows of the view each.
     """
     for count in counts:
-        share, late = _told(server, numbers, count, seconds)
-        idle, _ = _told(floor, None, count, seconds)
+        share, late = _measure(server, numbers, count, seconds)
+        idle, _ = _measure(floor, None, count, seconds)
         load = f"{count} subscribers, {1 / TICK_S:g} transactions/s, {TICK_ROWS} changed rows each"
         facts = {"load": load, "repetitions": round(seconds / TICK_S)}
         yield (
@@ -44,7 +44,7 @@ def subscribers(
             }
 
 
-def _told(server: RunningServer, numbers: Numbers | None, count: int, seconds: float) -> tuple[float, list[float]]:
+def _measure(server: RunningServer, numbers: Numbers | None, count: int, seconds: float) -> tuple[float, list[float]]:
     """Return the server's share of a core, and how many seconds after it was sent each change was heard."""
     heard: list[tuple[int, float]] = []
     stop = threading.Event()

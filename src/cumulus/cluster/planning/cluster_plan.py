@@ -170,7 +170,7 @@ def plan_cluster(
 def gate_all(program: Program, why: str = "All is gated, as asked for.") -> Division:
     """Return the division in which nothing is spread."""
     return Division(
-        replace(program, maps=(), views=(), triggers=(), kept=(), functions=()),
+        replace(program, maps=(), views=(), triggers=(), kept=(), functions=(), cubes=()),
         program,
         (),
         {definition.name: why for definition in program.maps},

@@ -30,7 +30,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
         "switches": plan.tables.switches,
         "mode": plan.mode.value,
         "spread": {
-            "views": [{"name": each.name, **_finished(plan, each.name)} for each in division.spread.views],
+            "views": [{"name": each.name, **_finished(plan, each.name)} for each in division.spread.shown_views],
             "maps": [each.name for each in division.spread.maps],
             "statements": _statement_count(plan),
         },
@@ -86,9 +86,9 @@ def _spread(plan: ClusterPlan) -> list[str]:
     spread = plan.division.spread
     if not spread.maps:
         return ["spread: nothing"]
-    sizes = [counted(len(spread.views), "view"), counted(len(spread.maps), "map")]
+    sizes = [counted(len(spread.shown_views), "view"), counted(len(spread.maps), "map")]
     lines = [f"spread: {', '.join(sizes)}, {counted(_statement_count(plan), 'statement')}"]
-    rows = [(each.name, _finisher_text(plan, each.name)) for each in spread.views]
+    rows = [(each.name, _finisher_text(plan, each.name)) for each in spread.shown_views]
     return lines + _columns(rows)
 
 
@@ -97,7 +97,7 @@ def _gated(plan: ClusterPlan) -> list[str]:
     if plan.gate is None:
         return ["gated: nothing"]
     gated = division.gated
-    sizes = [counted(len(gated.views), "view"), counted(len(gated.maps), "map")]
+    sizes = [counted(len(gated.shown_views), "view"), counted(len(gated.maps), "map")]
     whys = division.views if gated.views else division.maps
     lines = [f"gated: {', '.join(sizes)}", *_columns(list(whys.items())), f"in {plan.gate.buckets.why}"]
     return lines + _columns(list(plan.gate.reasons.items()))

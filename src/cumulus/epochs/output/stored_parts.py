@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from cumulus.algebra.float_sums import add_cells, read_stored
 from cumulus.catalog.arrow import array_of
-from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, coerce
 from cumulus.engine.snapshot import column_names_of, entries_of_table, is_tagged
@@ -28,7 +27,8 @@ from cumulus.scalars.python_code import canonical
 from cumulus.views.entries import Key, Values
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding.bounds import Between, Bound
-from cumulus.views.folding.plan import FoldPlan, grouping_columns
+from cumulus.views.folding.plan import FoldPlan
+from cumulus.views.folding.reading import typed_bounds
 
 Stored = tuple[Any, ...]
 _COMPARED = (Kind.BOOLEAN, Kind.VARCHAR, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DECIMAL, Kind.HUGEINT)
@@ -41,7 +41,7 @@ class _Need:
 
     keys: set[int]
     values: set[int]
-    bounds: list[tuple[int, Column, Bound]]
+    bounds: list[tuple[int, Bound]]
 
 
 class StoredParts:
@@ -140,16 +140,12 @@ def _unread(out: Path, manifest: Manifest, problem: Exception) -> StoreError:
 
 
 def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[str, _Need]:
-    program, view = finisher.program, finisher.view
-    known = grouping_columns(view, finisher.maps[0])
-    columns = {column.name: column for column in view.columns}
-    names = [find_name(bound.column, known) for bound in where]
-    bounds = [(known[name], columns[name], bound) for name, bound in zip(names, where, strict=True) if name]
+    program, view, bounds = finisher.program, finisher.view, typed_bounds(finisher, where)
     found: dict[str, _Need] = {}
 
     def need(map: str, groups: Sequence[int], keys: Iterable[int], values: Iterable[int]) -> None:
         """Note what is read of a map whose keys at `groups` are those of the view."""
-        placed = [(groups[place], column, bound) for place, column, bound in bounds]
+        placed = [(groups[place], bound) for bound, _, place, _ in bounds]
         mine = _Need({*keys, *(groups[place] for place in plan.by), *(each[0] for each in placed)}, {*values}, placed)
         before = found.setdefault(map, mine)
         if before is not mine:
@@ -207,31 +203,36 @@ def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> ds.Expression
     """Return what Parquet can tell of the rows that are wanted: no row that is wanted is left out."""
     found = [
         expression
-        for place, column, bound in need.bounds
-        if (expression := _condition(definition.keys[place], column, bound, schema)) is not None
+        for place, bound in need.bounds
+        if (expression := _condition(definition.keys[place], bound, schema)) is not None
     ]
     return reduce(and_, found) if found else None
 
 
-def _condition(key: Column, column: Column, bound: Bound, schema: pa.Schema) -> ds.Expression | None:
+def _condition(key: Column, bound: Bound, schema: pa.Schema) -> ds.Expression | None:
     """Return a bound as a condition of a file; None where Arrow may see it otherwise."""
     name = f"key {key.name}"
     stored = schema.field(name)
-    if is_tagged(stored) or key.type is None or column.type != key.type:
+    if is_tagged(stored) or key.type is None:
         return None
     if not (key.type.is_integer or key.type.kind in _COMPARED):
         return None
-    field = ds.field(name)
+    try:
+        return _compared(ds.field(name), key, bound, stored.type)
+    except (TypeError, ValueError, OverflowError, pa.ArrowException):
+        return None  # a value that the key cannot have, where a view shows it in a wider type
+
+
+def _compared(field: ds.Expression, key: Column, bound: Bound, kind: pa.DataType) -> ds.Expression:
+    def stored(values: Sequence[Any]) -> pa.Array:
+        assert key.type is not None
+        return array_of([coerce(value, key.type) for value in values], key.type).cast(kind)
+
     if isinstance(bound.within, Between):
         low, high = bound.within.low, bound.within.high
         known = field.is_valid()
-        known = known if low is None else known & (field >= _scalars(key, [low], stored.type)[0])
-        return known if high is None else known & (field <= _scalars(key, [high], stored.type)[0])
+        known = known if low is None else known & (field >= stored([low])[0])
+        return known if high is None else known & (field <= stored([high])[0])
     values = [value for value in bound.within if value is not None]
-    some = field.isin(_scalars(key, values, stored.type))
+    some = field.isin(stored(values))
     return some | field.is_null() if len(values) < len(bound.within) else some
-
-
-def _scalars(key: Column, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    assert key.type is not None
-    return array_of([coerce(value, key.type) for value in values], key.type).cast(kind)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.cluster.versions import unpack
 from cumulus.errors import UsageError
-from cumulus.views.reader import Consistency
+from cumulus.views.consistency import Consistency
 from cumulus.views.tables import Shown
 
 
@@ -28,6 +28,11 @@ class WriteToken:
 
     epoch: int
     rows: int
+
+    @property
+    def at(self) -> int:
+        """The same number, as servers call it: a transaction or an epoch."""
+        return self.epoch
 
 
 class Answer(Shown):
@@ -60,6 +65,11 @@ class Answer(Shown):
     def arrow(self) -> pa.Table:
         """Return the rows as an Arrow table."""
         return self._table
+
+    @property
+    def at(self) -> int | None:
+        """The same number as `epoch`, as servers call it: a transaction or an epoch."""
+        return self.epoch
 
     @property
     def row(self) -> Row | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from cumulus.algebra.terms import Var
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.names import known_name
@@ -20,23 +20,21 @@ from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.sink import newest_manifest
-from cumulus.epochs.trigger import parse_trigger
-from cumulus.errors import ClosedError, DelayError, InputError, UsageError
+from cumulus.errors import ClosedError, InputError, UsageError
 from cumulus.local_cluster.card import read_card
 from cumulus.local_cluster.home import plan_of
 from cumulus.local_cluster.live.address import STATE, read_address
 from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.local_cluster.live.client_rows import rows_to_send
-from cumulus.local_cluster.live.committed_reads import committed_rows, rows_with
+from cumulus.local_cluster.live.committed_reads import check_staleness, committed_rows, rows_with, wait_until_committed
+from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.links import ClientLinks
-from cumulus.local_cluster.live.remote_maps import RemoteMaps
+from cumulus.local_cluster.live.tentative_reads import key_columns, tentative_rows
 from cumulus.m3.program import ViewDef
 from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
-from cumulus.scalars.user import given_functions
-from cumulus.views.finishing import Finisher
-from cumulus.views.reader import Consistency, MapViewReader
+from cumulus.views.consistency import Consistency
+from cumulus.views.folding import Bound, Partial, bounds_of
 
 ROWS_AT_ONCE, BYTES_AT_ONCE = 100_000, 16 << 20
 """More rows of one call are sent in several messages."""
@@ -80,6 +78,10 @@ class ClusterClient:
     @cached_property
     def _plan(self) -> ClusterPlan:
         return plan_of(self._program, self._card)
+
+    @cached_property
+    def _folds(self) -> ClusterFolds:
+        return ClusterFolds(self.home, self._plan, functions_in(self._card.functions))
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -196,7 +198,7 @@ class ClusterClient:
         One node is asked, for one entry; `Answer.row` is the row, or None. See `view`.
         """
         view = self._view_named(name)
-        columns = list(_key_columns(view, self._program.map(view.maps[0]).keys))
+        columns = list(key_columns(view, self._program.map(view.maps[0]).keys))
         if len(key) != len(columns):
             raise UsageError(
                 f"{view.name} is looked up by ({', '.join(columns)}), {len(key)} values were given",
@@ -218,6 +220,52 @@ class ClusterClient:
         given = {known_name(column, [each.name for each in view.columns], "column"): keys[column] for column in keys}
         return self._read(name, given, read, after, max_staleness)
 
+    def fold(
+        self,
+        name: str,
+        by: Sequence[str],
+        where: Mapping[str, Any] | Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+        *,
+        read: str = "committed",
+        after: WriteToken | None = None,
+        max_staleness: str = "",
+    ) -> Partial:
+        """Return the parts of a view's groups, put together to larger groups; `finish()` makes rows of them.
+
+        Committed, they are of the files of the last epoch, which has those of cubes. Tentative, each node folds what it
+        owns of any spread view, and only those are asked that can have a group that `where` wants.
+
+        Parameters
+        ----------
+        by, where, columns
+            As in `cumulus.warehouse.view_access.WarehouseView.fold`.
+        read, after, max_staleness
+            As in `view`; `consistency` of the parts says what was read.
+
+        Raises
+        ------
+        UnknownNameError
+            If the view has no such column.
+        UsageError
+            If the view is no cube, or a column of it cannot be folded.
+        DelayError
+            As in `view`.
+        """
+        view, bounds = self._view_named(name), bounds_of(where)
+        is_tentative = self._is_tentative(view, read, after, max_staleness)
+        with self._opened(max_staleness) as links:
+            if not is_tentative:
+                return self._folds.committed(view.name, by, bounds, columns)
+            until = time.monotonic() + self._timeout_s
+            return self._folds.tentative(
+                lambda machine, message_of: links.ask(machine, message_of(self._next_number()), until),
+                view.name,
+                by,
+                bounds,
+                columns,
+            )
+
     def _view_named(self, name: str) -> ViewDef:
         return self._views[known_name(name, self._views, "view")]
 
@@ -225,9 +273,18 @@ class ClusterClient:
         self, name: str, given: Mapping[str, Any], read: str, after: WriteToken | None, max_staleness: str
     ) -> Answer:
         view = self._view_named(name)
+        values = {column: _of_column(view, column, value) for column, value in given.items()}
+        is_tentative = self._is_tentative(view, read, after, max_staleness)
+        with self._opened(max_staleness):
+            if is_tentative:
+                return self._tentative(view.name, values)
+            rows, epoch = committed_rows(self.home, view)
+            return Answer(view.name, rows_with(rows, values), Consistency.COMMITTED, epoch, {})
+
+    def _is_tentative(self, view: ViewDef, read: str, after: WriteToken | None, max_staleness: str) -> bool:
+        """Whether tentative rows are read, when what is to be committed before is so."""
         if read not in list(Consistency):
             raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
-        values = {column: _of_column(view, column, value) for column, value in given.items()}
         is_tentative = read == Consistency.TENTATIVE and view.name in self.spread_views
         if is_tentative and (after is not None or max_staleness):
             raise UsageError(
@@ -235,56 +292,27 @@ class ClusterClient:
                 hint='Leave out after= and max_staleness=, or read="committed".',
             )
         if after is not None:
-            self._wait_for(after)
+            wait_until_committed(self._open_links, self.home, after, self._timeout_s)
+        return is_tentative
+
+    @contextmanager
+    def _opened(self, max_staleness: str) -> Iterator[ClientLinks]:
         with self._lock:
-            self._open_links  # noqa: B018  # a closed client reads nothing
-            if is_tentative:
-                return self._tentative(view.name, values)
+            links = self._open_links  # a closed client reads nothing
             if max_staleness:
-                self._check_staleness(max_staleness)
-            rows, epoch = committed_rows(self.home, view)
-            return Answer(view.name, rows_with(rows, values), Consistency.COMMITTED, epoch, {})
+                behind_ms = self._status_of(PUBLISHER)["behind_ms"]
+                check_staleness(float(behind_ms) / 1000, max_staleness)
+            yield links
 
     def _tentative(self, name: str, values: Mapping[str, Any]) -> Answer:
-        spread = self._plan.division.spread
-        view = spread.view(name)
         until = time.monotonic() + self._timeout_s
-        keys = _key_columns(view, spread.map(view.maps[0]).keys)
-        is_sliced = view.limit is None and not view.offset and set(view.reads) == set(view.maps)
-        places = {keys[column]: value for column, value in values.items() if column in keys and is_sliced}
-        remote = RemoteMaps(
+        return tentative_rows(
             self._plan,
             lambda machine, message_of: self._open_links.ask(machine, message_of(self._next_number()), until),
-            dict.fromkeys(view.maps, places),
+            name,
+            values,
+            functions_in(self._card.functions),
         )
-        finisher = Finisher(spread, view, given_functions(functions_in(self._card.functions)))
-        reader = MapViewReader(finisher, remote)
-        one = reader.rows_at(values) if values else None
-        rows = rows_with(reader.arrow(), values) if one is None else one
-        return Answer(name, rows, Consistency.TENTATIVE, None, remote.versions)
-
-    def _wait_for(self, token: WriteToken) -> None:
-        def is_committed() -> bool:
-            manifest = newest_manifest(self.home)
-            return manifest is not None and manifest.snapshot >= token.epoch
-
-        self._open_links.wait(
-            is_committed,
-            time.monotonic() + self._timeout_s,
-            f"{self.home}: epoch {token.epoch} was not committed within {self._timeout_s:g} s",
-            f"See how it is: cumulus cluster status {self.home}. Or give it more time: timeout_s=.",
-        )
-
-    def _check_staleness(self, most: str) -> None:
-        most_s = parse_trigger(most).every_s
-        if most_s is None:
-            raise UsageError(f"{most!r} is no time", hint="Write such as 2s or 500ms.")
-        behind_s = float(self._status_of("publisher")["behind_ms"]) / 1000
-        if behind_s > most_s:
-            raise DelayError(
-                f"the committed rows are {behind_s:.1f} s old, more than {most}",
-                hint='Allow more, or read="tentative".',
-            )
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
@@ -303,16 +331,6 @@ class ClusterClient:
         until = time.monotonic() + self._timeout_s
         (told,) = self._open_links.ask(machine, StatusAsked(self._next_number()), until)
         return dict(told.facts)
-
-
-def _key_columns(view: ViewDef, keys: Any) -> dict[str, int]:
-    """Return the columns of a view that are keys of its maps, and which keys these are."""
-    places = {key.name: place for place, key in enumerate(keys)}
-    found: dict[str, int] = {}
-    for column, scalar in zip(view.columns, view.select, strict=True):
-        if isinstance(scalar, Var) and scalar.name in places and places[scalar.name] not in found.values():
-            found[column.name] = places[scalar.name]
-    return found
 
 
 def _of_column(view: ViewDef, name: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import rows_equal
 from cumulus.epochs.output.sink import newest_manifest
-from cumulus.errors import DelayError, EvaluationError, StoreError
+from cumulus.epochs.trigger import parse_trigger
+from cumulus.errors import DelayError, EvaluationError, StoreError, UsageError
+from cumulus.local_cluster.live.answers import WriteToken
+from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.m3.program import ViewDef
 
 _ATTEMPTS = 3
@@ -34,7 +38,7 @@ def committed_rows(home: Path, view: ViewDef) -> tuple[pa.Table, int]:
     for _ in range(_ATTEMPTS):
         manifest = newest_manifest(home)
         if manifest is None:
-            raise DelayError(f"{home}: no epoch is committed yet", hint="Wait for one: after=token.")
+            raise not_committed(home)
         files = manifest.files(view.name)
         if not files:
             why = manifest.errors.get(view.name, "nothing was written of it yet")
@@ -48,8 +52,54 @@ def committed_rows(home: Path, view: ViewDef) -> tuple[pa.Table, int]:
     raise StoreError(f"{home}: a file of {view.name} cannot be read: {problem}")
 
 
+def not_committed(home: Path) -> DelayError:
+    """Return what to say where no epoch is committed yet."""
+    return DelayError(f"{home}: no epoch is committed yet", hint="Wait for one: after=token.")
+
+
 def rows_with(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     """Return the rows of a table that have these values; None means NULL."""
     for name, value in values.items():
         table = table.filter(rows_equal(table.column(name), value))
     return table
+
+
+def wait_until_committed(links: ClientLinks, home: Path, token: WriteToken, timeout_s: float) -> None:
+    """Wait until the rows of a token are in the committed views.
+
+    Raises
+    ------
+    DelayError
+        If they are not in time.
+    """
+
+    def is_committed() -> bool:
+        manifest = newest_manifest(home)
+        return manifest is not None and manifest.snapshot >= token.epoch
+
+    links.wait(
+        is_committed,
+        time.monotonic() + timeout_s,
+        f"{home}: epoch {token.epoch} was not committed within {timeout_s:g} s",
+        f"See how it is: cumulus cluster status {home}. Or give it more time: timeout_s=.",
+    )
+
+
+def check_staleness(behind_s: float, most: str) -> None:
+    """Check that something has waited for its commit for no longer than may be.
+
+    Raises
+    ------
+    UsageError
+        If `most` is no time.
+    DelayError
+        If it has waited for longer.
+    """
+    most_s = parse_trigger(most).every_s
+    if most_s is None:
+        raise UsageError(f"{most!r} is no time", hint="Write such as 2s or 500ms.")
+    if behind_s > most_s:
+        raise DelayError(
+            f"the committed rows are {behind_s:.1f} s old, more than {most}",
+            hint='Allow more, or read="tentative".',
+        )

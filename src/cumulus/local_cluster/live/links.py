@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EntriesRead, RequestRefused, RowsHeld
+from cumulus.cluster.messages import EntriesRead, PartsRead, RequestRefused, RowsHeld
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.local_cluster.live.address import ADDRESS, read_address
 from cumulus.machine import Name
@@ -106,7 +106,7 @@ class ClientLinks:
             if isinstance(answer, RequestRefused):
                 raise UsageError(answer.reason, hint=answer.hint)
             found.append(answer)
-            if not isinstance(answer, EntriesRead) or not answer.left:
+            if not isinstance(answer, EntriesRead | PartsRead) or not answer.left:
                 return found
 
     def _drop(self, machine: Name) -> None:

@@ -10,7 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from cumulus.server.answers import ReadRows
 from cumulus.server.http.formats import FORMATS, JSON, PIECE_BYTES, RowFormat, wanted_format
-from cumulus.server.http.models import Problem, RowsAnswer
+from cumulus.server.http.models import ErrorAnswer, RowsAnswer
 from cumulus.server.http.site import Site
 
 AT = "X-Cumulus-At"
@@ -23,7 +23,7 @@ ROW_ANSWERS: dict[int | str, dict[str, object]] = {
     304: {"description": "Nothing has changed since the answer with this ETag."},
 }
 PROBLEMS: dict[int | str, dict[str, object]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 410, 413, 415, 422, 429, 500, 503, 507)
+    status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 409, 410, 413, 415, 422, 429, 500, 503, 507)
 }
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from cumulus.server.http.changes import change_routes
+from cumulus.server.http.entrance.guard import Guard
+from cumulus.server.http.entrance.login import login_routes
+from cumulus.server.http.entrance.observation import Observation
+from cumulus.server.http.health import health_routes
+from cumulus.server.http.inspection import inspection_routes
 from cumulus.server.http.problems import tell_errors
+from cumulus.server.http.queries import query_routes
 from cumulus.server.http.site import Site
 from cumulus.server.http.views import view_routes
 from cumulus.server.http.writes import write_routes
+from cumulus.server.metrics import RequestMetrics
 from cumulus.version import VERSION
 
 
@@ -17,13 +24,14 @@ def create_app(site: Site) -> FastAPI:
     app = FastAPI(title="Cumulus", version=VERSION, docs_url=None, redoc_url=None)
     app.state.site = site
     tell_errors(app)
-
-    @app.get("/healthz", tags=["health"])
-    async def healthz() -> dict[str, str]:
-        """Tell that the process lives."""
-        return {"status": "ok"}
-
+    metrics = RequestMetrics(site.source.status)
+    app.add_middleware(Guard, site=site)
+    app.add_middleware(Observation, site=site, metrics=metrics)
+    app.include_router(health_routes(site, metrics))
+    app.include_router(login_routes(site))
+    app.include_router(inspection_routes(site))
     app.include_router(view_routes(site))
+    app.include_router(query_routes(site))
     app.include_router(write_routes(site))
     app.include_router(change_routes(site))
     return app

@@ -13,11 +13,6 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from starlette.requests import Request
 
-from cumulus.catalog.arrow import table_of, typed
-from cumulus.catalog.schema import Relation
-from cumulus.catalog.types import arrow_type
-from cumulus.engine.frame_input import given_rows
-from cumulus.engine.rows_in import arrow_rows, checked_rows, is_required
 from cumulus.errors import InputError, LimitError, UsageError
 from cumulus.server.http.selections import parsed_json
 
@@ -34,8 +29,8 @@ async def small_body(request: Request) -> bytes:
     return body
 
 
-def rows_of_body(relation: Relation, media_type: str, body: bytes, most_bytes: int) -> pa.Table:
-    """Return the rows of a table that a body has, checked.
+def rows_of_body(media_type: str, body: bytes, most_bytes: int) -> pa.Table | list[Any]:
+    """Return the rows that a body has, for the source to check.
 
     Parameters
     ----------
@@ -46,8 +41,6 @@ def rows_of_body(relation: Relation, media_type: str, body: bytes, most_bytes: i
 
     Raises
     ------
-    DataError
-        If a row is not of the table.
     InputError
         If the body is not of its kind.
     """
@@ -56,32 +49,10 @@ def rows_of_body(relation: Relation, media_type: str, body: bytes, most_bytes: i
     if read is None:
         raise UsageError(f"rows do not come as {kind}", hint=f"Content-Type: {', '.join(_READERS)}.")
     try:
-        given = read(body, most_bytes)
+        return read(body, most_bytes)
     except (pa.ArrowException, OSError, EOFError) as problem:
         first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         raise InputError(f"the body is no {kind}: {first}", hint="Compare Content-Type with what is sent.") from None
-    return checked_table(relation, given)
-
-
-def checked_table(relation: Relation, given: Any) -> pa.Table:
-    """Return rows as a table with the relation's columns and types.
-
-    Raises
-    ------
-    DataError
-        If a row is not of the table.
-    """
-    rows = given_rows(relation, given)
-    if not isinstance(rows, pa.Table):
-        return table_of(relation.columns, checked_rows(relation, rows))
-    arrays = []
-    for column in relation.columns:
-        array = rows.column(column.name) if column.name in rows.column_names else None
-        found = None if array is None else array if column.type is None else typed(array, column.type)
-        if found is None or (found.null_count and is_required(relation, column)):
-            return table_of(relation.columns, arrow_rows(relation, rows))
-        arrays.append(found if column.type is None else found.cast(arrow_type(column.type)))
-    return pa.Table.from_arrays(arrays, names=list(relation.column_names))
 
 
 def table_of_base64(text: Any, most_bytes: int) -> pa.Table:
@@ -92,7 +63,7 @@ def table_of_base64(text: Any, most_bytes: int) -> pa.Table:
         raise InputError(f"arrow is no Arrow stream in Base64: {problem}", hint="Or give rows.") from None
 
 
-def _json(body: bytes, _: int) -> Any:
+def _json(body: bytes, _: int) -> list[Any]:
     given = parsed_json(body, "the body")
     if isinstance(given, dict) and given.keys() == {"rows"}:
         given = given["rows"]
@@ -101,7 +72,7 @@ def _json(body: bytes, _: int) -> Any:
     return given
 
 
-def _ndjson(body: bytes, _: int) -> Any:
+def _ndjson(body: bytes, _: int) -> list[Any]:
     return [parsed_json(line, f"line {number}") for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
 
 
@@ -144,7 +115,7 @@ def _within(schema: pa.Schema, batches: Iterator[pa.RecordBatch], most_bytes: in
     return pa.Table.from_batches(found, schema)
 
 
-_READERS: dict[str, Callable[[bytes, int], Any]] = {
+_READERS: dict[str, Callable[[bytes, int], pa.Table | list[Any]]] = {
     "application/json": _json,
     "application/x-ndjson": _ndjson,
     "application/ndjson": _ndjson,

@@ -99,7 +99,7 @@ def _csv(found: ReadRows, _: str) -> Iterator[bytes]:
                 f"CSV has no {field.type}, which the column {field.name} is",
                 hint="Ask for another format, or select its parts.",
             )
-        if pa.types.is_decimal(field.type):
+        if pa.types.is_decimal(field.type) and field.type.scale > 6:  # Arrow writes small ones with exponents
             texts = [decimal_texts(piece) for piece in table.column(place).chunks]
             table = table.set_column(place, field.name, pa.chunked_array(texts, pa.string()))
     yield _csv_bytes(table.schema.empty_table(), True)

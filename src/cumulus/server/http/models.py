@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from cumulus.views.reader import Consistency
+
 
 class ColumnModel(BaseModel):
     """A column."""
@@ -81,7 +83,7 @@ class TransactionModel(BaseModel):
     parts: list[TransactionPart]
 
 
-class Written(BaseModel):
+class WrittenAnswer(BaseModel):
     """A transaction that is on the disk and seen by readers."""
 
     at: int
@@ -115,14 +117,7 @@ class ProgramText(BaseModel):
     m3: str
 
 
-class GraphModel(BaseModel):
-    """Which maps are computed from which."""
-
-    nodes: list[dict[str, Any]]
-    edges: list[dict[str, Any]]
-
-
-class Problem(BaseModel):
+class ErrorAnswer(BaseModel):
     """An error."""
 
     error: str = Field(description="Its class in cumulus.errors.")
@@ -143,3 +138,26 @@ class UserModel(BaseModel):
     name: str
     role: str
     views: list[str] | None = Field(description="The only views there are for this user; null is all.")
+
+
+class RowParameters(BaseModel):
+    """Which rows of a view are wanted."""
+
+    columns: str | None = Field(default=None, description="Some columns, with commas between them.")
+    where: str | None = Field(
+        default=None, description='JSON: {"a": 1, "b": [1, null], "c": {"from": 1, "to": 5}}; or column=value.'
+    )
+    limit: int | None = Field(default=None, ge=0, le=1 << 62)
+    offset: int = Field(default=0, ge=0, le=1 << 62, description="Rows that are left out first.")
+    page: int | None = Field(
+        default=None, ge=1, le=1 << 62, description="Rows a page; `next` leads to the others, of one state."
+    )
+    cursor: str | None = Field(default=None, description="Of a page: as `next` has it.")
+    after: int | None = Field(
+        default=None, ge=0, le=1 << 62, description="Wait until readers see this transaction or epoch."
+    )
+    max_staleness: str | None = Field(default=None, description="Such as 2s: an error if rows are older.")
+    read: Consistency = Consistency.COMMITTED
+    key: list[str] | None = Field(default=None, description="Look one row up: a value for each key column.")
+    keys: str | None = Field(default=None, description="The same as a JSON list, which can have null.")
+    format: str | None = Field(default=None, description="json, ndjson, csv, arrow or parquet; else Accept decides.")

@@ -14,10 +14,11 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 
 from cumulus.catalog.names import known_name
-from cumulus.errors import BusyError, DelayError, LimitError
+from cumulus.errors import BusyError, ClosedError, DelayError, LimitError
 from cumulus.m3.program import ViewDef
 from cumulus.server.access import EVERYBODY, User, UserFile
 from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.server.http.entrance.sessions import Sessions
 from cumulus.server.http.kept_pages import KeptPages
 from cumulus.server.hub.hub import Hub
 from cumulus.server.limits import Limits
@@ -45,6 +46,16 @@ class Arrivals:
         for future in [future for future, wanted in self._waiting.items() if wanted <= at and not future.done()]:
             future.set_result(None)
 
+    def close(self) -> None:
+        """Wake all who wait, in vain."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(ClosedError("the server is going down", hint="Ask again when it is back."))
+
     async def wait_for(self, at: int, timeout_s: float) -> None:
         """Return when readers see a transaction or an epoch; DelayError if that takes too long."""
         if self._source.at >= at:
@@ -71,16 +82,16 @@ class Site:
 
     Parameters
     ----------
-    users
-        Their file; None where nobody needs a name.
+    settings
+        As given: `open_site` checks them first.
     """
 
     source: ServedSource
     settings: ServerSettings
-    users: UserFile | None = None
     nonce: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def __post_init__(self) -> None:
+        self.users, self.sessions = UserFile(self.settings.data), Sessions()
         self.arrivals = Arrivals(self.source)
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
@@ -94,9 +105,15 @@ class Site:
         return self._hub
 
     def end_subscriptions(self) -> None:
-        """Tell all subscribers that nothing more comes."""
+        """Tell all subscribers, and those who wait for something to come, that nothing more comes."""
+        self.arrivals.close()
         if self._hub is not None:
             self._hub.close()
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether who asks must be known: where there is a file of users, or strangers could come."""
+        return self.users.is_there or not (self.settings.is_local or self.settings.insecure)
 
     @property
     def limits(self) -> Limits:

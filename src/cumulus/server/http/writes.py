@@ -16,12 +16,11 @@ from cumulus.server.http.answering import PROBLEMS
 from cumulus.server.http.bodies import (
     MEDIA_TYPES,
     QUICK_BYTES,
-    checked_table,
     rows_of_body,
     small_body,
     table_of_base64,
 )
-from cumulus.server.http.models import Moved, StatementModel, TableList, TableModel, TransactionModel, Written
+from cumulus.server.http.models import Moved, StatementModel, TableList, TableModel, TransactionModel, WrittenAnswer
 from cumulus.server.http.selections import parsed_json
 from cumulus.server.http.site import Site, user_of
 from cumulus.server.http.views import column_models
@@ -52,7 +51,7 @@ def write_routes(site: Site) -> APIRouter:
         relation = _table_named(site, user_of(request), name)
         return _described(relation, await site.read(_counted, site))
 
-    @router.post("/tables/{name}/rows", response_model=Written, openapi_extra={"requestBody": _rows_body()})
+    @router.post("/tables/{name}/rows", response_model=WrittenAnswer, openapi_extra={"requestBody": _rows_body()})
     async def write_rows(
         request: Request,
         name: str,
@@ -67,12 +66,12 @@ def write_routes(site: Site) -> APIRouter:
         kind = request.headers.get("content-type", "application/json")
         most = site.limits.body_bytes
         if len(body) <= QUICK_BYTES:
-            rows = rows_of_body(relation, kind, body, most)
+            rows = rows_of_body(kind, body, most)
         else:
-            rows = await asyncio.to_thread(rows_of_body, relation, kind, body, most)
-        return await _apply(site, user, (TableRows(op, relation.name, rows),), id)
+            rows = await asyncio.to_thread(rows_of_body, kind, body, most)
+        return await _apply(site, user, (TableRows(op, relation.name, rows),), id, len(body))
 
-    @router.post("/transactions", response_model=Written, openapi_extra={"requestBody": _transaction_body()})
+    @router.post("/transactions", response_model=WrittenAnswer, openapi_extra={"requestBody": _transaction_body()})
     async def write_transaction(request: Request, id: Annotated[str, ID] = "") -> Any:
         """Apply several parts together, or none of them."""
         user = user_of(request)
@@ -82,7 +81,7 @@ def write_routes(site: Site) -> APIRouter:
             parts = _parts(site, user, body)
         else:
             parts = await asyncio.to_thread(_parts, site, user, body)
-        return await _apply(site, user, parts, id)
+        return await _apply(site, user, parts, id, len(body))
 
     @router.post("/execute", response_model=Moved, openapi_extra={"requestBody": _statement_body()})
     async def execute(request: Request) -> Any:
@@ -152,20 +151,20 @@ def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
         if "rows" in part and not isinstance(part["rows"], list):
             raise UsageError(f"part {number}: rows is no list", hint="A row is a list or an object.")
         rows = part["rows"] if "rows" in part else table_of_base64(part["arrow"], site.limits.body_bytes)
-        found.append(TableRows(part["op"], relation.name, checked_table(relation, rows)))
+        found.append(TableRows(part["op"], relation.name, rows))
     return tuple(found)
 
 
-async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str) -> Written:
+async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, size: int) -> WrittenAnswer:
     # Keys of different users have nothing to do with each other.
     request = WriteRequest(parts, f"{user.name}:{id}" if id else "")
-    if sum(0 if isinstance(part.rows, list) else part.rows.nbytes for part in parts) <= QUICK_BYTES:
+    if size <= QUICK_BYTES:
         future = site.source.write(request)
     else:
         future = await asyncio.to_thread(site.source.write, request)
     # Who goes away does not take back what was sent.
     done = await asyncio.shield(asyncio.wrap_future(future))
-    return Written(at=done.at, rows=done.rows, repeated=done.is_repeated)
+    return WrittenAnswer(at=done.at, rows=done.rows, repeated=done.is_repeated)
 
 
 def _rows_body() -> dict[str, Any]:

@@ -57,6 +57,11 @@ class Channel:
         self._told = 0.0
         self._lock = Lock()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether somebody is to be told something, now or later."""
+        return self.subscribers > 0 and self.at < self.feed.at
+
     def due_s(self, now: float) -> float:
         """Return in how many seconds something may have to be told."""
         return max(0.0, self._told + (self.every_s if self.every_s else PROGRESS_S) - now)
@@ -64,7 +69,7 @@ class Channel:
     def emit(self, now: float) -> bool:
         """Make a message of what has changed, if it is time; return whether there is a new one."""
         at = self.feed.at
-        if at == self.at or now - self._told < self.every_s:
+        if not self.is_behind or now - self._told < self.every_s:
             return False
         try:
             net = self.selection.net(self.feed.between(self.at, at))

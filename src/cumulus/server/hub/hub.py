@@ -23,7 +23,7 @@ from cumulus.server.hub.selections import RowSelection, select_rows
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import CHANGE
 
-_LINGER_S = 60.0
+_LINGER_S = 15.0
 """Changes are kept so long after the last subscriber went, for one that comes back."""
 _ROWS_AT_ONCE = 10_000
 """More rows of a snapshot come in several messages."""
@@ -181,6 +181,7 @@ class Hub:
             if channel is None:
                 channel = self._channels[key] = Channel(feed, selection, form, every_s, self._limits.kept_bytes)
             channel.subscribers += 1
+            self._moved.set()  # it has told nothing while it had nobody
             return channel
 
     def _begin(self, selection: RowSelection, form: MessageForm, snapshot: bool) -> tuple[list[bytes], int]:
@@ -206,7 +207,7 @@ class Hub:
     def _work(self) -> None:
         while not self._is_closed:
             now = monotonic()
-            waits = [channel.due_s(now) for channel in tuple(self._channels.values()) if channel.at < channel.feed.at]
+            waits = [channel.due_s(now) for channel in tuple(self._channels.values()) if channel.is_behind]
             self._moved.wait(min(waits, default=None))
             self._moved.clear()
             self._pump()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
@@ -36,6 +36,8 @@ class Folds:
     def __init__(self, program: Program, finishers: Mapping[str, Finisher]) -> None:
         self._program, self._finishers = program, finishers
         self._plans: dict[_Question, FoldPlan | Refusal] = {}
+        self._chosen: dict[tuple[Any, ...], tuple[tuple[int, ...], FoldPlan, Choice]] = {}
+        """What was asked → what was chosen last, and how many entries the candidates had."""
 
     def fold(
         self,
@@ -95,6 +97,25 @@ class Folds:
         UsageError
             If the view, or a column of it, cannot be folded.
         """
+        bounded = tuple([bound.column for bound in where])
+        question = view, tuple(by), None if columns is None else tuple(columns), bounded
+        known_choice = None if isinstance(by, str) or isinstance(columns, str) else self._chosen.get(question)
+        if known_choice is not None:
+            sizes, plan, choice = known_choice
+            if sizes == tuple([entries(each.map) for each in choice.candidates]):
+                return plan, choice
+        plan, choice = self._choose(view, by, where, columns, entries)
+        _keep(self._chosen, question, (tuple(each.entries for each in choice.candidates), plan, choice))
+        return plan, choice
+
+    def _choose(
+        self,
+        view: str,
+        by: Sequence[str],
+        where: Sequence[Bound],
+        columns: Sequence[str] | None,
+        entries: Callable[[str], int],
+    ) -> tuple[FoldPlan, Choice]:
         first = self._planned(view, by, columns)
         finest = self._finishers[view]
         known = grouping_columns(finest.view, finest.maps[0])
@@ -126,9 +147,7 @@ class Folds:
             if isinstance(found, FoldPlan) and cube is not None:
                 nothing = self._row_of_nothing(cube, found) if found.keys and not found.shown else None
                 found = replace(found, source=cube.name, nothing=nothing)
-            while len(self._plans) >= _KEPT_PLANS:
-                self._plans.pop(next(iter(self._plans)))
-            self._plans[question] = found
+            _keep(self._plans, question, found)
         return found
 
     def _cube_of(self, view: str) -> CubeDef | None:
@@ -155,3 +174,10 @@ class Folds:
         else:
             hint = "Keep the level: "
         return replace(first, hint=f"{hint}KEEP ({', '.join(needed)}); or leave the column out: columns=[…].")
+
+
+def _keep(kept: dict[Any, Any], question: Any, answer: Any) -> None:
+    """Keep an answer, and not more of them than are useful."""
+    while len(kept) >= _KEPT_PLANS:
+        kept.pop(next(iter(kept)))
+    kept[question] = answer

@@ -18,6 +18,7 @@ from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
 from cumulus.views.batches import MapColumns
 from cumulus.views.column_finishing import Columnar
+from cumulus.views.consistency import Consistency
 from cumulus.views.entries import Key, Values
 from cumulus.views.folding.choice import Choice
 from cumulus.views.folding.group_columns import EndColumns, GroupColumns
@@ -55,6 +56,8 @@ class Partial:
         The number of the transaction after which they were read; None for a sum of parts whose numbers differ.
     choice
         Which map answered, and why no other.
+    consistency
+        Whether a later correction may change it.
     """
 
     plan: FoldPlan
@@ -66,6 +69,7 @@ class Partial:
     entries_read: int
     at: int | None
     choice: Choice
+    consistency: Consistency = Consistency.COMMITTED
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -140,7 +144,8 @@ class Partial:
     def _whole(self, other: Partial, groups: Any, ends: tuple[Any, ...], pairs: Any) -> Partial:
         at = self.at if self.at == other.at else None
         entries_read = self.entries_read + other.entries_read
-        return replace(self, groups=groups, ends=ends, pairs=pairs, entries_read=entries_read, at=at)
+        told = self.consistency if self.consistency == other.consistency else Consistency.TENTATIVE
+        return replace(self, groups=groups, ends=ends, pairs=pairs, entries_read=entries_read, at=at, consistency=told)
 
     def finish(self) -> pa.Table:
         """Return the rows: the columns of `by`, then the measures, by the expressions of the view.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL
@@ -62,7 +63,7 @@ class FoldedNumber:
         return ZERO_CELL if self.type is not None and self.type.is_float else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoldPlan:
     """How some columns of a view are folded over some of its grouping columns.
 
@@ -109,17 +110,24 @@ class FoldPlan:
     fixed: tuple[int, ...] = ()
     nothing: Row | None = None
 
-    @property
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _FINISHER}
+
+    @cached_property
     def added(self) -> tuple[FoldedNumber, ...]:
         """The numbers that are added."""
         return tuple(number for number in self.numbers if number.distinct is None)
 
-    @property
+    @cached_property
     def count_place(self) -> int | None:
         """The place among `added` of the count by which groups exist."""
         if self.count is None:
             return None
         return [(number.place, number.column) for number in self.added].index((0, self.count))
+
+
+_FINISHER = "finisher"
+"""What a plan has kept beside its fields: no part of its value, and never pickled."""
 
 
 class _NotFoldedError(Exception):
@@ -454,8 +462,11 @@ class _Planner:
 
 
 def finisher_of(plan: FoldPlan, functions: Functions | None) -> Finisher:
-    """Return what makes the rows of a folded view."""
-    return Finisher(plan.program, plan.view, functions)
+    """Return what makes the rows of a folded view; it is made once for a plan."""
+    made: Finisher | None = plan.__dict__.get(_FINISHER)
+    if made is None or made.functions is not functions:
+        made = plan.__dict__[_FINISHER] = Finisher(plan.program, plan.view, functions)
+    return made
 
 
 def end_maps(plan: FoldPlan) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from cumulus.algebra.float_sums import read_stored
 from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT
 from cumulus.errors import UnknownNameError
 from cumulus.scalars.python_code import canonical
@@ -247,6 +248,11 @@ def _without(key: Key, axis: int) -> Key:
 
 def selection_of(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
     """Return what bounds of grouping columns select among the keys of a view's maps."""
+    return WantedKeys(typed_bounds(finisher, where))
+
+
+def typed_bounds(finisher: Finisher, where: Sequence[Bound]) -> list[tuple[Bound, Column, int, Column]]:
+    """Return bounds with names and values as a view has them, as `WantedKeys` takes them."""
     view, first = finisher.view, finisher.maps[0]
     known = grouping_columns(view, first)
     found = []
@@ -254,7 +260,7 @@ def selection_of(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
         name = bounded_column(view.name, known, bound)
         column = next(each for each in view.columns if each.name == name)
         found.append((bound.typed(view.name, column), column, known[name], first.keys[known[name]]))
-    return WantedKeys(found)
+    return found
 
 
 def bounded_column(view: str, known: Iterable[str], bound: Bound) -> str:

@@ -1,0 +1,326 @@
+"""A client of a server: `cumulus.connect("http://…")`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from cumulus.catalog.arrow import from_ipc, table_of, to_ipc
+from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.types import type_named
+from cumulus.engine.frame_input import given_rows
+from cumulus.engine.rows_in import checked_rows
+from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.http_client.connection import HttpConnection
+from cumulus.local_cluster.live.answers import Answer, WriteToken
+from cumulus.views.folding import Between, bounds_of
+from cumulus.views.reader import Consistency
+
+_ARROW = "application/vnd.apache.arrow.stream"
+Operation = Literal["insert", "delete", "upsert"]
+
+
+class HttpClient:
+    """Sends rows to a server and reads its views; any thread may use it.
+
+    Parameters
+    ----------
+    address
+        Such as ``http://localhost:8321``.
+    token
+        What `cumulus serve token add` has shown; "" where nobody needs one.
+    timeout_s
+        How long any call may take, with all that is sent again.
+    verify
+        Whether the server's certificate must be good; a path is a file with those to trust.
+    """
+
+    def __init__(self, address: str, *, token: str = "", timeout_s: float = 30.0, verify: bool | str = True) -> None:
+        self._connection = HttpConnection(address, token, timeout_s, verify)
+        self._tables: dict[str, Relation] = {}
+
+    @property
+    def address(self) -> str:
+        """Where the server is."""
+        return self._connection.address
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the views that there are for who asks."""
+        return tuple(view["name"] for view in self._json("GET", "/v1/views")["views"])
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables."""
+        return tuple(table["name"] for table in self._json("GET", "/v1/tables")["tables"])
+
+    @property
+    def at(self) -> int:
+        """The last transaction or epoch that readers see."""
+        return int(self._json("GET", "/v1/views")["at"])
+
+    def close(self) -> None:
+        """End; the server goes on."""
+        self._connection.close()
+
+    def __enter__(self) -> HttpClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"HttpClient({self.address!r})"
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def insert(self, table: str, rows: Any) -> WriteToken:
+        """Insert rows in one transaction; return when they are on the disk of the server and seen by its readers.
+
+        A connection that is lost, or a server that starts again, is tried again until the time is over; rows are never
+        applied twice.
+
+        Parameters
+        ----------
+        rows
+            In any form that `cumulus.Warehouse.insert` takes.
+
+        Raises
+        ------
+        DataError
+            If a row is not of the table, or the table refuses it.
+        DelayError
+            If the server does not answer in time. Then the rows may be in, or not.
+        """
+        return self._write("insert", table, rows)
+
+    def delete(self, table: str, rows: Any) -> WriteToken:
+        """Delete rows, all columns given; see `insert`."""
+        return self._write("delete", table, rows)
+
+    def upsert(self, table: str, rows: Any) -> WriteToken:
+        """Insert rows, each in place of the row with its primary key if there is one; see `insert`."""
+        return self._write("upsert", table, rows)
+
+    @contextmanager
+    def transaction(self) -> Iterator[RemoteTransaction]:
+        """Collect what is written in the block, and send it at its end: all of it is applied, or none."""
+        collected = RemoteTransaction(self)
+        yield collected
+        if collected.parts:
+            body = json.dumps({"parts": collected.parts}).encode()
+            collected.token = self._sent("/v1/transactions", {}, "application/json", body)
+
+    def packed(self, table: str, rows: Any) -> tuple[str, pa.Table]:
+        """Return the name of a table as it is, and rows of it, checked."""
+        relation = self._relation(table)
+        given = given_rows(relation, rows)
+        if isinstance(given, pa.Table):  # the server checks it
+            return relation.name, given
+        return relation.name, table_of(relation.columns, checked_rows(relation, given))
+
+    def _write(self, op: Operation, table: str, rows: Any) -> WriteToken:
+        name, packed = self.packed(table, rows)
+        return self._sent(f"/v1/tables/{quote(name, safe='')}/rows", {"op": op}, _ARROW, to_ipc(packed))
+
+    def _sent(self, path: str, parameters: Mapping[str, Any], kind: str, body: bytes) -> WriteToken:
+        headers = {"Content-Type": kind, "Idempotency-Key": uuid.uuid4().hex}
+        answer = self._connection.send("POST", path, parameters=parameters, headers=headers, body=body)
+        told = answer.json()
+        return WriteToken(told["at"], told["rows"])
+
+    def _relation(self, table: str) -> Relation:
+        found = next((each for name, each in self._tables.items() if name.lower() == str(table).lower()), None)
+        if found is None:
+            listed = self._json("GET", "/v1/tables")["tables"]
+            self._tables = {each["name"]: _relation_of(each) for each in listed}
+            found = self._tables[known_name(table, self._tables, "table")]
+        return found
+
+    # --- views ------------------------------------------------------------------------------------------------------
+
+    def view(
+        self,
+        name: str,
+        read: str = "committed",
+        *,
+        columns: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        after: WriteToken | int | None = None,
+        max_staleness: str = "",
+    ) -> Answer:
+        """Return rows of a view, all of one state: `Answer.at` says which.
+
+        Parameters
+        ----------
+        read
+            "committed", or "tentative" where the server is that of a cluster.
+        columns
+            Some columns; None is all.
+        where
+            Column → a value (None is NULL), a list of values, or `cumulus.between(low, high)`.
+        limit
+            So many rows at most.
+        after
+            Wait until the rows of this token, or this transaction or epoch, are seen.
+        max_staleness
+            Such as "2s": fail if something has waited for its commit for longer.
+        """
+        asked: dict[str, Any] = {}
+        if columns is not None:
+            asked["columns"] = ",".join(columns)
+        if where:
+            asked["where"] = json.dumps({bound.column: _bound_json(bound.within) for bound in bounds_of(where)})
+        if limit is not None:
+            asked["limit"] = limit
+        return self._rows(name, read, after, max_staleness, asked)
+
+    def get(
+        self,
+        name: str,
+        *key: Any,
+        read: str = "committed",
+        after: WriteToken | int | None = None,
+        max_staleness: str = "",
+    ) -> Answer:
+        """Return the row with a key: the values of the view's grouping columns; `Answer.row` is it, or None."""
+        return self._rows(name, read, after, max_staleness, {"keys": json.dumps([_json_value(each) for each in key])})
+
+    def slice(
+        self,
+        name: str,
+        *,
+        read: str = "committed",
+        after: WriteToken | int | None = None,
+        max_staleness: str = "",
+        **keys: Any,
+    ) -> Answer:
+        """Return the rows of a view that have some values in some columns; None means NULL. See `view`."""
+        return self.view(name, read, where=keys, after=after, max_staleness=max_staleness)
+
+    def query(self, sql: str, parameters: Any = None, *, after: WriteToken | int | None = None) -> Answer:
+        """Return the result of a SELECT over the views; all that it reads are of one state."""
+        given = parameters
+        if isinstance(parameters, Mapping):
+            given = {name: _json_value(value) for name, value in parameters.items()}
+        elif parameters is not None:
+            given = [_json_value(value) for value in parameters]
+        body = json.dumps({"sql": sql, "parameters": given}).encode()
+        headers = {"Accept": _ARROW, "Content-Type": "application/json"}
+        answer = self._connection.send("POST", "/v1/query", parameters=_after(after), headers=headers, body=body)
+        return _answer("query", answer)
+
+    def _rows(
+        self, name: str, read: str, after: WriteToken | int | None, max_staleness: str, asked: dict[str, Any]
+    ) -> Answer:
+        if read not in list(Consistency):
+            raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
+        asked |= {"read": read, **_after(after)}
+        if max_staleness:
+            asked["max_staleness"] = max_staleness
+        path = f"/v1/views/{quote(name, safe='')}/rows"
+        return _answer(name, self._connection.send("GET", path, parameters=asked, headers={"Accept": _ARROW}))
+
+    # --- the server -------------------------------------------------------------------------------------------------
+
+    def execute(self, sql: str) -> int:
+        """Create or drop views and cubes; return from which `at` on they are there. For admins."""
+        self._tables = {}
+        body = json.dumps({"sql": sql}).encode()
+        return int(self._json("POST", "/v1/execute", body)["at"])
+
+    def status(self) -> dict[str, Any]:
+        """Return the numbers of the server's source."""
+        return dict(self._json("GET", "/v1/stats"))
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the JSON of any other request that may be sent more than once, such as those of cubes."""
+        return self._json(method, path, None if body is None else json.dumps(body).encode())
+
+    def _json(self, method: str, path: str, body: bytes | None = None) -> Any:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        return self._connection.send(method, path, headers=headers, body=body).json()
+
+
+class RemoteTransaction:
+    """What is to be written together; after the block, `token` is what a client gets for it."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+        self.parts: list[dict[str, Any]] = []
+        self.token: WriteToken | None = None
+
+    def insert(self, table: str, rows: Any) -> None:
+        """Insert rows."""
+        self._add("insert", table, rows)
+
+    def delete(self, table: str, rows: Any) -> None:
+        """Delete rows, all columns given."""
+        self._add("delete", table, rows)
+
+    def upsert(self, table: str, rows: Any) -> None:
+        """Insert rows, each in place of the row with its primary key if there is one."""
+        self._add("upsert", table, rows)
+
+    def _add(self, op: Operation, table: str, rows: Any) -> None:
+        name, packed = self._client.packed(table, rows)
+        self.parts.append({"op": op, "table": name, "arrow": base64.b64encode(to_ipc(packed)).decode()})
+
+
+def _after(after: WriteToken | int | None) -> dict[str, Any]:
+    return {} if after is None else {"after": after if isinstance(after, int) else after.at}
+
+
+def _answer(name: str, answer: Any) -> Answer:
+    try:
+        table = from_ipc(answer.content)
+        at = answer.headers.get("X-Cumulus-At")
+        consistency = Consistency(answer.headers.get("X-Cumulus-Consistency", ""))
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise RemoteProtocolError(f"{answer.url}: no Arrow stream of a view: {problem}") from None
+    return Answer(name, table, consistency, None if at is None else int(at), {})
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON has it: what is no number, truth or text goes as the text of a value."""
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if hasattr(value, "months") and hasattr(value, "micros"):
+        from cumulus.catalog.interval_texts import span_as_text
+
+        return span_as_text(value)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _bound_json(within: Between | tuple[Any, ...]) -> Any:
+    if isinstance(within, Between):
+        return {"from": _json_value(within.low), "to": _json_value(within.high)}
+    return [_json_value(each) for each in within]
+
+
+def _relation_of(told: Mapping[str, Any]) -> Relation:
+    columns = tuple(Column(each["name"], _type_of(each["type"]), each["not_null"]) for each in told["columns"])
+    return Relation(told["name"], columns, tuple(told["key"]), static=told["static"])
+
+
+def _type_of(text: str | None) -> Any:
+    if text is None:
+        return None
+    word, _, rest = text.partition("(")
+    found = type_named(word, tuple(int(part) for part in rest.rstrip(")").split(",")) if rest else ())
+    if found is None:
+        raise RemoteProtocolError(f"the server has a type {text}", hint="Use a client of its version.")
+    return found

@@ -1,0 +1,113 @@
+"""Requests that come through: sent again after lost connections, as each may be, until their time is over."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from cumulus.errors import ClosedError, CumulusError, DelayError, MissingError, NotRunningError
+from cumulus.http_client.errors_of_answers import error_of
+
+if TYPE_CHECKING:
+    import httpx
+
+_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_AGAIN = (429, 503)
+"""A server that says these has done nothing of the request."""
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError:
+        raise MissingError("httpx is not installed", hint="pip install 'cumulus-ivm[client]'") from None
+    return httpx
+
+
+class HttpConnection:
+    """Requests to one server; any thread may send them.
+
+    Parameters
+    ----------
+    timeout_s
+        For a request with all its repetitions.
+    verify
+        False takes any certificate; a path is a file of certificates to trust.
+    """
+
+    def __init__(self, address: str, token: str, timeout_s: float, verify: bool | str) -> None:
+        self._library, self._timeout_s, self.address = _httpx(), timeout_s, address.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        trusted: bool | ssl.SSLContext = (
+            verify if isinstance(verify, bool) else ssl.create_default_context(cafile=verify)
+        )
+        self._client: httpx.Client | None = self._library.Client(
+            base_url=self.address,
+            headers=headers,
+            verify=trusted,
+            timeout=timeout_s,
+            trust_env=False,  # a token goes to nobody's proxy
+        )
+
+    def close(self) -> None:
+        """End."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> httpx.Response:
+        """Return the answer to a request that may be sent more than once.
+
+        Raises
+        ------
+        CumulusError
+            The one that the server has told.
+        NotRunningError
+            If the server cannot be reached.
+        DelayError
+            If it does not answer in time. What was sent may be done, or not.
+        """
+        if self._client is None:
+            raise ClosedError("the client is closed", hint="Connect again: cumulus.connect(address).")
+        until, tries = monotonic() + self._timeout_s, 0
+        while True:
+            left = until - monotonic()
+            try:
+                answer = self._client.request(
+                    method, path, params=parameters, headers=headers, content=body, timeout=max(left, 0.01)
+                )
+                if answer.status_code < 400:
+                    return answer
+                told = error_of(answer.status_code, answer.content)
+                if answer.status_code not in _AGAIN or isinstance(told, (DelayError, ClosedError)):
+                    raise told
+                problem = told
+            except self._library.TimeoutException:
+                problem = self._late()
+            except self._library.TransportError as lost:
+                problem = self._unreachable(lost)
+            pause = _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
+            tries += 1
+            if monotonic() + pause >= until:
+                raise problem
+            sleep(pause)
+
+    def _late(self) -> CumulusError:
+        return DelayError(
+            f"{self.address} has not answered within {self._timeout_s:g} s", hint="Give it more time: timeout_s=."
+        )
+
+    def _unreachable(self, lost: Exception) -> CumulusError:
+        return NotRunningError(
+            f"{self.address}: {lost or type(lost).__name__}", hint="Is `cumulus serve` running there? See its address."
+        )

@@ -1,0 +1,57 @@
+"""Tentative rows of spread views, made from entries that the nodes have at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cumulus.algebra.terms import Var
+from cumulus.cluster.messages import EntriesRead, ReadEntries
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.local_cluster.live.answers import Answer
+from cumulus.local_cluster.live.committed_reads import rows_with
+from cumulus.local_cluster.live.remote_maps import RemoteMaps
+from cumulus.m3.program import ViewDef
+from cumulus.machine import Name
+from cumulus.scalars.user import Functions, given_functions
+from cumulus.views.consistency import Consistency
+from cumulus.views.finishing import Finisher
+from cumulus.views.reader import MapViewReader
+
+
+def tentative_rows(
+    plan: ClusterPlan,
+    ask: Callable[[Name, Callable[[int], ReadEntries]], list[EntriesRead]],
+    name: str,
+    values: Mapping[str, Any],
+    functions: Functions,
+) -> Answer:
+    """Return the rows of a spread view that have some values in some columns.
+
+    Parameters
+    ----------
+    ask
+        Asks a machine; gives what it answers.
+    functions
+        The user's that the view calls.
+    """
+    spread = plan.division.spread
+    view = spread.view(name)
+    keys = key_columns(view, spread.map(view.maps[0]).keys)
+    is_sliced = view.limit is None and not view.offset and set(view.reads) == set(view.maps)
+    places = {keys[column]: value for column, value in values.items() if column in keys and is_sliced}
+    remote = RemoteMaps(plan, ask, dict.fromkeys(view.maps, places))
+    reader = MapViewReader(Finisher(spread, view, given_functions(functions)), remote)
+    one = reader.rows_at(values) if values else None
+    rows = rows_with(reader.arrow(), values) if one is None else one
+    return Answer(name, rows, Consistency.TENTATIVE, None, remote.versions)
+
+
+def key_columns(view: ViewDef, keys: Any) -> dict[str, int]:
+    """Return the columns of a view that are keys of its maps, and which keys these are."""
+    places = {key.name: place for place, key in enumerate(keys)}
+    found: dict[str, int] = {}
+    for column, scalar in zip(view.columns, view.select, strict=True):
+        if isinstance(scalar, Var) and scalar.name in places and places[scalar.name] not in found.values():
+            found[column.name] = places[scalar.name]
+    return found

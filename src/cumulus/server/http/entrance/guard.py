@@ -1,0 +1,175 @@
+"""The door of the application: whom it lets in, from where, how often at once, and with how large a body."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, cookie_parser
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cumulus.errors import AccessError, BusyError, CumulusError, LimitError, UsageError
+from cumulus.server.access import EVERYBODY, Role, User
+from cumulus.server.http.entrance.sessions import FailedLogins
+from cumulus.server.http.problems import problem_response, unforeseen
+from cumulus.server.http.site import Site
+
+COOKIE = "cumulus_session"
+_OPEN = frozenset({"/", "/healthz", "/readyz", "/v1/login"})
+_OPEN_FOLDER = "/page/files/"
+"""What anybody gets: the page without any rows, and whether the server is well."""
+
+
+class Guard:
+    """ASGI: lets a request pass with `cumulus.user` in its scope, or answers it."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app, self._site = app, site
+        self._failures = FailedLogins()
+        self._running: Counter[str] = Counter()
+        self._names = _names_of(site)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        has_begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            user = await self._checked(scope)
+            scope["cumulus.user"] = user
+            with self._counted(user):
+                await self._app(scope, self._limited(scope, receive), watched)
+        except CumulusError as problem:
+            await self._refuse(scope, receive, send, problem)
+        except Exception as problem:  # noqa: BLE001  # told by its number in the log, and never more
+            response = unforeseen(problem)
+            if has_begun:
+                raise ConnectionAbortedError("an answer has failed half way") from None  # who reads it sees it is cut
+            if scope["type"] == "http":
+                await response(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1011})
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, problem: CumulusError) -> None:
+        if scope["type"] == "http":
+            await problem_response(problem)(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": problem.message[:100]})
+
+    async def _checked(self, scope: Scope) -> User:
+        """Return who asks; AccessError or UsageError for what is not let in."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_known(host):
+            raise UsageError(
+                f"this server does not answer to the name {host!r}",
+                hint="Use its address, or say --host-name when it starts.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise AccessError(f"a page of {origin} may not ask this server")
+        length = headers.get("content-length", "")
+        most = self._site.limits.body_bytes
+        if length.isdecimal() and int(length[:19]) > most:
+            raise LimitError(f"the body has {length} bytes, more than {most:,}", hint="Send it in several requests.")
+        return await self._known_user(scope, headers)
+
+    def _is_known(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        name = name.strip("[]").lower().rstrip(".")
+        # A page elsewhere may have its own name lead here; an address in figures nobody else can own.
+        return name in self._names or _is_address(name)
+
+    async def _known_user(self, scope: Scope, headers: Headers) -> User:
+        site = self._site
+        if not site.needs_names:
+            return EVERYBODY
+        path = scope["path"]
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if token:
+            user = site.users.user_with(token.strip()) if scheme.lower() == "bearer" else None
+            if user is None:
+                await self._failures.delay(_peer(scope))
+                raise AccessError("this token is not known here", is_known=False, hint="Ask for another one.")
+            return user
+        number = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        user = site.sessions.user_of(number) if number else None
+        if user is not None and user in site.users.users:
+            return user
+        if path in _OPEN or path.startswith(_OPEN_FOLDER):
+            return NOBODY
+        raise AccessError(
+            "who asks?", is_known=False, hint="Authorization: Bearer TOKEN; `cumulus serve token add` makes tokens."
+        )
+
+    @contextmanager
+    def _counted(self, user: User) -> Iterator[None]:
+        most = self._site.limits.requests_per_user
+        if self._running[user.name] >= most:
+            raise BusyError(f"{user.name} has {most} requests under way already", hint="Wait for one of them.")
+        self._running[user.name] += 1
+        try:
+            yield
+        finally:
+            self._running[user.name] -= 1
+            if not self._running[user.name]:
+                del self._running[user.name]
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """Return what gives a body that is not too large, and comes in time."""
+        if scope["type"] != "http":
+            return receive
+        taken, is_whole = 0, False
+        limits = self._site.limits
+
+        async def given() -> Message:
+            nonlocal taken, is_whole
+            if is_whole:  # what comes now is that the client has gone, whenever that may be
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), limits.body_s)
+            except TimeoutError:
+                raise HTTPException(408, "the body has not come in time") from None
+            taken += len(message.get("body", b""))
+            if taken > limits.body_bytes:
+                raise LimitError(f"the body has more than {limits.body_bytes:,} bytes", hint="Send it in parts.")
+            is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+            return message
+
+        return given
+
+
+NOBODY = User("nobody", Role.READER, ())
+"""Who has no name, and gets what is open to all."""
+
+
+def _peer(scope: Scope) -> str:
+    client = HTTPConnection(scope).client
+    return "" if client is None else client.host
+
+
+def _names_of(site: Site) -> frozenset[str]:
+    """Return the names by which a server may be asked."""
+    own = [socket.gethostname(), site.settings.host, "localhost", *site.settings.hosts]
+    return frozenset(name.lower() for name in own if name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
