@@ -12,6 +12,7 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.errors import UsageError
 from cumulus.olap import question_json
+from cumulus.olap.answering import grouping_of
 from cumulus.olap.blocks import key_values
 from cumulus.olap.conditions import condition_of
 from cumulus.olap.explain import CubeExplanation
@@ -82,9 +83,7 @@ class Selection(Question):
                 f"a row of this selection is found by ({', '.join(names)}), {len(values)} values were given",
                 hint="Give one value for each of these levels.",
             )
-        levels = self.levels
-        totals = tuple(each for each in levels.totals if each in levels.pivoted)
-        only = self._with(levels=replace(levels, totals=totals))
+        only = self
         if self.best is None and self.most is None:
             for name, value in zip(names, values, strict=True):
                 only = only.add(condition_of(self.shape, name, [value]))
@@ -93,7 +92,9 @@ class Selection(Question):
         )
         answer = self._last.answer = only.read()
         known = key_values(answer.table, [self.shape.column(name) for name in names])
-        place = next((place for place, key in enumerate(known) if key == wanted), None)
+        groupings = grouping_of(answer.table, self)
+        found = zip(known, groupings, strict=True)
+        place = next((place for place, (key, bits) in enumerate(found) if key == wanted and not bits), None)
         return None if place is None else tuple(answer.table.slice(place, 1).to_pylist()[0].values())
 
     @property

@@ -161,7 +161,7 @@ class WarehouseView(Shown):
         >>> sorted(wh.view("v").facts({"a": 1}).rows())
         [(1, 5), (1, 10)]
         """
-        from cumulus.warehouse.facts import facts_query  # DuckDB and the parser, which reading rows does not need
+        from cumulus.recheck.facts import facts_query  # DuckDB and the parser, which reading rows does not need
 
         alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
         with reading(self._state):
