@@ -112,7 +112,7 @@ def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
     from cumulus.catalog.names import known_name
     from cumulus.recheck.checking import tables_behind
 
-    known = {view.name: view for view in program.views}
+    known = {view.name: view for view in program.shown_views}
     wanted = [known[known_name(name, known, "view")] for name in names or known]
     tables_behind(program, wanted)  # tells a map without a definition
     return wanted

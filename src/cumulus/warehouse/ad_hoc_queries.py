@@ -27,7 +27,7 @@ class Desk:
     def __init__(self, engine: Engine, finishers: Mapping[str, Finisher], functions: Mapping[str, Given]) -> None:
         self._process = os.getpid()
         self._opened: list[str] = []
-        self._views = tuple(finishers)
+        self._views = tuple(view.name for view in engine.program.shown_views)
         kept = dict(engine.program.kept)
         self._not_kept = {each.name.lower() for each in engine.program.relations if each.name not in kept}
         self._connection = duckdb.connect(config={"python_enable_replacements": "false"})

@@ -54,7 +54,7 @@ class LiveTarget:
             return "done"
         raise UsageError(
             f"{word or 'nothing'} begins no statement of this shell",
-            hint="There are SELECT, CREATE TABLE, CREATE VIEW, DROP VIEW, INSERT, UPDATE, DELETE; see .help.",
+            hint="There are SELECT, CREATE TABLE, VIEW or CUBE, DROP VIEW or CUBE, INSERT, UPDATE and DELETE: .help.",
         )
 
     def cubes(self) -> CubeSource:

@@ -86,7 +86,7 @@ class ClusterClient:
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
-        return tuple(self._views)
+        return tuple(view.name for view in self._program.shown_views)
 
     @property
     def spread_views(self) -> tuple[str, ...]:
