@@ -9,7 +9,7 @@ import duckdb
 
 from cumulus import Warehouse
 from cumulus.errors import UnsupportedError
-from cumulus.warehouse.initial_load import WAYS
+from cumulus.warehouse.loading.initial_load import WAYS
 from fuzz.case import Case, case_of
 from fuzz.compare import COMPILE_SECONDS, TooSlowError, limited
 from fuzz.generator import script_of

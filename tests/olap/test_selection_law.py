@@ -56,7 +56,7 @@ def check_pivot(view: FoldedView, ask: Asked, wanted: list[tuple[Any, ...]]) -> 
     for grouping, pivoted, *rest in wanted:
         keys, members, numbers = rest[:row_count], rest[row_count : row_count + pivot_count], rest[-len(measures) :]
         bits = [pivoted >> (pivot_count - 1 - place) & 1 for place in range(pivot_count)]
-        texts = ["total" if bit else "NULL" if v is None else str(v) for bit, v in zip(bits, members, strict=True)]
+        texts = ["total" if bit else _header(v) for bit, v in zip(bits, members, strict=True)]
         header = "total" if all(bits) else "_".join(texts)
         row = cells.setdefault((grouping, *map(repr, keys)), {"keys": (grouping, *keys)})
         row |= {f"{header}_{name}": number for name, number in zip(measures, numbers, strict=True)}
@@ -71,6 +71,11 @@ def check_pivot(view: FoldedView, ask: Asked, wanted: list[tuple[Any, ...]]) -> 
         for grouping, row in zip(grouping_of, table.select(shown).to_pylist(), strict=True)
     ]
     assert same_bag(found, expected), (view.script, ask.selection.to_json(), found, expected)
+
+
+def _header(member: Any) -> str:
+    """Return what the column of a member is called; SQL's -0.0 is 0.0."""
+    return "NULL" if member is None else str(member + 0.0 if isinstance(member, float) else member)
 
 
 def check_top(view: FoldedView, ask: Asked, oracle: Oracle, data: st.DataObject) -> None:

@@ -28,8 +28,8 @@ from cumulus.engine.batches import rows_of
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.session import Session
 from cumulus.m3.dataflow import parents_first
-from cumulus.warehouse.initial_load import Filled
-from cumulus.warehouse.initial_load import fill as fill_warehouse
+from cumulus.warehouse.loading.initial_load import Filled
+from cumulus.warehouse.loading.initial_load import fill as fill_warehouse
 from cumulus.warehouse.view_changes import carry_over, compute
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved

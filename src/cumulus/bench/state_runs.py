@@ -22,7 +22,7 @@ from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
 from cumulus.garbage_collection import uncollected
 from cumulus.terminal.charts import bars
-from cumulus.warehouse.initial_load import fill
+from cumulus.warehouse.loading.initial_load import fill
 from cumulus.workloads import benchmark, orders
 
 _FEWEST_PAIRS, _MOST_PAIRS = 10, 10_000

@@ -25,9 +25,9 @@ from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
+from cumulus.warehouse.loading.sql_equivalence import difference_in_sql
+from cumulus.warehouse.loading.sql_loads import Computer, put
 from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
-from cumulus.warehouse.sql_equivalence import difference_in_sql
-from cumulus.warehouse.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
 
 Form: TypeAlias = tuple[Any, ...]

@@ -20,7 +20,7 @@ from cumulus.views.duckdb_selects import Parameters
 from cumulus.warehouse import event_intake, saved_folder, view_access, view_changes
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.frame_schemas import declare
-from cumulus.warehouse.initial_load import Filled, fill_tables
+from cumulus.warehouse.loading.initial_load import Filled, fill_tables
 from cumulus.warehouse.program_sources import check_choices, read_source, script_of
 from cumulus.warehouse.recheck import recheck
 from cumulus.warehouse.shared_docs import described_by

@@ -28,8 +28,8 @@ from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program
 from cumulus.scalars.user import Given
-from cumulus.warehouse.sql_equivalence import compares_rows, difference_in_sql
-from cumulus.warehouse.sql_loads import Computer, put
+from cumulus.warehouse.loading.sql_equivalence import compares_rows, difference_in_sql
+from cumulus.warehouse.loading.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
 
 WAYS = ("auto", "sql", "replay")
