@@ -30,7 +30,7 @@ from cumulus.local_cluster.live.committed_reads import check_staleness, committe
 from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.local_cluster.live.tentative_reads import key_columns, tentative_rows
-from cumulus.m3.program import ViewDef
+from cumulus.m3.program import Program, ViewDef
 from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.views.consistency import Consistency
@@ -82,6 +82,11 @@ class ClusterClient:
     @cached_property
     def _folds(self) -> ClusterFolds:
         return ClusterFolds(self.home, self._plan, functions_in(self._card.functions))
+
+    @property
+    def program(self) -> Program:
+        """What the cluster runs, before it was divided."""
+        return self._program
 
     @property
     def views(self) -> tuple[str, ...]:
