@@ -14,6 +14,7 @@ from cumulus.errors import UsageError
 from cumulus.olap import question_json
 from cumulus.olap.answering import grouping_of
 from cumulus.olap.blocks import key_values
+from cumulus.olap.changes import SelectionStream, open_stream
 from cumulus.olap.conditions import condition_of
 from cumulus.olap.explain import CubeExplanation
 from cumulus.olap.question import Question
@@ -119,6 +120,32 @@ class Selection(Question):
         if type(limit) is not int or limit < 0:
             raise UsageError(f"limit={limit!r}", hint="Give a number of rows.")
         return Result(self.source.facts(self, limit))
+
+    def changes(
+        self, *, snapshot: bool = True, since: int | None = None, timeout: float | None = None
+    ) -> SelectionStream:
+        """Return the changes of the rows from now on, to be iterated over by ``for`` or by ``async for``.
+
+        Each step has the net change of the rows and the transaction, `at`, that they show then; one without rows says
+        that nothing changed up to there. Close it, or leave its ``with``, and nothing is noted any more.
+
+        Parameters
+        ----------
+        snapshot
+            Begin with all rows, as insertions.
+        since
+            Go on after this transaction, if there was none since that changed the cube; else with the snapshot.
+        timeout
+            How many seconds iterating waits for the next change before it ends; None waits as long as it takes.
+
+        Raises
+        ------
+        HistoryError
+            If there were changes after `since`, and no snapshot is wanted.
+        UsageError
+            If the source does not tell changes: a Warehouse does.
+        """
+        return open_stream(self, self.source, snapshot, since, timeout)
 
     def _answer(self) -> Answered:
         return self._last.answer or self.read()

@@ -17,6 +17,7 @@ from cumulus.views import Consistency, Finisher, MapViewReader, Result
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
+from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
 
@@ -134,6 +135,24 @@ class WarehouseView(Shown):
             counters, name = state.session.counters, state.finisher(self._name).view.name
             with state.columns.reading((counters.transactions, counters.events)) as maps:
                 return state.folds.fold(maps, name, by, bounds, columns, counters.transactions)
+
+    def part_changes(self, timeout: float | None = None) -> ChangeStream:
+        """Return a stream that has an entry, without rows, for each transaction that changes what folds are made of.
+
+        Rows of the view may stay as they are then: an average by day does, when a day has each of its rows twice,
+        while that of the year does not.
+
+        Parameters
+        ----------
+        timeout
+            As of `cumulus.Warehouse.changes`.
+        """
+        state = self._state
+        with state.turn:
+            number = state.session.counters.transactions
+            stream = ChangeStream(state.subscriptions.part_log(self._name, number), state.turn, timeout)
+            stream.begin(number, None, None)
+            return stream
 
     def facts(self, where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),), limit: int = 1000) -> Result:
         """Return rows behind groups of the view: those of its FROM that its WHERE leaves, with all their columns.
