@@ -146,8 +146,8 @@ def test_a_selection_survives_json(wh: Warehouse, sales: Cube) -> None:
         .reading(read="committed", after=1)
     )
     again = Cube.from_json(wh, made.to_json())
+    assert again == made
     assert again.rows() == made.rows()
-    assert Cube.from_json(wh, again.to_json()) == again
 
 
 def test_an_order_that_names_nothing_is_refused(wh: Warehouse, sales: Cube) -> None:
