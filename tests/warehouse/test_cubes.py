@@ -86,3 +86,20 @@ def test_an_explanation_tells_what_each_level_takes(warehouse: cumulus.Warehouse
         ([], True, ["sales by ()"]),
         (["region"], False, []),
     ]
+
+
+def test_a_measure_that_does_not_fold_is_shown_where_its_level_is_kept() -> None:
+    share = "COUNT(*) * 100 / (SELECT COUNT(*) FROM o)"
+    select = f"SELECT y, region, COUNT(*) AS n, {share} AS share FROM o GROUP BY ALL"
+    wh = cumulus.Warehouse(f"{TABLE} CREATE CUBE sales KEEP (y), () AS {select}")
+    wh.insert("o", [*ROWS, (4, 2026, "Asia", 6)])
+    shown = {by: wh.view("sales").fold(by).finish().to_pylist() for by in (("y",), ())}
+    assert sorted(shown["y",], key=repr) == [
+        {"y": 2026, "n": 3, "share": 75.0},
+        {"y": 2027, "n": 1, "share": 25.0},
+    ]
+    assert shown[()] == [{"n": 4, "share": 100.0}]
+    with pytest.raises(UsageError) as caught:
+        wh.view("sales").fold(["region"])
+    assert "share" in caught.value.message
+    assert "KEEP (region)" in caught.value.hint

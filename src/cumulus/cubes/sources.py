@@ -10,7 +10,6 @@ from cumulus.cubes.folder_host import FolderHost
 from cumulus.cubes.warehouse_host import WarehouseHost
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.errors import InputError, UsageError
-from cumulus.local_cluster.live.address import is_cluster_home
 from cumulus.olap import CubeSource, FoldedSource, FoldHost
 from cumulus.scalars.user import Functions
 from cumulus.warehouse import Warehouse
@@ -22,8 +21,8 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
     Parameters
     ----------
     given
-        A warehouse, a client of a cluster, what answers already; or a path: of a saved warehouse, of the output folder
-        of a run, or of the home of a cluster that runs; or the address of a server.
+        A warehouse, the client of a cluster or a server, what answers already; or a path, of a saved warehouse, of the
+        output folder of a run, or of a cluster's home, whose committed epochs are read; or the address of a server.
     functions
         The user's that views in a folder call.
 
@@ -46,26 +45,22 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
         return source_of(connect(given))
     if isinstance(given, (str, Path)):
         return _source_at(Path(given), functions)
-    from cumulus.local_cluster.live.client import ClusterClient  # the cluster's rooms, which others do not need
+    from cumulus.cubes.cluster_host import ClusterHost, is_client  # by who has one
 
-    if isinstance(given, ClusterClient):
-        from cumulus.cubes.cluster_host import ClusterHost
-
-        return FoldedSource(ClusterHost(given, functions))
+    if is_client(given):
+        return FoldedSource(ClusterHost(given))
     raise UsageError(
         f"{type(given).__name__} {given!r} holds no cubes",
-        hint="Give a Warehouse, what cumulus.connect returns for a cluster, or the path of a folder that has cubes.",
+        hint="Give a Warehouse, what cumulus.connect returns, or the path of a folder that has cubes.",
     )
 
 
 def _source_at(path: Path, functions: Functions | None) -> CubeSource:
-    if is_cluster_home(path):
-        return source_of(connect(path), functions)
     if (path / "cumulus.json").exists():
         return FoldedSource(FolderHost(OutputFolder(path, functions), functions))
     if path.is_dir():
         return FoldedSource(WarehouseHost(Warehouse.load(path, functions=functions)))
     raise InputError(
         f"there is no folder {path}",
-        hint="Give a folder that save() wrote, the output folder of a run, or the home of a cluster.",
+        hint="Give a folder that save() wrote, the output folder of a run, or a cluster's home.",
     )
