@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cumulus import Warehouse
+from cumulus import Cube, Warehouse
 from support.command_line import cumulus
 
 SCRIPT = """
@@ -64,6 +64,12 @@ def test_cubes_are_listed_shown_and_explained(folder: Path) -> None:
     (folder / "log.jsonl").write_text('{"cube": "sales", "by": ["region"]}\n')
     advice = cumulus("cube", "advise", "saved", "sales", "--log", "log.jsonl", folder=folder).stdout
     assert advice.endswith("KEEP (region)\n")
+
+
+def test_selections_of_one_folder_are_equal(folder: Path) -> None:
+    one, other = (Cube(folder / "out", "sales").rollup("y") for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
 
 
 def test_the_shell_asks_cubes(folder: Path) -> None:
