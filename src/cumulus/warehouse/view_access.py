@@ -19,6 +19,7 @@ from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
+from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
 
@@ -135,6 +136,24 @@ class WarehouseView(Shown):
         with reading(state):
             return _fold(state, state.finisher(self._name).view.name, by, bounds, columns)
 
+    def part_changes(self, timeout: float | None = None) -> ChangeStream:
+        """Return a stream that has an entry, without rows, for each transaction that changes what folds are made of.
+
+        Rows of the view may stay as they are then: an average by day does, when a day has each of its rows twice,
+        while that of the year does not.
+
+        Parameters
+        ----------
+        timeout
+            As of `cumulus.Warehouse.changes`.
+        """
+        state = self._state
+        with state.turn:
+            number = state.session.counters.transactions
+            stream = ChangeStream(state.subscriptions.part_log(self._name, number), state.turn, timeout)
+            stream.begin(number, None, None)
+            return stream
+
     def facts(self, where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),), limit: int = 1000) -> Result:
         """Return rows behind groups of the view: those of its FROM that its WHERE leaves, with all their columns.
 
@@ -161,7 +180,7 @@ class WarehouseView(Shown):
         >>> sorted(wh.view("v").facts({"a": 1}).rows())
         [(1, 5), (1, 10)]
         """
-        from cumulus.warehouse.facts import facts_query  # DuckDB and the parser, which reading rows does not need
+        from cumulus.recheck.facts import facts_query  # DuckDB and the parser, which reading rows does not need
 
         alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
         with reading(self._state):
