@@ -97,6 +97,7 @@ NOTHING_ELSE = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "temp_directory": "",
+    "memory_limit": "25%",
 }
 """The configuration of a connection of which `lock` takes away the rest."""
 
