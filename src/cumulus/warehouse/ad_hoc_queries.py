@@ -48,7 +48,7 @@ class Desk:
         if only is not None:  # no error says that there is anything else
             finishers, kept, self._not_kept = {name: finishers[name] for name in only}, {}, set()
         self._opened: list[str] = []
-        self._views = tuple(finishers)
+        self._views = tuple(view.name for view in engine.program.shown_views if view.name in finishers)
         self._connection = duckdb.connect(
             config=dict(NOTHING_ELSE) if is_locked else {"python_enable_replacements": "false"}
         )

@@ -192,7 +192,7 @@ class Warehouse:
 
     @described_by(view_changes.execute)
     def execute(self, sql: str | Path) -> None:
-        """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it."""
+        """Create or drop views and cubes on the live warehouse, or add tables, by SQL or the path of a file with it."""
         view_changes.execute(self._state, sql)
 
     @described_by(view_changes.register)

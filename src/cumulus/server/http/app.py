@@ -18,6 +18,7 @@ from cumulus.server.http.site import Site
 from cumulus.server.http.views import view_routes
 from cumulus.server.http.writes import write_routes
 from cumulus.server.metrics import RequestMetrics
+from cumulus.server.page.routes import page_routes
 from cumulus.version import VERSION
 
 
@@ -39,4 +40,5 @@ def create_app(site: Site) -> FastAPI:
     app.include_router(cube_routes(site))
     app.include_router(write_routes(site))
     app.include_router(change_routes(site))
+    app.include_router(page_routes(site.source))
     return app
