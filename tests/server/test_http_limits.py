@@ -70,6 +70,16 @@ def test_a_query_that_takes_too_long_is_stopped(server: Running, http: httpx.Cli
 SLOW_JOIN = " WHERE (SELECT SUM(hash(x.range % 7 + y.range)) FROM range(4000) x, range(4000) y) > 0"
 
 
+def test_a_query_that_fails_or_is_stopped_half_way_is_told(tmp_path: Path) -> None:
+    """When rows have come already, DuckDB's errors come as Arrow's."""
+    failing = "SELECT CASE WHEN range < 300000 THEN 1 ELSE CAST('x' || range AS INT) END AS n FROM range(1000000)"
+    slow = "SELECT range, repeat('x', 100) AS s FROM range(100000000000)"
+    with running(tmp_path, limits=Limits(statement_s=0.5)) as server, server.http() as http:
+        for sql, status, error in ((failing, 400, "UsageError"), (slow, 422, "QueryTimeoutError")):
+            answer = http.post("/v1/query", json={"sql": sql})
+            assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text[:200]
+
+
 def test_a_query_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
     """It is begun anew over copies, and what it reads are views of one state."""
     with running(tmp_path, limits=Limits(statement_s=60)) as server, server.http() as http:

@@ -20,7 +20,7 @@ from cumulus.views.folding import Bound
 from cumulus.views.row_changes import ViewChanges
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
 
-_QUICK_S = 0.1
+_QUICK_S = 0.2
 """So long a query may hold up the keeper; then it begins anew over copies of what it reads."""
 
 
