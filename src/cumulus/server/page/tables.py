@@ -60,7 +60,7 @@ class LiveTables:
                 self._fed[view] = _FedTable(self._client, self._source, view)
             self._watchers[view] += 1
             fed = self._fed[view]
-            return {"table": fed.name, "config": {"columns": fed.columns, "columns_config": fed.formats}}
+            return {"table": fed.name, "config": {"title": view, "columns": fed.columns, "columns_config": fed.formats}}
 
     def leave(self, view: str) -> None:
         """Have one less who looks at a view."""
