@@ -149,7 +149,7 @@ def _play(out: Path, epochs: int, host: str, console: Console) -> list[Epoch]:
     program = program_in(flights.sql_path(), rely=False)
     statements = sum(len(trigger.statements) for trigger in program.triggers)
     console.print(
-        f"{flights.sql_path().name}: {len(program.relations)} tables, {len(program.views)} views, compiled to "
+        f"{flights.sql_path().name}: {len(program.relations)} tables, {len(program.shown_views)} views, compiled to "
         f"{len(program.maps)} maps and {statements} statements.",
         soft_wrap=True,
     )
