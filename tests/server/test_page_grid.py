@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
+import time
+from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,12 @@ import pyarrow as pa
 import pytest
 
 from cumulus import Warehouse
+from cumulus.catalog.arrow import table_of
 from cumulus.cubes import source_of
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.olap import selection_of
+from cumulus.server.answers import TableRows, WriteRequest
+from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.page.grid import config_for, grid_of, label, member_of, selection_for, sql_of
 from support.http_server import running
 
@@ -187,6 +194,7 @@ def test_the_page_has_a_strict_policy_and_its_files(tmp_path: Path) -> None:
         assert http.get("/page/maps/nothing").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_server_without_the_libraries_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "graphlay", None)
     with running(tmp_path) as server, server.http() as http:
@@ -194,3 +202,49 @@ def test_a_server_without_the_libraries_says_so(tmp_path: Path, monkeypatch: pyt
         assert answer.status_code == 501
         assert answer.text == "The page needs graphlay: pip install 'cumulus-ivm[server]'\n"
         assert http.get("/v1/views").status_code == 200
+
+
+def test_a_view_in_the_browser_follows_its_changes() -> None:
+    from cumulus.server.page.tables import LiveTables
+
+    script = """CREATE TABLE t (a INT, b DOUBLE, c DECIMAL(20,2));
+        CREATE VIEW bag AS SELECT a % 3 AS a, b, c FROM t WHERE a > 0;
+        CREATE VIEW sums AS SELECT a, COUNT(*) AS n, SUM(c) AS c, MAX(b) AS b FROM t GROUP BY a"""
+    keeper, chance = WarehouseKeeper(Warehouse(script)), random.Random(5)
+    tables = LiveTables(keeper)
+    held: list[tuple[Any, ...]] = []
+    try:
+        names = {view: tables.watch(view)["table"] for view in ("bag", "sums")}
+        client = tables.server.new_local_client()
+        for _ in range(60):
+            gone = [held.pop(chance.randrange(len(held))) for _ in range(min(len(held), chance.randrange(4)))]
+            new = [
+                (chance.randrange(5), chance.choice((1.5, math.nan, None)), Decimal(n))
+                for n in range(chance.randrange(4))
+            ]
+            held += new
+            parts = [("delete", gone), ("insert", new)]
+            rows = [TableRows(op, "t", keeper_rows(keeper, part)) for op, part in parts if part]
+            keeper.write(WriteRequest(tuple(rows))).result(10)
+        for view, name in names.items():
+            found = keeper.view(view).table
+            expected = sorted(map(repr, (_seen(row.values()) for row in found.to_pylist())))
+            for _ in range(100):
+                columns = client.open_table(name).view(columns=found.column_names).to_columns()
+                shown = sorted(map(repr, map(_seen, zip(*(columns[each] for each in found.column_names), strict=True))))
+                if shown == expected:
+                    break
+                time.sleep(0.05)
+            assert shown == expected
+    finally:
+        tables.close()
+        keeper.close()
+
+
+def keeper_rows(keeper: WarehouseKeeper, rows: list[tuple[Any, ...]]) -> pa.Table:
+    return table_of(keeper.program.relation("t").columns, rows)
+
+
+def _seen(row: Iterable[Any]) -> list[float | None]:
+    """Return values as a browser has them: NaN is none."""
+    return [None if value is None or value != value else float(value) for value in row]
