@@ -68,14 +68,11 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
             hint="Give the script of the run, and the --from texts with their key= options.",
         )
     wanted = _wanted(program, views)
-    levels = {level.view: level.columns for cube in program.cubes for level in cube.levels}
     found = replay(out, program, sources, origin, manifest, partial(make_engine, "auto"))
     script = None if origin.name.endswith(".m3") else origin.script
     stale = [each for each in wanted if each.name in manifest.errors]
     stored = {
-        each.name: partial(_level_rows, out, manifest, program, each, levels[each.name])
-        if each.name in levels
-        else partial(_published_rows, out, manifest, each)
+        each.name: partial(_published_rows if each in program.shown_views else _rows_of_level, out, manifest, each)
         for each in wanted
         if each not in stale
     }
@@ -125,6 +122,12 @@ def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
     return wanted
 
 
+def _rows_of_level(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
+    from cumulus.epochs.output.folder import OutputFolder
+
+    return OutputFolder(out).rows_of_level(view.name, manifest)
+
+
 def _published_rows(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -137,18 +140,3 @@ def _published_rows(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
     except (OSError, pa.ArrowException) as problem:
         raise StoreError(f"a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     return [row for table in tables for row in rows_of(table, view.columns)]
-
-
-def _level_rows(out: Path, manifest: Manifest, program: Program, view: ViewDef, by: tuple[str, ...]) -> list[Row]:
-    """Return the rows of a level of a cube, made of the parts that the run has written of its maps."""
-    from cumulus.epochs.output.stored_parts import StoredParts
-    from cumulus.recheck.oracle import rows_of
-    from cumulus.views import Finisher
-    from cumulus.views.folding import Folds
-    from cumulus.views.folding.reading import fold_by_plan
-
-    finisher = Finisher(program, view)
-    plan, choice = Folds(program, {view.name: finisher}).chosen(view.name, by, (), None, lambda map: 0)
-    parts = StoredParts(out, manifest, finisher, plan, ())
-    table = fold_by_plan(plan, finisher, parts, (), choice, manifest.snapshot).finish()
-    return rows_of(table.select([column.name for column in view.columns]), view.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import duckdb
@@ -16,7 +16,18 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
 
 
-def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+Collect: TypeAlias = Callable[[duckdb.DuckDBPyRelation], pa.Table]
+"""What takes a result from DuckDB."""
+
+
+def whole(relation: duckdb.DuckDBPyRelation) -> pa.Table:
+    """Return a result at once."""
+    return relation.to_arrow_table()
+
+
+def select(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, collect: Collect = whole
+) -> pa.Table:
     """Return the result of a SELECT.
 
     Raises
@@ -50,10 +61,12 @@ def select(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Paramete
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
     _check_parameters(statements[0].named_parameters, parameters)
-    return fetch(connection, sql, parameters)
+    return fetch(connection, sql, parameters, collect)
 
 
-def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+def fetch(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, collect: Collect = whole
+) -> pa.Table:
     """Return the result of a query that DuckDB has to take.
 
     Raises
@@ -64,7 +77,7 @@ def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameter
         If DuckDB refuses it.
     """
     with stopped_by_interrupts(connection):
-        return connection.sql(sql, params=parameters or None).to_arrow_table()
+        return collect(connection.sql(sql, params=parameters or None))
 
 
 def _check_parameters(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:

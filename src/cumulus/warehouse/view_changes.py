@@ -90,6 +90,7 @@ def register(
     made = make_function(name, function, arguments, returns, null)
     with state.turn:
         state.functions, state.desk = with_function(state.functions, made, state.session.program), None
+        state.locked_desks.clear()
 
 
 def carry_over(old: Session, new: Session, functions: Mapping[str, Given]) -> None:

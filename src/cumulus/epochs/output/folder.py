@@ -126,6 +126,11 @@ class OutputFolder:
         parts = StoredParts(self.path, manifest, finisher, plan, where)
         return fold_by_plan(plan, finisher, parts, where, choice, manifest.snapshot)
 
+    def rows_of_level(self, view: str, manifest: Manifest) -> list[Row]:
+        """Return the rows of a view that is not shown, a level of a cube, from its parts."""
+        finisher = self._finishers[view]
+        return finisher.rows(StoredParts(self.path, manifest, finisher, None).items)
+
 
 class FolderView(Shown):
     """The reader of a view of an output folder; a `cumulus.views.ViewReader`."""
