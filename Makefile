@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Some machines forbid Python to write bytecode; every process that a test starts would compile all sources, for 0.6 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-slow test-kill fuzz install-demo install-test clean
+.PHONY: demo test test-all test-slow test-kill test-kill-server fuzz install-demo install-test clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +52,10 @@ fuzz: $(VENV)/.test
 # tests in 16 minutes.
 test-kill: $(VENV)/.test
 	$(BIN)/pytest -m kill
+
+# Kills a server 300 times under clients that write and send again: about half an hour on two idle cores.
+test-kill-server: $(VENV)/.test
+	$(BIN)/pytest -n 0 -m kill tests/server/test_kills.py
 
 clean:
 	rm -rf $(VENV) out demo-out

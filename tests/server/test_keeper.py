@@ -219,6 +219,20 @@ def test_a_changed_script_changes_the_views(script: Path) -> None:
         assert rows_of(keeper, "prices") == [(2, 3.5)]
 
 
+def test_a_changed_cube_is_made_anew(script: Path) -> None:
+    query = "SELECT name, day, SUM(price) AS s FROM item GROUP BY ALL"
+    cube = f"CREATE CUBE sales DIMENSION d (name, day) KEEP ({{}}) AS {query}"
+    script.write_text(SCRIPT + cube.format("name"))
+    with killed(script) as keeper:
+        write(keeper, "insert", "item", [(1, "2.5", "2020-01-01", "x", None), (2, 1, "2020-01-02", "y", None)])
+    for kept in ("day", "name", ""):
+        script.write_text(SCRIPT + (cube.format(kept) if kept else ""))
+        with killed(script) as keeper:
+            assert [each.name for each in keeper.program.cubes] == ["sales"] * bool(kept)
+            if kept:
+                assert len(rows_of(keeper, "sales")) == 2
+
+
 def test_a_folder_has_one_server(script: Path) -> None:
     with keeping(script), pytest.raises(LockedError, match="another server keeps this folder"):
         open_keeper(script, ServerSettings(script.parent / "data"))

@@ -44,7 +44,7 @@ def script_change(before: str, after: str, name: str) -> str:
     for view in old.views:  # a view stands behind those that it reads
         if new.words.get(view) != old.words[view] or not changed.isdisjoint(old.reads(view) | new.reads(view)):
             changed.add(view)
-    statements = [f'DROP VIEW IF EXISTS "{view}"' for view in reversed(old.views) if view in changed]
+    statements = [f'DROP {old.kind(view)} IF EXISTS "{view}"' for view in reversed(old.views) if view in changed]
     statements += [text for table, text in new.texts.items() if table in new.tables and table not in old.tables]
     statements += [new.texts[view] for view in new.views if view in changed or view not in old.views]
     return "\n".join(f"{each};" for each in statements)
@@ -72,6 +72,10 @@ class _Statements:
             words = [token for token in tokens if start <= token.start and (end < 0 or token.start < end)]
             self.texts[made] = text[start : words[-1].end + 1]
             self.words[made] = [(token.token_type, token.text) for token in words]
+
+    def kind(self, view: str) -> str:
+        """Return what a view is called: VIEW, or CUBE."""
+        return self._views[view].kind.upper()
 
     def reads(self, view: str) -> set[str]:
         """Return what a view reads."""
