@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import SIGINT
-from threading import Lock, Thread, current_thread, get_ident, main_thread
+from threading import Event, Lock, Thread, Timer, current_thread, get_ident, main_thread
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -184,3 +184,27 @@ def calling_on_interrupt(call: Callable[[], object]) -> Iterator[None]:
         _watcher.append(_Watcher())
     with _watcher[0].calling(call):
         yield
+
+
+@contextmanager
+def interrupting_after(seconds: float, interrupt: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Call a function, in a thread of its own, if the block takes so long.
+
+    Yields
+    ------
+    Callable
+        Whether it was called.
+    """
+    is_late = Event()
+
+    def late() -> None:
+        is_late.set()
+        interrupt()
+
+    timer = Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield is_late.is_set
+    finally:
+        timer.cancel()

@@ -123,3 +123,13 @@ def test_an_interrupted_demo_goes_on_on_spark(tmp_path: Path) -> None:
     assert f"Going on after epoch {done}." in told.stdout
     assert told.returncode == 0, told.stdout + told.stderr
     assert "All views are exact." in told.stdout
+
+
+@pytest.mark.slow
+def test_the_year_plays_behind_a_server(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cumulus.cli.main", "demo", "--serve", "--epochs", "2", "--seconds", "0"]
+    command += ["--no-stay", "--port", "0", "--out", str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.count(": the same") == 12
+    assert "All views are exact." in told.stdout

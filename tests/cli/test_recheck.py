@@ -77,6 +77,23 @@ def test_a_run_is_what_its_sources_say(folder: Path):
                                         "view lines: 2 rows, equal"]  # fmt: skip
 
 
+def test_the_levels_of_cubes_are_checked_by_the_parts_that_were_written(folder: Path):
+    cube = "SELECT c.cid, nation, COUNT(*) AS n, AVG(weight) AS w, MAX(oid) AS top, COUNT(DISTINCT price) AS prices"
+    with (folder / "views.sql").open("a") as script:
+        script.write(f"CREATE CUBE sales KEEP (cid), () AS {cube} FROM c, o WHERE c.cid = o.cid GROUP BY ALL;")
+    run()
+    told = call("recheck out --json")
+    assert told.exit_code == 0, told.output
+    checked = {view["name"]: view for view in json.loads(told.output)["views"]}
+    assert [checked[name]["rows"] for name in ("sales", "sales by cid", "sales by ()")] == [3, 3, 1]
+    manifest = manifest_of(folder / "out")
+    for path in manifest.parts["sales by cid"].values():
+        pq.write_table(pq.read_table(folder / "out" / path).slice(1), folder / "out" / path)
+    told = call("recheck out")
+    assert told.exit_code == 1
+    assert "view sales by cid: 2 rows, 1 differs" in told.output
+
+
 def test_words_that_duckdb_takes_as_names_in_quotes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "views.sql").write_text("""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any, get_args
@@ -9,7 +10,15 @@ from typing import Any, get_args
 import pytest
 
 from cumulus.cluster import messages
-from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, ReadParts, RequestRefused, StatusAsked
+from cumulus.cluster.messages import (
+    ClientRows,
+    EntriesRead,
+    PartsRead,
+    ReadEntries,
+    ReadParts,
+    RequestRefused,
+    StatusAsked,
+)
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.senders import Senders
 from cumulus.compiler import compile_sql
@@ -26,6 +35,7 @@ RECEIVERS = {
 SCRIPT = """
 CREATE TABLE sales (p INT NOT NULL, town VARCHAR, amount DOUBLE);
 CREATE VIEW by_town AS SELECT town, SUM(amount) AS a, COUNT(*) AS n FROM sales GROUP BY town;
+CREATE VIEW by_person AS SELECT p, SUM(amount) AS a, COUNT(*) AS n FROM sales GROUP BY p;
 """
 
 
@@ -66,6 +76,25 @@ def test_what_a_client_makes_up_is_refused_and_the_machine_lives(name: str, tmp_
             assert isinstance(effect, Send)
             kinds.add(type(effect.message))
     assert kinds == ({RequestRefused} if name == "switch0" else {RequestRefused, EntriesRead})
+    machine.check()
+
+
+def test_folds_that_a_client_makes_up_are_refused(tmp_path: Path) -> None:
+    machine, draw = machine_of("node0", tmp_path), random.Random(2)
+    kinds: set[type] = set()
+    texts = ("sx", "nNaN", "fnan", "finf", "i7", "v1", "t2024", "d", "b1", "?", "", None, 5, [], {})
+    for number in range(800):
+        heads = ([draw.choice(("town", "p", 1, None)), draw.choice(("in", "between", 0))] for _ in range(3))
+        bounds = [[*head, *draw.choices(texts, k=draw.randrange(4))] for head in heads]
+        told = json.dumps(bounds[: draw.randrange(3)]).encode()
+        where = draw.choice((told, told, told, b"", b"[", b"5", b'{"a":1}', draw.randbytes(9)))
+        by = draw.choice(([], ["town"], ["P"], ["town", "town"], ["\ud800"]))
+        columns = draw.choice((["n"], [], ["a", "n"], ["town"]))
+        asked = ReadParts(number, draw.choice(("by_town", "by_person", "x")), by, where, columns)
+        for effect in machine.step([Received("client", asked)]):
+            assert isinstance(effect, Send)
+            kinds.add(type(effect.message))
+    assert kinds == {RequestRefused, PartsRead}
     machine.check()
 
 

@@ -78,3 +78,14 @@ def test_maps_written_by_hand_are_the_same_by_name():
     assert is_same(found.maps)
     assert (len(found.statements["+R"].kept), found.statements["+R"].added) == (1, ["m[b] += 2"])
     assert found.as_dict()["statements"]["+R"]["dropped"] == ["m[a] += 1"]
+
+
+def test_a_cube_whose_dimensions_or_levels_are_others_is_told():
+    table = "CREATE TABLE r (a INT, b INT); CREATE CUBE c"
+    select = "AS SELECT a, b, COUNT(*) AS n FROM r GROUP BY ALL"
+    plain = compile_sql(f"{table} DIMENSION d (a, b) {select}")
+    assert compare(plain, plain).as_dict()["cubes"]["kept"] == [{"old": "c", "new": "c"}]
+    turned = compare(plain, compile_sql(f"{table} DIMENSION d (b, a) {select}"))
+    assert "cubes: 0 added, 0 dropped, 1 changed, 0 kept\n  ~ c: its dimensions or levels" in str(turned)
+    kept = compare(plain, compile_sql(f"{table} DIMENSION d (a, b) KEEP (a) {select}"))
+    assert (kept.views.added, kept.maps.added) == (["c by a"], ["c by a"])

@@ -162,6 +162,9 @@ def test_cubes_are_folded_by_nodes_and_from_the_last_epoch(
         assert (found.at is None) == (read == "tentative")
         found = client.fold("SOLD", [], {"p": [2, 3], "town": "z"}, ["mean"], read=read)
         assert found.finish().to_pylist() == [{"mean": 11 / 3}]
+        shown = cumulus.Cube(client, "sold").rollup("town").reading(read=read)
+        assert sorted(map(tuple, shown.rows())) == [("x", 1.5, Decimal("1.50")), ("z", 11 / 3, Decimal("4.00"))]
+    assert cumulus.Cube(client.home, "sold").rollup("town").reading(at=tokens[1].epoch).arrow().num_rows == 2
     assert client.fold("by_town", [], read="tentative", columns=["n"]).finish().to_pylist() == [{"n": 4}]
     with pytest.raises(UsageError, match=r"view by_town of .* is no cube"):
         client.fold("by_town", [])

@@ -18,7 +18,7 @@ def test_an_example_is_valid_and_reads_back(text):
 
 
 def test_the_page_has_examples_of_everything():
-    assert len(EXAMPLES) == 9
+    assert len(EXAMPLES) == 10
     whole = "\n".join(EXAMPLES)
     for part in (
         "RELATION",
@@ -42,7 +42,7 @@ def test_the_page_has_examples_of_everything():
 
 
 def test_the_domain_prints_as_the_page_shows():
-    written, printed = EXAMPLES[6:8]
+    written, printed = EXAMPLES[7:9]
     assert parse(written) == parse(printed)
 
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from cumulus import connect
 from cumulus.http_client.client import HttpClient
-from cumulus.server.http.listening import http_config, open_socket
+from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper

@@ -94,6 +94,13 @@ def test_a_view_without_grouping_columns_folds_to_its_row() -> None:
     assert rows(warehouse.view("v").fold([])) == [(None, 0)]
 
 
+def test_a_view_of_ends_alone_folds_to_its_row() -> None:
+    warehouse = cumulus.Warehouse("CREATE TABLE r (x INT); CREATE VIEW v AS SELECT MIN(x) AS least FROM r")
+    assert rows(warehouse.view("v").fold([])) == [(None,)]
+    warehouse.insert("r", [(5,), (3,)])
+    assert rows(warehouse.view("v").fold([])) == [(3,)]
+
+
 def test_parts_of_two_warehouses_are_the_whole(flights: cumulus.Warehouse) -> None:
     others = [cumulus.Warehouse(FLIGHTS, engine="interpreter") for _ in range(2)]
     for place, row in enumerate(ROWS):

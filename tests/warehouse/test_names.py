@@ -171,3 +171,14 @@ def test_columns_called_like_words_of_sql_can_be_computed_by_sql() -> None:
     wh.execute('CREATE VIEW w AS SELECT "ORDER", SUM("left") AS "Column" FROM t GROUP BY "order"')
     assert wh.recheck(maps=True).is_equal
     assert wh.view("w").arrow().to_pylist() == [{"order": 1, "Column": 2}]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+def test_a_view_whose_name_is_no_identifier_counts_values_once(engine: str) -> None:
+    wh = cumulus.Warehouse(
+        'CREATE TABLE r (a INT, x INT); CREATE VIEW "v by a" AS SELECT a, COUNT(DISTINCT x) AS n FROM r GROUP BY a;'
+        'CREATE VIEW "of many" AS SELECT n, COUNT(*) AS c FROM "v by a" GROUP BY n;',
+        engine=engine,
+    )
+    wh.insert("r", [(1, 2), (1, 3), (2, 2)])
+    assert sorted(wh.view("of many").rows()) == [(1, 1), (2, 1)]

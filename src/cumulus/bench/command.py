@@ -19,6 +19,7 @@ from cumulus.bench.live.live_bench import live_bench
 from cumulus.bench.live.visibility_bench import visibility_bench
 from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
+from cumulus.bench.olap.olap_bench import olap_bench
 from cumulus.bench.ring.ring_bench import ring_bench
 from cumulus.bench.serve.serve_bench import serve_bench
 from cumulus.errors import CumulusError, UsageError
@@ -35,6 +36,7 @@ bench.command("serve")(serve_bench)
 bench.command("bank")(bank_bench)
 bench.command("visibility")(visibility_bench)
 bench.command("live")(live_bench)
+bench.command("olap")(olap_bench)
 
 
 @bench.command("spark")

@@ -47,12 +47,19 @@ def demo(
     epochs: int = typer.Option(53, min=1, max=53, help="How many weeks of the year to play."),
     host: str = typer.Option("spark", help="spark, or embedded (this process, no Java)."),
     fresh: bool = typer.Option(False, "--fresh", help="Delete what an earlier demo left in OUT, and start anew."),
+    serve: bool = typer.Option(False, "--serve", help="Play the year behind a server, on a page that is alive."),
+    port: int = typer.Option(8321, help="Of the page; 0 takes a free one."),
+    seconds: float = typer.Option(2.0, min=0, help="How long a week takes on the page."),
+    stay: bool = typer.Option(True, help="Serve the page until Ctrl-C when the year is over."),
 ) -> None:
     """Play the flights that left New York in 2013, one epoch a week, and check every view against DuckDB.
 
     A demo that was interrupted goes on where it stopped; one that is finished is shown and checked again. Exit code 1
     if a view is wrong, or if it was interrupted. Example: cumulus demo --epochs 10
     """
+    if serve:
+        _serve(out, epochs, port, seconds, stay)
+        return
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of the demo: spark, embedded.")
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
@@ -70,6 +77,15 @@ def demo(
     wrong = _check(out, epochs, console)
     console.print(f"{time.perf_counter() - started:.0f} s in all.")
     if wrong:
+        raise typer.Exit(1)
+
+
+def _serve(out: Path, epochs: int, port: int, seconds: float, stays: bool) -> None:
+    from cumulus.cli.live_demo import LiveDemo
+
+    demo = LiveDemo(out / "live", epochs, seconds, Console(highlight=False, markup=False))
+    demo.run(port, stays)
+    if demo.wrong:
         raise typer.Exit(1)
 
 
@@ -133,7 +149,7 @@ def _play(out: Path, epochs: int, host: str, console: Console) -> list[Epoch]:
     program = program_in(flights.sql_path(), rely=False)
     statements = sum(len(trigger.statements) for trigger in program.triggers)
     console.print(
-        f"{flights.sql_path().name}: {len(program.relations)} tables, {len(program.views)} views, compiled to "
+        f"{flights.sql_path().name}: {len(program.relations)} tables, {len(program.shown_views)} views, compiled to "
         f"{len(program.maps)} maps and {statements} statements.",
         soft_wrap=True,
     )

@@ -100,7 +100,15 @@ def _show(console: Console, found: Explanation) -> None:
     """Print an explanation as tables: the content of its text."""
     from rich.table import Table
 
-    from cumulus.explain.explanation import KINDS, cost_rows, shown_events, size_text, statement_text, title_of
+    from cumulus.explain.explanation import (
+        KINDS,
+        cost_rows,
+        cube_lines,
+        shown_events,
+        size_text,
+        statement_text,
+        title_of,
+    )
 
     console.print(title_of(found), style="bold")
     plain = partial(Table, title_justify="left", show_edge=False, header_style="bold")
@@ -108,6 +116,9 @@ def _show(console: Console, found: Explanation) -> None:
     for row in cost_rows(found):
         costs.add_row(*row)
     console.print(costs)
+    if found.cube is not None:
+        for line in cube_lines(found, found.cube):
+            console.print(line)
     maps = plain(
         *("map", "definition", "why", "entries at most", "memory", "shared with", "read by"),
         title="maps",

@@ -19,7 +19,7 @@ from cumulus.cli.query import query
 from cumulus.cli.recheck import recheck
 from cumulus.cli.ring.command import ring
 from cumulus.cli.run import run
-from cumulus.cli.serve import serve_command
+from cumulus.cli.serve import serve
 from cumulus.cli.shell.command import shell
 from cumulus.cli.simulate import simulate
 from cumulus.cli.stats import stats
@@ -40,7 +40,7 @@ app.command("explain")(explain_command)
 app.command("run")(run)
 app.command("query")(query)
 app.command("shell")(shell)
-app.command("serve")(serve_command)
+app.add_typer(serve)
 app.command("recheck")(recheck)
 app.command("stats")(stats)
 app.command("demo")(demo)

@@ -71,7 +71,11 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     found = replay(out, program, sources, origin, manifest, partial(make_engine, "auto"))
     script = None if origin.name.endswith(".m3") else origin.script
     stale = [each for each in wanted if each.name in manifest.errors]
-    stored = {each.name: partial(_published_rows, out, manifest, each) for each in wanted if each not in stale}
+    stored = {
+        each.name: partial(_published_rows if each in program.shown_views else _rows_of_level, out, manifest, each)
+        for each in wanted
+        if each not in stale
+    }
     with Oracle(program.relations, found.rows, script) as oracle:
         checked = check_views(program, stored, oracle, limit=witnesses)
     notes = [*found.notes, *(f"view {each.name} shows older rows: {manifest.errors[each.name]}" for each in stale)]
@@ -116,6 +120,12 @@ def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
     wanted = [known[known_name(name, known, "view")] for name in names or known]
     tables_behind(program, wanted)  # tells a map without a definition
     return wanted
+
+
+def _rows_of_level(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
+    from cumulus.epochs.output.folder import OutputFolder
+
+    return OutputFolder(out).rows_of_level(view.name, manifest)
 
 
 def _published_rows(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:

@@ -7,7 +7,7 @@ share is shared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -19,7 +19,7 @@ from cumulus.catalog.names import Name, find_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import INTEGER
 from cumulus.errors import SqlError
-from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
+from cumulus.m3.cubes import DimensionDef
 from cumulus.m3.program import MapDef, ViewDef
 from cumulus.sql.ast import ColumnRef, CreateView, CubeClauses, Literal, Select
 from cumulus.sql.binding.translation import BoundView
@@ -164,13 +164,13 @@ class BoundCube:
         BindError, UnsupportedError
             With a place.
         """
-        finest = frozenset(self.grouping.values())
-        done = {finest}
+        finest = self.finest
+        done = {frozenset(finest.group)}
         for levels, at in self._asked():
             keys = frozenset(self.grouping[name] for name in levels)
             if keys not in done:
                 done.add(keys)
-                yield self.level(keys, at)
+                yield self.level([key for key in finest.group if key in keys], at)
 
     def _asked(self) -> Iterator[tuple[Collection[str], int]]:
         """Iterate over the levels that KEEP names, and where."""
@@ -190,23 +190,22 @@ class BoundCube:
             for combination in product(*prefixes):
                 yield [name for levels in combination for name in levels], clauses.keep_at
 
-    def level(self, keys: frozenset[str], at: int) -> CreateView:
-        """Return the view with fewer variables of the group."""
+    def level(self, keys: Collection[str], at: int) -> CreateView:
+        """Return the view that groups by some variables of the group; their order is that of the keys of its maps."""
         finest, places = self.finest, range(len(self.finest.select))
-        for place in places:
-            missing = self._needed(finest.select[place]) - keys
-            if missing and self._is_measure(finest.select[place]):
-                lacks = [name for name, key in self.grouping.items() if key in missing]
-                raise self.source.bind_error(
-                    f"{finest.columns[place].name} needs {', '.join(lacks)}, which level "
-                    f"({', '.join(self.columns(keys))}) of cube {finest.name} does not have",
-                    at,
-                    hint="Keep levels that have it, or SELECT what is made of it in a view over the cube.",
-                )
-        shown = tuple(place for place in places if self._needed(finest.select[place]) <= keys)
+        lacking = self.lacking(keys)
+        if lacking:
+            measure, columns = lacking
+            raise self.source.bind_error(
+                f"{measure} needs {', '.join(columns)}, which level ({', '.join(self.columns(keys))}) of cube "
+                f"{finest.name} does not have",
+                at,
+                hint="Keep levels that have it, or SELECT what is made of it in a view over the cube.",
+            )
+        shown = tuple(place for place in places if self._needed(finest.select[place]).issubset(keys))
         names = [column.name for column in finest.columns]
         positions = {key: names.index(name) + 1 for name, key in self.grouping.items()}
-        grouped = tuple(Literal(positions[key], INTEGER) for key in finest.group if key in keys)
+        grouped = tuple(Literal(positions[key], INTEGER) for key in keys)
         query = replace(check_cube(self.view, self.source), group_by=grouped or None, group_all=False, shown=shown)
         return replace(
             self.view,
@@ -217,13 +216,17 @@ class BoundCube:
             at=at,
         )
 
-    def columns(self, keys: frozenset[str]) -> tuple[str, ...]:
+    def lacking(self, keys: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+        """Return a measure that cannot be shown by some variables of the group alone, and the columns that it needs."""
+        for column, scalar in zip(self.finest.columns, self.finest.select, strict=True):
+            missing = self._needed(scalar).difference(keys)
+            if missing and self._is_measure(scalar):
+                return column.name, self.columns(missing)
+        return None
+
+    def columns(self, keys: Collection[str]) -> tuple[str, ...]:
         """Return the grouping columns that show some variables of the group."""
         return tuple(name for name, key in self.grouping.items() if key in keys)
-
-    def definition(self, levels: Iterable[LevelDef]) -> CubeDef:
-        """Return what the program says of the cube."""
-        return CubeDef(self.finest.name, self.dimensions, tuple(levels))
 
     def _column(self, reference: ColumnRef) -> str:
         """Return the grouping column that a level is."""

@@ -63,6 +63,7 @@ class ProgramDifference:
 
     relations: Part
     views: Part
+    cubes: Part
     maps: Part
     statements: Mapping[str, Part]
     texts: Mapping[str, str]
@@ -72,13 +73,15 @@ class ProgramDifference:
         return {
             "relations": self.relations.as_dict(),
             "views": self.views.as_dict(),
+            "cubes": self.cubes.as_dict(),
             "maps": {**self.maps.as_dict(), "definitions": dict(self.texts)},
             "statements": {event: part.as_dict() for event, part in self.statements.items()},
         }
 
     def __str__(self) -> str:
         lines: list[str] = []
-        for title, part in (("relations", self.relations), ("views", self.views), ("maps", self.maps)):
+        cubes = [("cubes", self.cubes)] if self.cubes != Part() else []
+        for title, part in (("relations", self.relations), ("views", self.views), *cubes, ("maps", self.maps)):
             lines.append(f"{title}: {_counts(part)}")
             lines += [f"  + {name}{self._map_text(title, '+', name)}" for name in part.added]
             lines += [f"  - {name}{self._map_text(title, '-', name)}" for name in part.dropped]
@@ -129,7 +132,10 @@ def compare(old: Program, new: Program) -> ProgramDifference:
         {view.name: after.view(view) for view in new.views},
         "its definition",
     )
-    return ProgramDifference(relations, views, maps, _compare_statements(before, after), texts)
+    cubes = _compare_named(
+        {cube.name: cube for cube in old.cubes}, {cube.name: cube for cube in new.cubes}, "its dimensions or levels"
+    )
+    return ProgramDifference(relations, views, cubes, maps, _compare_statements(before, after), texts)
 
 
 def _compare_named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:

@@ -124,7 +124,6 @@ class Materializer:
             Whether it may live in the group of the same join with fewer conditions.
         """
         wanted = ordered(keys)
-        body = [Monomial(m.coefficient, self._without_repetition(m.factors)) for m in body]
         identity, skeleton, listed, body = self._form(wanted, body)
         found = self._by_form.get((identity, order))
         if found is not None and (home is None or found[0].group is home[0]):
@@ -173,6 +172,10 @@ class Materializer:
             self.add(column.keys, plain, home=(group, column.keys), order=order, hint="n")
         return column, key_order
 
+    def find(self, keys: Iterable[str], body: list[Monomial], order: int | None) -> MaintainedNumber | None:
+        """Return the column of a definition if there is one."""
+        return self._by_form.get((self._form(ordered(keys), body)[0], order), (None,))[0]
+
     def _without_repetition(self, factors: tuple[Term, ...]) -> tuple[Term, ...]:
         """Leave out what is 1 or 0 and stands there already: conditions and rows of derived relations."""
         return tuple(
@@ -217,6 +220,7 @@ class Materializer:
         self, keys: tuple[str, ...], body: list[Monomial]
     ) -> tuple[tuple[str, str], str, tuple[str, ...], list[Monomial]]:
         """Return what makes a definition equal to another: (identity, skeleton, keys in its order), and its body."""
+        body = [Monomial(m.coefficient, self._without_repetition(m.factors)) for m in body]
         if len(body) == 1:
             factors = list(body[0].factors)
             if self.options.lookups:
@@ -273,11 +277,7 @@ class Materializer:
         """Return how much work the deltas of a product are: one for each kind of change of each table in it."""
         bases = frozenset[str]().union(*map(self.derived.bases, monomial.factors))
         events = sum(1 if self.tables[name].static else 3 for name in bases)
-        return events * self._weight(monomial)
-
-    def _weight(self, monomial: Monomial) -> float:
-        """Return as how many a product counts: 20 factors, or 200 variables, are as much work as a product itself."""
-        return sum((1, *(0.05 + len(variables_of(factor)) / 200 for factor in monomial.factors)))
+        return events * _weight(monomial)
 
     def _count_load(self, load: float) -> None:
         """Count products whose deltas are to be taken, before they are."""
@@ -347,6 +347,11 @@ class Materializer:
                 continue
             there = bound_variables(monomial.factors, bound, self.derived)
             if (count := count_split(monomial, there)) > 1:
-                self._count_load(count * self._weight(monomial))
+                self._count_load(count * _weight(monomial))
             result += split_scalars(monomial, there)
         return result
+
+
+def _weight(monomial: Monomial) -> float:
+    """Return as how many a product counts: 20 factors, or 200 variables, are as much work as a product itself."""
+    return sum((1, *(0.05 + len(variables_of(factor)) / 200 for factor in monomial.factors)))

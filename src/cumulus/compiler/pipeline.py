@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,10 @@ from cumulus.calculus.derived_relations import Ended, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
+from cumulus.compiler.cube_levels import Levels
 from cumulus.compiler.cubes import BoundCube, check_cube
 from cumulus.compiler.declarations import Declarations, declarations
+from cumulus.compiler.equal_levels import is_kept
 from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
@@ -27,9 +28,8 @@ from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions, ExcessError
 from cumulus.compiler.orders import ViewOrders
 from cumulus.compiler.strict_views import check_strict
-from cumulus.errors import BindError, InputError, SqlError, UnsupportedError
+from cumulus.errors import InputError, SqlError, UnsupportedError
 from cumulus.garbage_collection import uncollected
-from cumulus.m3.cubes import CubeDef, LevelDef
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
@@ -182,12 +182,15 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
     bound, derived, cubes = _bind_views(declared)
+    levels = Levels(cubes, declared, derived)
+    bound += levels.bind_kept()
     if declared.errors:
         raise SqlError.together(declared.errors)
     tables = {table.name: table for table in declared.tables.values()}
     if options.enforced:
         tables = mark_enforced(tables, options.rely, partial(keeps_rows, options=options))
     trusted = trusting(tables, options.rely)
+    equal = levels.bind_equal(bound, trusted)
     orders = ViewOrders(declared, options)
     orders.lower_wide(bound, derived, trusted)
     kept_tables = [table for table in tables.values() if keeps_rows(table, options)]
@@ -195,6 +198,9 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
         materializer = Materializer(trusted, options, derived)
         try:
             planned = [(view, _add_view(view, materializer, options, orders.of[view.name])) for view in bound]
+            for view, cube in equal:
+                if is_kept(view, materializer, orders.of[cube]):
+                    planned.append((view, _add_view(view, materializer, options, orders.of[cube])))
             kept = {table.name: _keep_rows(table, materializer) for table in kept_tables}
             materializer.run()
             break
@@ -206,16 +212,14 @@ def compile_script(script: Script, options: CompilerOptions) -> Program:
     groups, rules = without_circles(materializer.groups, materializer.rules)
     _name_maps(groups, planned, kept, tables)
     definitions = tuple(_view_definition(view, columns) for view, columns in planned)
-    program = replace(lower(tables, groups, rules, definitions, kept, derived), cubes=cubes)
+    program = lower(tables, groups, rules, definitions, kept, derived)
+    program = replace(program, cubes=levels.definitions({view.name for view in program.views}))
     check_strict(program, declared.views.values(), script.source)
     return program
 
 
-def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry, tuple[CubeDef, ...]]:
-    """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound.
-
-    The levels of cubes are declared, and bound, behind all other views.
-    """
+def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry, list[BoundCube]]:
+    """Bind all views; what is wrong with one is added to the errors, and does not keep the others from being bound."""
     derived = Registry()
     seen: dict[str, CreateView] = {}
     bound = []
@@ -240,39 +244,7 @@ def _bind_views(declared: Declarations) -> tuple[list[BoundView], Registry, tupl
         else:
             declared.broken.add(view.name)
         seen[view.name] = view
-    if declared.errors:
-        return bound, derived, ()
-    definitions = [_bind_levels(cube, declared, seen, bound, derived) for cube in cubes]
-    return bound, derived, tuple(each for each in definitions if each is not None)
-
-
-def _bind_levels(
-    cube: BoundCube, declared: Declarations, seen: Mapping[str, CreateView], bound: list[BoundView], derived: Registry
-) -> CubeDef | None:
-    """Declare and bind the views of the levels that a cube keeps; None if something is wrong with one."""
-    levels = []
-    try:
-        for view in cube.kept():
-            if view.name in declared.views or view.name in declared.tables:
-                raise BindError(
-                    f"{view.name} is there already, and is what the view of this level is called",
-                    hint="Give the other one another name.",
-                    **declared.source.place(view.at),
-                )
-            source = replace(declared.source, first=view.at)
-            bound.append(bind_view(view, declared.tables, source, _before(seen, cube.view.name), derived))
-            declared.views[view.name] = view
-            columns = tuple(name for name in cube.grouping if name in map(str, view.columns))
-            levels.append(LevelDef(columns, str(view.name)))
-        return cube.definition(levels)
-    except SqlError as problem:
-        declared.errors.append(problem)
-        return None
-
-
-def _before(views: Mapping[str, CreateView], name: str) -> dict[str, CreateView]:
-    """Return the views that stand before one."""
-    return dict(takewhile(lambda each: each[0] != name, views.items()))
+    return bound, derived, cubes
 
 
 def _refuse_wide(view: BoundView, derived: Registry, source: SqlText) -> None:

@@ -20,7 +20,8 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
     Parameters
     ----------
     given
-        A warehouse, what answers already, or the path of a script, a saved warehouse, or the output folder of a run.
+        A warehouse, the client of a cluster, what answers already, or the path of a script, a saved warehouse, or the
+        output folder of a run.
     functions
         The user's that views in a folder call.
 
@@ -41,9 +42,13 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
         return FoldedSource(FolderHost(given, functions))
     if isinstance(given, (str, Path)):
         return _source_at(Path(given), functions)
+    from cumulus.cubes.cluster_host import ClusterHost, is_client  # by who has one
+
+    if is_client(given):
+        return FoldedSource(ClusterHost(given))
     raise UsageError(
         f"{type(given).__name__} {given!r} holds no cubes",
-        hint="Give a Warehouse, or the path of a saved one or of the output folder of a run.",
+        hint="Give a Warehouse, the client of a cluster, or the path of a saved one or of the output folder of a run.",
     )
 
 

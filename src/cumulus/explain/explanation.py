@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from cumulus.algebra.printing import print_call_name
 from cumulus.explain.cost import CostClass, StatementCost
 from cumulus.explain.sizes import Size
+from cumulus.m3.cubes import CubeDef, LevelDef
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import MapDef, On
 
@@ -91,6 +93,42 @@ class ParentChange:
         return f"{text}; {self.often} and {counted(self.more_maps, 'map')} more with changes = often"
 
 
+@dataclass(frozen=True, slots=True)
+class LevelCost:
+    """What a level of a cube takes beside the finest rows.
+
+    Parameters
+    ----------
+    level
+        Its grouping columns, and its view.
+    map
+        Whose entries are its groups.
+    cost
+        The worst class among all events.
+    maps
+        What no other level and no other view needs.
+    statements
+        How many statements keep these maps; with `events` kinds of events, not counting batches.
+    """
+
+    level: LevelDef
+    map: str
+    cost: CostClass
+    maps: tuple[str, ...]
+    statements: int
+    events: int
+
+    def __str__(self) -> str:
+        columns = f"({', '.join(self.level.columns)})"
+        if not self.maps:
+            return f"{columns}: {print_call_name(self.map)}, which is there for others, too"
+        names = ", ".join(map(print_call_name, self.maps))
+        return (
+            f"{columns}: {self.cost} an event, {counted(self.statements, 'statement')} for "
+            f"{counted(self.events, 'kind')} of events; {counted(len(self.maps), 'map')} of its own: {names}"
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """What it takes to keep one view.
@@ -109,6 +147,10 @@ class Explanation:
         For every table that rows refer to by enforced references, if a change of it moves some.
     python
         Functions that machine code calls in Python, where it is known what those of the program are.
+    cube
+        What the program says of it if it is a cube: `maps`, `events` and `cost` are those of its finest rows.
+    levels
+        What the levels of a cube take beside them.
     """
 
     view: str
@@ -119,6 +161,8 @@ class Explanation:
     subscribed: tuple[Subscribed, ...]
     parents: tuple[ParentChange, ...] = ()
     python: tuple[str, ...] = ()
+    cube: CubeDef | None = None
+    levels: tuple[LevelCost, ...] = ()
 
     @property
     def bytes(self) -> int | None:
@@ -190,13 +234,32 @@ class Explanation:
             "reasons": list(self.reasons),
             "python": list(self.python),
             "subscribing": {each.relation: each.rows for each in self.subscribed},
+            **({} if self.cube is None else {"cube": self._cube_data(self.cube)}),
+        }
+
+    def _cube_data(self, cube: CubeDef) -> dict[str, Any]:
+        return {
+            "dimensions": [{"name": each.name, "levels": list(each.levels)} for each in cube.dimensions],
+            "levels": [
+                {
+                    "columns": list(each.level.columns),
+                    "view": each.level.view,
+                    "kept": each.level.kept,
+                    "map": each.map,
+                    "cost": str(each.cost),
+                    "maps": list(each.maps),
+                    "statements": each.statements,
+                }
+                for each in self.levels
+            ],
         }
 
 
 def title_of(found: Explanation) -> str:
     """Return one line: the view, how many maps, the worst cost, the memory."""
     memory = "" if found.bytes is None else f", at most {size_text(found.bytes)}"
-    return f"view {found.view}: {counted(len(found.maps), 'map')}, {found.cost} an event{memory}"
+    kind = "view" if found.cube is None else "cube"
+    return f"{kind} {found.view}: {counted(len(found.maps), 'map')}, {found.cost} an event{memory}"
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
@@ -207,6 +270,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.parents:
         yield "changes of rows that others refer to"
         yield from (f"  {each}" for each in explanation.parents)
+        yield ""
+    if explanation.cube is not None:
+        yield from cube_lines(explanation, explanation.cube)
         yield ""
     yield "maps"
     for use in explanation.maps:
@@ -230,6 +296,17 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield ""
         yield "subscribing"
         yield from (f"  an event of {each.relation} touches {each.rows}" for each in explanation.subscribed)
+
+
+def cube_lines(found: Explanation, cube: CubeDef) -> Iterator[str]:
+    """Yield the dimensions of a cube, and what its levels take."""
+    yield "dimensions"
+    yield from (f"  {each.name} ({', '.join(each.levels)})" for each in cube.dimensions)
+    yield ""
+    yield "levels beside the finest"
+    yield from (f"  {each}" for each in found.levels)
+    if not found.levels:
+        yield "  none: all others are folded from the finest; KEEP (…) keeps some"
 
 
 def cost_rows(found: Explanation) -> list[list[str]]:

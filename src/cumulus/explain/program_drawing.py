@@ -43,22 +43,14 @@ STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class MapNumbers:
-    """What a running host says of a map.
-
-    Parameters
-    ----------
-    writes_per_s
-        Entries that were added to or changed, of late.
-    """
+    """What a running host says of a map."""
 
     entries: int
     bytes: int = 0
-    writes_per_s: float = 0.0
 
     def __str__(self) -> str:
         told = [f"{self.entries:,} {'entry' if self.entries == 1 else 'entries'}"]
         told += [f"{self.bytes / 1024:,.0f} kB"] if self.bytes else []
-        told += [f"{self.writes_per_s:,.0f} writes/s"] if self.writes_per_s else []
         return " · ".join(told)
 
 

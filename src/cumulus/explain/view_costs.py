@@ -7,17 +7,26 @@ map, why something scans or is computed anew, and what a subscriber has to expec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 
 from cumulus.algebra.scope import maps_of, variables_of
 from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
 from cumulus.catalog.names import known_name
 from cumulus.explain.cost import CostClass, CostedRead, Costs, StatementCost
-from cumulus.explain.explanation import EventCost, Explanation, MapUse, ParentChange, Subscribed, shown_events
+from cumulus.explain.explanation import (
+    EventCost,
+    Explanation,
+    LevelCost,
+    MapUse,
+    ParentChange,
+    Subscribed,
+    shown_events,
+)
 from cumulus.explain.map_reasons import MapReasons
 from cumulus.explain.moved_references import MovedReferences
 from cumulus.explain.sizes import Size, Statistics, size_of
+from cumulus.m3.cubes import LevelDef
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, ViewDef
 
@@ -81,7 +90,11 @@ def explain_views(
     """
     costs = Costs(program)
     known = {view.name: view for view in program.views}
-    wanted = list(known) if views is None else [known_name(name, known, "view") for name in views]
+    wanted = (
+        [view.name for view in program.shown_views]
+        if views is None
+        else [known_name(name, known, "view") for name in views]
+    )
     needed = {name: costs.needed(view) for name, view in known.items()}
     sizes = _sizes(program, costs, statistics or Statistics())
     found = (_explained(program, known[name], costs, needed, sizes, often) for name in wanted)
@@ -140,6 +153,27 @@ def _explained(
         tuple(dict.fromkeys(reason for cost in statement_costs for reason in reasons_of(cost))),
         tuple(_subscribed(program, view, events)),
         tuple(_parent_changes(program, view, own_maps, often)),
+        cube=(cube := next((each for each in program.cubes if each.name == view.name), None)),
+        levels=() if cube is None else tuple(_level_cost(program, level, costs, needed) for level in cube.levels),
+    )
+
+
+def _level_cost(program: Program, level: LevelDef, costs: Costs, needed: Mapping[str, frozenset[str]]) -> LevelCost:
+    """Return what the maps take that are there for a level alone."""
+    others = frozenset[str]().union(*(maps for name, maps in needed.items() if name != level.view))
+    own = needed[level.view] - others
+    found = [
+        costs.statement(trigger, statement)
+        for trigger, statement in program.statements()
+        if statement.map in own and not program.is_batch_form(trigger)
+    ]
+    return LevelCost(
+        level,
+        program.view(level.view).maps[0],
+        max((each.cost for each in found), default=CostClass.CONSTANT),
+        tuple(each.name for each in program.maps if each.name in own),
+        len(found),
+        len({id(each.trigger) for each in found}),
     )
 
 

@@ -14,21 +14,21 @@ import pyarrow as pa
 
 from cumulus.catalog.arrow import from_ipc, table_of, to_ipc
 from cumulus.catalog.names import known_name
-from cumulus.catalog.schema import Column, Relation
-from cumulus.catalog.types import type_named
+from cumulus.catalog.schema import Relation
 from cumulus.engine.frame_input import given_rows
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.http_client.connection import HttpConnection
+from cumulus.http_client.remote_cubes import ARROW, RemoteCubes
+from cumulus.http_client.told_columns import relation_of
 from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.views.folding import Between, bounds_of
 from cumulus.views.reader import Consistency
 
-_ARROW = "application/vnd.apache.arrow.stream"
 Operation = Literal["insert", "delete", "upsert"]
 
 
-class HttpClient:
+class HttpClient(RemoteCubes):
     """Sends rows to a server and reads its views; any thread may use it.
 
     Parameters
@@ -129,7 +129,7 @@ class HttpClient:
 
     def _write(self, op: Operation, table: str, rows: Any) -> WriteToken:
         name, packed = self.packed(table, rows)
-        return self._sent(f"/v1/tables/{quote(name, safe='')}/rows", {"op": op}, _ARROW, to_ipc(packed))
+        return self._sent(f"/v1/tables/{quote(name, safe='')}/rows", {"op": op}, ARROW, to_ipc(packed))
 
     def _sent(self, path: str, parameters: Mapping[str, Any], kind: str, body: bytes) -> WriteToken:
         headers = {"Content-Type": kind, "Idempotency-Key": uuid.uuid4().hex}
@@ -141,7 +141,7 @@ class HttpClient:
         found = next((each for name, each in self._tables.items() if name.lower() == str(table).lower()), None)
         if found is None:
             listed = self._json("GET", "/v1/tables")["tables"]
-            self._tables = {each["name"]: _relation_of(each) for each in listed}
+            self._tables = {each["name"]: relation_of(each) for each in listed}
             found = self._tables[known_name(table, self._tables, "table")]
         return found
 
@@ -215,7 +215,7 @@ class HttpClient:
         elif parameters is not None:
             given = [_json_value(value) for value in parameters]
         body = json.dumps({"sql": sql, "parameters": given}).encode()
-        headers = {"Accept": _ARROW, "Content-Type": "application/json"}
+        headers = {"Accept": ARROW, "Content-Type": "application/json"}
         answer = self._connection.send("POST", "/v1/query", parameters=_after(after), headers=headers, body=body)
         return _answer("query", answer)
 
@@ -228,7 +228,7 @@ class HttpClient:
         if max_staleness:
             asked["max_staleness"] = max_staleness
         path = f"/v1/views/{quote(name, safe='')}/rows"
-        return _answer(name, self._connection.send("GET", path, parameters=asked, headers={"Accept": _ARROW}))
+        return _answer(name, self._connection.send("GET", path, parameters=asked, headers={"Accept": ARROW}))
 
     # --- the server -------------------------------------------------------------------------------------------------
 
@@ -245,6 +245,11 @@ class HttpClient:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of any other request that may be sent more than once, such as those of cubes."""
         return self._json(method, path, None if body is None else json.dumps(body).encode())
+
+    def _table_answer(self, path: str, body: Any, parameters: Mapping[str, Any]) -> Any:
+        headers = {"Accept": ARROW, "Content-Type": "application/json"}
+        sent = json.dumps(body).encode()
+        return self._connection.send("POST", path, parameters=parameters, headers=headers, body=sent)
 
     def _json(self, method: str, path: str, body: bytes | None = None) -> Any:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
@@ -309,18 +314,3 @@ def _bound_json(within: Between | tuple[Any, ...]) -> Any:
     if isinstance(within, Between):
         return {"from": _json_value(within.low), "to": _json_value(within.high)}
     return [_json_value(each) for each in within]
-
-
-def _relation_of(told: Mapping[str, Any]) -> Relation:
-    columns = tuple(Column(each["name"], _type_of(each["type"]), each["not_null"]) for each in told["columns"])
-    return Relation(told["name"], columns, tuple(told["key"]), static=told["static"])
-
-
-def _type_of(text: str | None) -> Any:
-    if text is None:
-        return None
-    word, _, rest = text.partition("(")
-    found = type_named(word, tuple(int(part) for part in rest.rstrip(")").split(",")) if rest else ())
-    if found is None:
-        raise RemoteProtocolError(f"the server has a type {text}", hint="Use a client of its version.")
-    return found

@@ -17,6 +17,10 @@ class DimensionDef:
 class LevelDef:
     """Fewer levels than the finest, for which there are maps.
 
+    The level of no columns is what SQL says without GROUP BY: its view has one row, also over no rows, where a count is
+    0 and a sum NULL. Folding the finest rows gives no row there: no group, no total. Whoever shows totals of nothing
+    must choose one of both for all maps that may answer.
+
     Parameters
     ----------
     columns

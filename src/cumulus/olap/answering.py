@@ -110,7 +110,8 @@ class _Rows:
         made, order = self._pivoted(blocks) if self._pivots else self._plain(blocks)
         if order:
             made = made.take(sorted_places(order))
-        return made if self._question.most is None else made.slice(0, self._question.most)
+        most = self._question.most
+        return made if most is None else made.slice(0, min(most, made.num_rows))
 
     # --- blocks -----------------------------------------------------------------------------------------------------
 

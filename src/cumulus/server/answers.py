@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from cumulus.views.duckdb_limits import UNLIMITED, QueryLimits
 from cumulus.views.reader import Consistency
+
+__all__ = ["UNLIMITED", "Acknowledged", "QueryLimits", "ReadRows", "TableRows", "WriteRequest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +63,6 @@ class Acknowledged:
     at: int
     rows: int
     is_repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class QueryLimits:
-    """How much one query may take; None is without a limit.
-
-    Parameters
-    ----------
-    time_s
-        After so many seconds DuckDB is interrupted: QueryTimeoutError.
-    rows, bytes
-        Of the result: LimitError beyond.
-    """
-
-    time_s: float | None = None
-    rows: int | None = None
-    bytes: int | None = None
-
-
-UNLIMITED = QueryLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import queue
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from cumulus.cubes import source_of
 from cumulus.durable.faults import crash_point
 from cumulus.errors import ClosedError, CumulusError, DelayError, ProcessError, StoreError
 from cumulus.m3.program import Program
+from cumulus.olap import CubeSource
 from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
 from cumulus.server.applying import apply_rows, apply_views
 from cumulus.server.kept_folder import KeptFolder
@@ -30,6 +33,8 @@ from cumulus.views.reader import Consistency
 from cumulus.warehouse import Warehouse
 
 _QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
+_MOST_REFUSED = 1_000
+"""Requests that were refused are remembered, the last ones, until the server ends."""
 _MOST_REQUESTS, _MOST_BYTES = 4096, 32 << 20
 """A group is no larger: nobody waits for much more than his own request."""
 
@@ -44,6 +49,13 @@ class _Waiting:
     @property
     def id(self) -> str:
         return self.change.id if isinstance(self.change, PackedRequest) else ""
+
+    @property
+    def about(self) -> str:
+        """The tables that it would change."""
+        if isinstance(self.change, ViewChange):
+            return ""
+        return ", ".join(dict.fromkeys(part.table for part in self.change.parts))
 
     def answer(self, done: Acknowledged) -> None:
         """Tell who waits."""
@@ -97,6 +109,7 @@ class WarehouseKeeper:
         self._is_closed = False
         self._broken = ""
         self._group: list[_Waiting] = []
+        self._refused: deque[dict[str, Any]] = deque(maxlen=_MOST_REFUSED)
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
 
@@ -155,13 +168,17 @@ class WarehouseKeeper:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         return self._reading.query(sql, parameters, only, limits)
 
+    def cubes(self) -> CubeSource:
+        """Return what answers selections of the cubes, and of the other views that can be folded."""
+        return source_of(self._warehouse)
+
     def errors(self, view: str = "") -> ReadRows:
         """Return what a view, or all of them, could not take in."""
         return self._reading.errors(view)
 
     def quarantine(self) -> ReadRows:
-        """Return nothing: what is refused is refused before it is taken."""
-        return ReadRows(_QUARANTINE.empty_table(), self._at)
+        """Return the last requests that were refused when they were applied; whoever sent them was told."""
+        return ReadRows(pa.Table.from_pylist(list(self._refused), _QUARANTINE), self._at)
 
     def epochs(self) -> ReadRows:
         """Return the last transaction."""
@@ -324,6 +341,7 @@ class WarehouseKeeper:
         if refused:
             self._kept.journal.refuse([number for number, _, _ in refused])
             for _, waiting, why in refused:
+                self._refused.append({"at": self._at, "table": waiting.about, "reason": str(why)})
                 waiting.future.set_exception(why)
 
     def _apply(self, change: PackedRequest | ViewChange) -> Acknowledged | Exception:

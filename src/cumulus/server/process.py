@@ -12,7 +12,7 @@ from types import FrameType
 
 import uvicorn
 
-from cumulus.server.http.listening import http_config, open_socket
+from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings

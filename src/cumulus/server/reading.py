@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
-from cumulus.errors import LimitError, UsageError
 from cumulus.server.answers import QueryLimits, ReadRows
-from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.duckdb_limits import QueryGuard
+from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import ViewChanges
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
+
+
+def _passing(column: pa.ChunkedArray, test: Callable[[Any], bool]) -> Any:
+    """Return for each value of a column whether it passes a test, of which each different value is asked once."""
+    if pa.types.is_interval(column.type):  # of which Arrow makes no dictionary
+        return pa.array([test(value) for value in column.to_pylist()], pa.bool_())
+    encoded = column.combine_chunks().dictionary_encode()
+    passing = pa.array([test(value) for value in encoded.dictionary.to_pylist()], pa.bool_())
+    return pc.fill_null(passing.take(encoded.indices), test(None))
 
 
 class WarehouseReading:
@@ -34,9 +43,9 @@ class WarehouseReading:
             column = known[known_name(bound.column, known, f"column of {name}")]
             tests.append((column.name, bound.typed(name, column).test()))
         with self._warehouse.one_state() as at:
-            table = reader.arrow()
+            table = reader.arrow() if limit is None or tests else reader.head(limit)
         for column_name, test in tests:
-            table = table.filter(pa.array([test(value) for value in table[column_name].to_pylist()], pa.bool_()))
+            table = table.filter(_passing(table[column_name], test))
         return ReadRows(table.select(wanted).slice(0, limit), at)
 
     def get(self, name: str, key: Sequence[Any]) -> ReadRows:
@@ -49,19 +58,7 @@ class WarehouseReading:
     def query(self, sql: str, parameters: Parameters, only: Collection[str] | None, limits: QueryLimits) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         with self._warehouse.one_state() as at:
-            if only is None:
-                table = self._warehouse.query(sql, parameters).arrow()
-            else:
-                with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
-                    for name in only:
-                        connection.register(name, self._warehouse.view(name).arrow())
-                    try:
-                        table = select(connection, sql, parameters)
-                    except duckdb.Error as problem:
-                        raise UsageError(str(problem), hint=f"Views: {', '.join(only)}.") from None
-        if limits.rows is not None and table.num_rows > limits.rows:
-            raise LimitError(f"the result has more than {limits.rows:,} rows", hint="Ask for fewer: LIMIT.")
-        return ReadRows(table, at)
+            return ReadRows(self._warehouse.query(sql, parameters, guard=QueryGuard(only, limits)).arrow(), at)
 
     def errors(self, view: str) -> ReadRows:
         """Return what a view, or all of them, could not take in."""

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from cumulus.m3.program import Program
+from cumulus.olap import CubeSource
 from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
 from cumulus.server.hub.feed import OpenChanges
 from cumulus.views.duckdb_selects import Parameters
@@ -70,6 +71,9 @@ class ServedSource(Protocol):
 
     def snapshot(self) -> Future[int]:
         """Write everything to the disk so that no log is needed before its `at`; UsageError where there is no log."""
+
+    def cubes(self) -> CubeSource:
+        """Return what answers selections of the cubes, and of the other views that can be folded."""
 
     def write(self, request: WriteRequest) -> Future[Acknowledged]:
         """Apply rows; UsageError where nothing can be written."""

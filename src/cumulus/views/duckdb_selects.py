@@ -19,12 +19,20 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 
 Answering: TypeAlias = Callable[[str], AbstractContextManager[str]]
 """From a query to the one that DuckDB answers instead, which is good within the block."""
+Collect: TypeAlias = Callable[[duckdb.DuckDBPyRelation], pa.Table]
+"""What takes a result from DuckDB."""
+
+
+def whole(relation: duckdb.DuckDBPyRelation) -> pa.Table:
+    """Return a result at once."""
+    return relation.to_arrow_table()
 
 
 def select(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
     parameters: Parameters = None,
+    collect: Collect = whole,
     answering: Answering = nullcontext,
 ) -> pa.Table:
     """Return the result of a SELECT.
@@ -61,10 +69,12 @@ def select(
         parameters = None if parameters is None else list(parameters)
     _check_parameters(statements[0].named_parameters, parameters)
     with answering(sql) as answered:
-        return fetch(connection, answered, parameters)
+        return fetch(connection, answered, parameters, collect)
 
 
-def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None) -> pa.Table:
+def fetch(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, collect: Collect = whole
+) -> pa.Table:
     """Return the result of a query that DuckDB has to take.
 
     Raises
@@ -75,7 +85,7 @@ def fetch(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameter
         If DuckDB refuses it.
     """
     with stopped_by_interrupts(connection):
-        return connection.sql(sql, params=parameters or None).to_arrow_table()
+        return collect(connection.sql(sql, params=parameters or None))
 
 
 def _check_parameters(wanted: Set[str], parameters: list[Any] | Mapping[str, Any] | None) -> None:

@@ -147,7 +147,8 @@ class Finisher:
             lines.append(f"    {', '.join(f'k{i}' for i in range(len(self.maps[0].keys)))}, = key")
         for place, each in enumerate(self.maps):
             names = ", ".join(f"m{place}_{column}" for column in range(len(each.values)))
-            lines.append(f"    {names}, = maps[{place}]")
+            if names:  # what is folded may be ends alone
+                lines.append(f"    {names}, = maps[{place}]")
 
         def lookup(name: str) -> PythonCode:
             if name not in self.names:

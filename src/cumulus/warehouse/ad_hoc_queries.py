@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 
 import duckdb
@@ -19,6 +19,7 @@ from cumulus.scalars.user import Given
 from cumulus.views import Finisher, MapViewReader
 from cumulus.views.datasets import ViewDataset
 from cumulus.views.duckdb_functions import create_functions, set_utc
+from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, QueryLimits, lock
 from cumulus.views.duckdb_selects import Answering, Parameters, select
 from cumulus.views.measuring import Fold, Measuring
 
@@ -30,17 +31,33 @@ class Desk:
     ----------
     fold
         Gives the parts of views for MEASURE.
+    only
+        The only views that there are, and no table; None is all.
+    is_locked
+        Whether SQL reaches no file, no network and no setting.
     """
 
     def __init__(
-        self, engine: Engine, finishers: Mapping[str, Finisher], functions: Mapping[str, Given], fold: Fold
+        self,
+        engine: Engine,
+        finishers: Mapping[str, Finisher],
+        functions: Mapping[str, Given],
+        fold: Fold,
+        *,
+        only: Collection[str] | None = None,
+        is_locked: bool = False,
     ) -> None:
         self._process = os.getpid()
-        self._opened: list[str] = []
-        self._views = tuple(finishers)
         kept = dict(engine.program.kept)
         self._not_kept = {each.name.lower() for each in engine.program.relations if each.name not in kept}
-        self._connection = duckdb.connect(config={"python_enable_replacements": "false"})
+        everything = finishers
+        if only is not None:  # no error says that there is anything else
+            finishers, kept, self._not_kept = {name: finishers[name] for name in only}, {}, set()
+        self._opened: list[str] = []
+        self._views = tuple(view.name for view in engine.program.shown_views if view.name in finishers)
+        self._connection = duckdb.connect(
+            config=dict(NOTHING_ELSE) if is_locked else {"python_enable_replacements": "false"}
+        )
         # What is open when the interpreter ends would be told of.
         self._close = weakref.finalize(self, _close, self._connection, self._process)
         _DESKS.add(self)
@@ -59,18 +76,21 @@ class Desk:
             dataset = ViewDataset(reader, self._opened.append)
             self._connection.register(reader.name, dataset)
             self._datasets.append(dataset)
-        self._measuring = Measuring(self._connection, engine.program, finishers, fold)
+        self._measuring = Measuring(self._connection, engine.program, everything, fold, self._views)
         # Whoever has a function of that name goes on calling it.
-        self._answering: Answering = (
-            nullcontext if "measure" in map(str.lower, functions) else self._measuring.answering
-        )
+        has_own = "measure" in map(str.lower, functions)
+        self._answering: Answering = nullcontext if has_own else self._measuring.answering
+        if is_locked:
+            lock(self._connection)
 
     @property
     def is_good(self) -> bool:
         """Whether it may be used: its threads stay behind when a process forks."""
         return self._process == os.getpid()
 
-    def ask(self, sql: str, parameters: Parameters = None) -> tuple[pa.Table, set[str]]:
+    def ask(
+        self, sql: str, parameters: Parameters = None, limits: QueryLimits = UNLIMITED
+    ) -> tuple[pa.Table, set[str]]:
         """Return the result of a SELECT, and the names of the views and tables that it has read.
 
         Raises
@@ -79,12 +99,18 @@ class Desk:
             For anything but one SELECT that DuckDB takes.
         EvaluationError
             If a view that it reads cannot be computed.
+        LimitError, QueryTimeoutError
+            If it takes more than it may.
         """
         self._opened.clear()
         for dataset in self._datasets:
             dataset.problem = None
         try:
-            table = select(self._connection, sql, parameters, self._answering)
+            if limits == UNLIMITED:
+                table = select(self._connection, sql, parameters, answering=self._answering)
+            else:
+                with limits.stopping(self._connection):
+                    table = select(self._connection, sql, parameters, limits.collect, self._answering)
         except duckdb.Error as problem:
             for dataset in self._datasets:
                 if dataset.problem is not None:

@@ -112,10 +112,15 @@ def extended(script: str, sql: str | Path, keep: str, functions: Mapping[str, Gi
     return extend_sql(script, script_of(sql), keep=keep, functions=typed, size=size)
 
 
-def changed_views(views: Collection[str], script: str, longer: str) -> list[str]:
-    """Return those of some views that a longer script has no more, or makes by another query."""
+def changed_views(views: Collection[str], script: str, longer: str, program: Program, new: Program) -> list[str]:
+    """Return those of some views that a longer script has no more, or makes by another query.
+
+    `program` and `new` are those of the two scripts: views of levels stand in no script, but are of cubes.
+    """
     if not views:
         return []
     before, after = declarations(parse_script(script)), declarations(parse_script(longer))
     other = redefined_views(before, after)
-    return sorted(view for view in views if Name(view) not in after.views or Name(view) in other)
+    declared = {level.view: cube.name for cube in program.cubes for level in cube.levels}
+    left = {view.name for view in new.views}
+    return sorted(view for view in views if view not in left or Name(declared.get(view, view)) in other)

@@ -60,6 +60,8 @@ class WarehouseState:
         """The operations of the open transaction; None if there is none."""
         self.desk: Desk | None = None
         """Answers SQL over the views; made when it is first asked."""
+        self.locked_desks: dict[frozenset[str] | None, Desk] = {}
+        """Those that reach nothing else, by the only views that they have."""
         self.use(self.session_of(program))
 
     def session_of(self, program: Program) -> Session:
@@ -71,6 +73,7 @@ class WarehouseState:
     def use(self, session: Session) -> None:
         """Go on with a session."""
         self.session, self.desk = session, None
+        self.locked_desks.clear()
         self.finishers: Mapping[str, Finisher] = {
             view.name: Finisher(session.program, view, self.functions) for view in session.program.views
         }
@@ -229,6 +232,7 @@ class WarehouseState:
             self.turn.close()
             nothing: Any = _Closed()
             self.desk, self.session, self.finishers = None, nothing, nothing
+            self.locked_desks.clear()
             self.folds, self.columns = nothing, nothing
             engine.close()
 

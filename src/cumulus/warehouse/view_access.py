@@ -15,6 +15,7 @@ from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.views import Consistency, Finisher, MapViewReader, Result
+from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
@@ -284,7 +285,7 @@ def errors(state: WarehouseState, view: str) -> ViewErrors:
         return ViewErrors(log.of(name), log.counts.get(name, 0), name)
 
 
-def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
+def query(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryGuard | None = None) -> Result:
     """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
 
     It may call your functions, too. Of each view it reads the columns and rows that the query wants. `MEASURE(x)` is
@@ -294,6 +295,8 @@ def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
     ----------
     parameters
         Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
+    guard
+        For SQL of somebody who may not be trusted: what there is for it, and what it may take.
 
     All views that it reads are those after the same transaction.
 
@@ -303,7 +306,11 @@ def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
         For anything but one SELECT, and if DuckDB refuses it.
     EvaluationError
         If a view that it reads cannot be computed.
+    LimitError, QueryTimeoutError
+        If it takes more than it may.
     """
+    if guard is not None:
+        return _guarded(state, sql, parameters, guard)
     with reading(state):
         if state.desk is None or not state.desk.is_good:
             from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
@@ -313,3 +320,28 @@ def query(state: WarehouseState, sql: str, parameters: Parameters) -> Result:
         for name in read.intersection(state.finishers):
             open_view(state, name).warn()
         return Result(table)
+
+
+def _guarded(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryGuard) -> Result:
+    key = None if guard.only is None else frozenset(guard.only)
+    with reading(state):
+        desk = state.locked_desks.get(key)
+        if desk is None or not desk.is_good:
+            from cumulus.warehouse.ad_hoc_queries import Desk
+
+            if len(state.locked_desks) >= _MOST_DESKS:
+                state.locked_desks.clear()
+            desk = Desk(
+                state.session.engine,
+                state.finishers,
+                state.functions,
+                partial(_fold, state),
+                only=guard.only,
+                is_locked=True,
+            )
+            state.locked_desks[key] = desk
+        return Result(desk.ask(sql, parameters, guard.limits)[0])
+
+
+_MOST_DESKS = 16
+"""A connection takes some memory, and 30 ms to open."""

@@ -34,7 +34,7 @@ Form: TypeAlias = tuple[Any, ...]
 
 
 def execute(state: WarehouseState, sql: str | Path) -> None:
-    """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it.
+    """Create or drop views and cubes on the live warehouse, or add tables, by SQL or the path of a file with it.
 
     All views are compiled again, together. Maps that stay what they were keep their contents; new ones are computed
     from kept rows.
@@ -53,7 +53,8 @@ def execute(state: WarehouseState, sql: str | Path) -> None:
             raise UsageError("views are not changed inside a transaction", hint="Do it before or after.")
         script, program = extended(state.script, sql, state.options.keep, state.functions, state.options.size)
         session = state.session_of(program)
-        for view in changed_views(state.subscriptions.views, state.script, script):
+        told = state.subscriptions.views
+        for view in changed_views(told, state.script, script, state.session.program, program):
             raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
         with interruptible():
             carry_over(state.session, session, state.functions)
@@ -89,6 +90,7 @@ def register(
     made = make_function(name, function, arguments, returns, null)
     with state.turn:
         state.functions, state.desk = with_function(state.functions, made, state.session.program), None
+        state.locked_desks.clear()
 
 
 def carry_over(old: Session, new: Session, functions: Mapping[str, Given]) -> None:

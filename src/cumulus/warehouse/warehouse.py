@@ -16,6 +16,7 @@ from cumulus.m3.program import Program
 from cumulus.recheck import Report
 from cumulus.scalars.user import Functions, declared, given_functions
 from cumulus.views import Result
+from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.warehouse import event_intake, saved_folder, view_access, view_changes
 from cumulus.warehouse.change_streams import ChangeStream
@@ -150,9 +151,9 @@ class Warehouse:
         return view_access.open_view(self._state, name)
 
     @described_by(view_access.query)
-    def query(self, sql: str, parameters: Parameters = None) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, guard: QueryGuard | None = None) -> Result:
         """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB."""
-        return view_access.query(self._state, sql, parameters)
+        return view_access.query(self._state, sql, parameters, guard)
 
     @described_by(view_access.one_state)
     def one_state(self) -> AbstractContextManager[int]:
@@ -191,7 +192,7 @@ class Warehouse:
 
     @described_by(view_changes.execute)
     def execute(self, sql: str | Path) -> None:
-        """Create or drop views on the live warehouse, or add tables to it: by SQL, or the path of a file with it."""
+        """Create or drop views and cubes on the live warehouse, or add tables, by SQL or the path of a file with it."""
         view_changes.execute(self._state, sql)
 
     @described_by(view_changes.register)

@@ -30,7 +30,7 @@ class LiveTarget:
 
     def views(self) -> Mapping[str, str]:
         """Return the views, each with its columns and types as text."""
-        return {each.name: _columns(each.columns) for each in self.warehouse.program.views}
+        return {each.name: _columns(each.columns) for each in self.warehouse.program.shown_views}
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> pa.Table | str:
         """Run one statement; return the rows of a query, or a line on what was done.
@@ -52,7 +52,7 @@ class LiveTarget:
             return "done"
         raise UsageError(
             f"{word or 'nothing'} begins no statement of this shell",
-            hint="There are SELECT, CREATE TABLE, CREATE VIEW, DROP VIEW, INSERT, UPDATE, DELETE; see .help.",
+            hint="There are SELECT, CREATE TABLE, VIEW or CUBE, DROP VIEW or CUBE, INSERT, UPDATE and DELETE: .help.",
         )
 
     def explain(self, view: str) -> str:

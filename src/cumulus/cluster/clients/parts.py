@@ -21,6 +21,7 @@ from cumulus.cluster.messages import PartsRead, ReadParts, RequestRefused
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.spread_part import SpreadPart
+from cumulus.engine.frame_columns import FrameColumns
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.snapshot import column_names, entries_of_table, table_of_entries
@@ -188,8 +189,9 @@ class _OwnedMaps:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
-    def fold_columns(self, map: str) -> None:
-        """Return None: columns have what others own, too."""
+    def fold_columns(self, map: str) -> FrameColumns:
+        """Return everything that is stored as columns."""
+        return FrameColumns(self._part.program.map(map), self._part.owned(map))
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: what is kept in order has what others own, too."""

@@ -35,7 +35,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
             "statements": _statement_count(plan),
         },
         "gated": {
-            "views": [{"name": name, "why": why} for name, why in division.views.items()],
+            "views": [{"name": name, "why": why} for name, why in _gated_views(plan).items()],
             "maps": [{"name": name, "why": why} for name, why in division.maps.items()],
             "statements": [
                 {
@@ -98,9 +98,15 @@ def _gated(plan: ClusterPlan) -> list[str]:
         return ["gated: nothing"]
     gated = division.gated
     sizes = [counted(len(gated.shown_views), "view"), counted(len(gated.maps), "map")]
-    whys = division.views if gated.views else division.maps
+    whys = _gated_views(plan) if gated.views else division.maps
     lines = [f"gated: {', '.join(sizes)}", *_columns(list(whys.items())), f"in {plan.gate.buckets.why}"]
     return lines + _columns(list(plan.gate.reasons.items()))
+
+
+def _gated_views(plan: ClusterPlan) -> dict[str, str]:
+    """Return the views that are gated, but for levels of cubes, and why."""
+    shown = {each.name for each in plan.program.shown_views}
+    return {name: why for name, why in plan.division.views.items() if name in shown}
 
 
 def _statement_count(plan: ClusterPlan) -> int:

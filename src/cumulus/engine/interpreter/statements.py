@@ -25,6 +25,7 @@ from cumulus.engine.interpreter.numbers import NumberKind, Value, product
 from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Fit, TermCoder
+from cumulus.engine.interpreter.writer import identifier
 from cumulus.errors import ValidationError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Statement
@@ -72,7 +73,8 @@ class StatementCoder:
         for step in waiting:
             self._add_step(step, env)
         for name in sorted(self._ahead & {statement.map for statement in statements}):
-            self._writer.line(f"{self._pool.bind(self._coder.sources.store(name).settle, f'settle_{name}')}()")
+            settle = self._pool.bind(self._coder.sources.store(name).settle, f"settle_{identifier(name)}")
+            self._writer.line(f"{settle}()")
 
     def _computed(self, statements: list[Statement], env: Env) -> Step[str, str]:
         """Write what statements add."""

@@ -152,6 +152,7 @@ def _difference(old_text: str, new: Program) -> str:
     old = parse(old_text)
     for what, before, after in (
         ("table", old.relations, new.relations),
+        ("cube", old.cubes, new.cubes),
         ("view", old.views, new.views),
         ("map", old.maps, new.maps),
     ):

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.algebra.float_sums import add_cells, read_stored
-from cumulus.catalog.arrow import array_of
+from cumulus.catalog.arrow import array_of, decoded
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, coerce
+from cumulus.engine.frame_columns import FrameColumns, added_entries
+from cumulus.engine.frames.from_arrow import frame_of_arrays
+from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.snapshot import column_names_of, entries_of_table, is_tagged
 from cumulus.epochs.output.parts import SHARE
 from cumulus.epochs.output.sink import Manifest
@@ -47,21 +50,22 @@ class _Need:
 class StoredParts:
     """The maps of an epoch that a fold reads; a `cumulus.views.folding.StoredMaps`.
 
-    What it does not need is not read: such keys and values are None.
+    What it does not need is not read: such keys and values are None. Without a plan it is all that makes rows.
     """
 
-    def __init__(self, out: Path, manifest: Manifest, finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]):
+    def __init__(
+        self, out: Path, manifest: Manifest, finisher: Finisher, plan: FoldPlan | None, where: Sequence[Bound] = ()
+    ) -> None:
         self._out, self._manifest, self._program = out, manifest, finisher.program
-        self._needs = _needs(finisher, plan, where)
+        self._needs = _all_of_rows(finisher) if plan is None else _needs(finisher, plan, where)
         self._wanted: dict[str, dict[Key, Stored]] = {}
+        self._tables: dict[str, list[pa.Table]] = {}
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored and may be wanted."""
-        definition, files = self._program.map(map), files_of(self._out, self._manifest, map)
-        is_shared = len(files) > 1 and files[0].endswith(SHARE)
-        tables = (self._read(definition, path, is_shared) for path in files)
-        entries = chain.from_iterable(entries_of_table(definition, table) for table in tables)
-        return iter(_added(definition, entries).items()) if is_shared else entries
+        definition = self._program.map(map)
+        entries = chain.from_iterable(entries_of_table(definition, table) for table in self._read(map))
+        return iter(_added(definition, entries).items()) if self._is_shared(map) else entries
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
@@ -74,7 +78,9 @@ class StoredParts:
                 yield key, values
 
     def stored_count(self, map: str) -> int:
-        """Return how many entries the files have."""
+        """Return how many entries the files have; or how many of them were read, if they were."""
+        if map in self._tables:
+            return sum(table.num_rows for table in self._tables[map])
         return entry_count(self._out, self._manifest, map)
 
     def stored_at(self, map: str, key: Key) -> Stored | None:
@@ -93,22 +99,55 @@ class StoredParts:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
-    def fold_columns(self, map: str) -> None:
-        """Return None: entries are made tuples."""
+    def fold_columns(self, map: str) -> FrameColumns | None:
+        """Return what is stored and may be wanted as columns; None where entries are tuples."""
+        definition, tables = self._program.map(map), self._read(map)
+        if any(is_tagged(field) for table in tables for field in table.schema):
+            return None
+        try:
+            table = pa.concat_tables(tables, promote_options="permissive")
+        except pa.ArrowException:  # numbers of several widths
+            return None
+        there = frozenset(table.column_names)
+        names = [[f"key {key.name}"] for key in definition.keys] + [
+            column_names_of(value) for value in definition.values
+        ]
+        columns = [None if there.isdisjoint(each) else [_joined(table.column(name)) for name in each] for each in names]
+        frame = frame_of_arrays(layout_of(definition), columns, table.num_rows)
+        if frame is not None and self._is_shared(map):
+            frame = added_entries(definition, frame)
+        return None if frame is None else FrameColumns(definition, frame)
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: nothing is kept in order."""
 
-    def _read(self, definition: MapDef, path: str, is_shared: bool) -> pa.Table:
-        need = self._needs[definition.name]
+    def _is_shared(self, map: str) -> bool:
+        """Whether entries of several buckets are to be added."""
+        files = files_of(self._out, self._manifest, map)
+        return len(files) > 1 and files[0].endswith(SHARE)
+
+    def _read(self, map: str) -> list[pa.Table]:
+        """Return what is needed of the files of a map, each read once."""
+        if map not in self._tables:
+            files = files_of(self._out, self._manifest, map)
+            self._tables[map] = [self._read_file(self._program.map(map), path) for path in files]
+        return self._tables[map]
+
+    def _read_file(self, definition: MapDef, path: str) -> pa.Table:
+        need, is_shared = self._needs[definition.name], self._is_shared(definition.name)
         names = [f"key {key.name}" for place, key in enumerate(definition.keys) if is_shared or place in need.keys]
         for place in sorted(need.values) or [0]:
             names += column_names_of(definition.values[place])
         try:
-            found = ds.dataset(self._out / path, format="parquet")
-            return found.to_table(names, filter=_filter(definition, need, found.schema))
+            wanted = _filter(definition, need, pq.read_schema(self._out / path))
+            return pq.read_table(self._out / path, columns=names, filters=wanted, partitioning=None)
         except (OSError, pa.ArrowException) as problem:
             raise _unread(self._out, self._manifest, problem) from None
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    plain = decoded(column)
+    return pa.concat_arrays(plain.chunks) if plain.num_chunks else pa.array([], plain.type)
 
 
 def files_of(out: Path, manifest: Manifest, map: str) -> list[str]:
@@ -140,7 +179,7 @@ def _unread(out: Path, manifest: Manifest, problem: Exception) -> StoreError:
 
 
 def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[str, _Need]:
-    program, view, bounds = finisher.program, finisher.view, typed_bounds(finisher, where)
+    program, bounds = finisher.program, typed_bounds(finisher, where)
     found: dict[str, _Need] = {}
 
     def need(map: str, groups: Sequence[int], keys: Iterable[int], values: Iterable[int]) -> None:
@@ -169,11 +208,12 @@ def _needs(finisher: Finisher, plan: FoldPlan, where: Sequence[Bound]) -> dict[s
         if number.distinct is not None:
             counted = number.distinct.counted
             need(counted.map, counted.groups, counted.values, _telling(program.map(counted.map)) | {counted.column})
-    if plan.fixed:  # rows are made of them
-        for name in view.reads:
-            definition = program.map(name)
-            found[name] = _Need({*range(len(definition.keys))}, {*range(len(definition.values))}, [])
-    return found
+    return {**found, **_all_of_rows(finisher)} if plan.fixed else found
+
+
+def _all_of_rows(finisher: Finisher) -> dict[str, _Need]:
+    maps = [finisher.program.map(name) for name in finisher.view.reads]
+    return {each.name: _Need({*range(len(each.keys))}, {*range(len(each.values))}, []) for each in maps}
 
 
 def _telling(definition: MapDef) -> set[int]:
@@ -199,7 +239,7 @@ def _added(definition: MapDef, entries: Iterable[tuple[Key, Stored]]) -> dict[Ke
     return found
 
 
-def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> ds.Expression | None:
+def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> pc.Expression | None:
     """Return what Parquet can tell of the rows that are wanted: no row that is wanted is left out."""
     found = [
         expression
@@ -209,7 +249,7 @@ def _filter(definition: MapDef, need: _Need, schema: pa.Schema) -> ds.Expression
     return reduce(and_, found) if found else None
 
 
-def _condition(key: Column, bound: Bound, schema: pa.Schema) -> ds.Expression | None:
+def _condition(key: Column, bound: Bound, schema: pa.Schema) -> pc.Expression | None:
     """Return a bound as a condition of a file; None where Arrow may see it otherwise."""
     name = f"key {key.name}"
     stored = schema.field(name)
@@ -218,12 +258,12 @@ def _condition(key: Column, bound: Bound, schema: pa.Schema) -> ds.Expression | 
     if not (key.type.is_integer or key.type.kind in _COMPARED):
         return None
     try:
-        return _compared(ds.field(name), key, bound, stored.type)
+        return _compared(pc.field(name), key, bound, stored.type)
     except (TypeError, ValueError, OverflowError, pa.ArrowException):
         return None  # a value that the key cannot have, where a view shows it in a wider type
 
 
-def _compared(field: ds.Expression, key: Column, bound: Bound, kind: pa.DataType) -> ds.Expression:
+def _compared(field: pc.Expression, key: Column, bound: Bound, kind: pa.DataType) -> pc.Expression:
     def stored(values: Sequence[Any]) -> pa.Array:
         assert key.type is not None
         return array_of([coerce(value, key.type) for value in values], key.type).cast(kind)

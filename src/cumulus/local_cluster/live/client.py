@@ -30,9 +30,10 @@ from cumulus.local_cluster.live.committed_reads import check_staleness, committe
 from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.local_cluster.live.tentative_reads import key_columns, tentative_rows
-from cumulus.m3.program import ViewDef
+from cumulus.m3.program import Program, ViewDef
 from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
+from cumulus.scalars.user import Functions
 from cumulus.views.consistency import Consistency
 from cumulus.views.folding import Bound, Partial, bounds_of
 
@@ -81,12 +82,22 @@ class ClusterClient:
 
     @cached_property
     def _folds(self) -> ClusterFolds:
-        return ClusterFolds(self.home, self._plan, functions_in(self._card.functions))
+        return ClusterFolds(self.home, self._plan, self.functions)
+
+    @property
+    def program(self) -> Program:
+        """What the cluster runs."""
+        return self._program
+
+    @property
+    def functions(self) -> Functions:
+        """The user's functions that the views call."""
+        return functions_in(self._card.functions)
 
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
-        return tuple(self._views)
+        return tuple(view.name for view in self._program.shown_views)
 
     @property
     def spread_views(self) -> tuple[str, ...]:
@@ -311,7 +322,7 @@ class ClusterClient:
             lambda machine, message_of: self._open_links.ask(machine, message_of(self._next_number()), until),
             name,
             values,
-            functions_in(self._card.functions),
+            self.functions,
         )
 
     # --- the cluster ------------------------------------------------------------------------------------------------

@@ -161,3 +161,93 @@ class RowParameters(BaseModel):
     key: list[str] | None = Field(default=None, description="Look one row up: a value for each key column.")
     keys: str | None = Field(default=None, description="The same as a JSON list, which can have null.")
     format: str | None = Field(default=None, description="json, ndjson, csv, arrow or parquet; else Accept decides.")
+
+
+class CubeList(BaseModel):
+    """The cubes, and the other views that can be folded."""
+
+    at: int
+    cubes: list[str]
+    views: list[str]
+
+
+class DimensionModel(BaseModel):
+    """Levels from coarse to fine."""
+
+    name: str
+    levels: list[str]
+
+
+class MeasureModel(BaseModel):
+    """A column that is folded."""
+
+    name: str
+    type: str
+    kind: str = Field(description="additive, end, distinct, fixed, or several with a plus between.")
+    maps: list[str]
+
+
+class KeptModel(BaseModel):
+    """Levels for which there is a map."""
+
+    levels: list[str]
+    map: str
+    entries: int | None
+    statements: int
+    asked_for: bool
+
+
+class CubeModel(BaseModel):
+    """What a cube is made of."""
+
+    name: str
+    columns: list[ColumnModel]
+    dimensions: list[DimensionModel]
+    measures: list[MeasureModel]
+    kept: list[KeptModel]
+
+
+class SelectionModel(BaseModel):
+    """What is asked of a cube; `cumulus.Selection.to_json` writes it."""
+
+    by: list[str] = Field(default=[], description="Levels, such as date.y.")
+    measures: list[str] | None = None
+    where: list[dict[str, Any]] = Field(default=[], description='Such as {"level": "y", "in": [1994, 1995]}.')
+    pivot: list[str] = []
+    totals: list[str] = []
+    having: list[list[Any]] = Field(default=[], description='Such as ["revenue", ">", 1000].')
+    order_by: list[str] = []
+    top: dict[str, Any] | None = None
+    limit: int | None = None
+    after: int | None = None
+
+
+class CandidateModel(BaseModel):
+    """A map that might answer."""
+
+    view: str
+    columns: list[str]
+    map: str
+    entries: int
+    reason: str = Field(description="Why it does not answer; empty for the one that does.")
+
+
+class ExplanationModel(BaseModel):
+    """How a selection was answered."""
+
+    cube: str
+    map: str
+    levels: list[str]
+    entries_read: int
+    parts: int
+    rows: int
+    candidates: list[CandidateModel]
+    at: int | None
+    consistency: str
+
+
+class MemberList(BaseModel):
+    """Members of a dimension."""
+
+    at: int | None
+    members: list[dict[str, Any]]

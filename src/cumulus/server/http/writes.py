@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
-from cumulus.errors import UnknownNameError, UsageError
+from cumulus.errors import DuplicateKeyError, OrphanError, UnknownNameError, UsageError
 from cumulus.server.access import Role, User
 from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.http.answering import PROBLEMS
@@ -163,7 +163,15 @@ async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, 
     else:
         future = await asyncio.to_thread(site.source.write, request)
     # Who goes away does not take back what was sent.
-    done = await asyncio.shield(asyncio.wrap_future(future))
+    try:
+        done = await asyncio.shield(asyncio.wrap_future(future))
+    except (DuplicateKeyError, OrphanError) as problem:
+        if user.views is None:
+            raise
+        # The message has a row that somebody else may have written.
+        raise type(problem)(
+            f"a row is against a key of {problem.relation}", relation=problem.relation, hint=problem.hint
+        ) from None
     return WrittenAnswer(at=done.at, rows=done.rows, repeated=done.is_repeated)
 
 

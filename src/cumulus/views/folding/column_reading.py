@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.python_code import canonical
@@ -24,6 +25,8 @@ MANY_GROUPS = 256
 """So many stay columns; fewer become tuples at once."""
 _FEW = 4
 """Where at most one entry in so many is wanted, the others are left out before anything is put together."""
+_SCATTERED = 16
+"""Where at most one entry in so many is wanted, it is read where it lies; else whole columns are, which stay."""
 _LANES = 8
 _LISTED = 8
 """Values of a list that are compared one by one."""
@@ -64,14 +67,14 @@ class ColumnReading:
 
     def ends(self, end: FoldedEnd) -> Mapping[Key, Any]:
         """Return the ends of each group."""
-        plan = self._plan
+        plan, definition = self._plan, self._program.map(end.map)
         entries = self._entries(end.map, end.groups, [], [end.axis], shown=end.column)
         entries.take_wanted()
         axis = entries.columns.key(end.axis, entries.at)
         if axis.null is not None:
             entries.wanted &= ~axis.null
         codes, firsts = entries.grouped([end.groups[place] for place in plan.by])
-        numbers = axis.data if axis.is_wide else axis.sortable()[0]
+        numbers = axis.data if axis.is_wide or _is_whole(definition.keys[end.axis]) else axis.sortable()[0]
         best = entries.columns.end_rows(codes, len(firsts), np.ascontiguousarray(numbers), end.end)
         found = EndColumns(entries.keys([*(end.groups[place] for place in plan.by), end.axis], best), len(best))
         return found if len(found) > MANY_GROUPS else {group: found[group] for group in found}
@@ -123,7 +126,7 @@ class ColumnReading:
             counts = columns.stored_value(shown, slice(0, columns.size))
             wanted &= counts.any(axis=1) if counts.ndim == 2 else counts != 0
         entries = _Entries(columns, wanted)
-        if isinstance(entries.at, slice):
+        if len(entries.wanted) * _SCATTERED > columns.size:
             columns.hold(keys, values)
         return entries
 
@@ -134,6 +137,7 @@ class _Entries:
     def __init__(self, columns: FoldColumns, wanted: Mask) -> None:
         self.columns, self.wanted = columns, wanted
         self.at: Any = slice(0, columns.size)
+        self._lanes: Codes | None = None
         if np.count_nonzero(wanted) * _FEW < columns.size:
             self.take_wanted()
 
@@ -165,11 +169,13 @@ class _Entries:
     def sums(self, codes: Codes, groups: int, place: int) -> Array:
         """Return the sums of a value column by groups."""
         numbers = self.value(place)
-        if groups > 1:
+        if groups != 1:
             return self._added(codes, groups, numbers)
         # What is added to one place waits for what was added before: it goes to several, and these are added then.
-        lanes = np.tile(np.arange(1, _LANES + 1, dtype=np.uint32), len(codes) // _LANES + 1)[: len(codes)] * (codes > 0)
-        return self._added(np.ones(_LANES, np.uint32), groups, self._added(lanes, _LANES, numbers))
+        if self._lanes is None:
+            self._lanes = np.tile(np.arange(1, _LANES + 1, dtype=np.uint32), len(codes) // _LANES + 1)[: len(codes)]
+            self._lanes *= codes
+        return self._added(np.ones(_LANES, np.uint32), groups, self._added(self._lanes, _LANES, numbers))
 
     def _added(self, codes: Codes, groups: int, numbers: Array) -> Array:
         found = self.columns.add_up(codes, groups, numbers)
@@ -207,17 +213,12 @@ class _Filter:
                 if wanted is not None:
                     found |= _equal(words, wanted)
             return found
-        if isinstance(within, Between) and len(words) == 1 and self._is_whole():
+        if isinstance(within, Between) and len(words) == 1 and _is_whole(self._key):
             return self._between(words[0], within)
         codes, firsts = self._columns.group(words, among)
         vector = self._columns.key(self._place, firsts)
         holds = [False, *(test(canonical(value)) for value in python_values(vector, vector.type))]
         return np.array(holds, np.bool_)[codes]
-
-    def _is_whole(self) -> bool:
-        """Whether the words of values are in their order."""
-        sql_type = self._key.type
-        return sql_type is not None and (sql_type.is_exact or sql_type.kind in _WHOLE)
 
     def _between(self, words: Words, within: Between) -> Mask:
         found = np.ones(len(words), np.bool_)
@@ -237,6 +238,11 @@ def _equal(words: Sequence[Words], wanted: Sequence[int]) -> Mask:
     for word, value in zip(words[1:], wanted[1:], strict=True):
         found &= word == np.int64(value)
     return found
+
+
+def _is_whole(key: Column) -> bool:
+    """Whether the words of a key's values are in their order."""
+    return key.type is not None and (key.type.is_exact or key.type.kind in _WHOLE)
 
 
 def _in_two_words(numbers: Array) -> Array:

@@ -8,7 +8,7 @@ has it: a row of the view that finds two rows counts twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -35,6 +35,11 @@ _MEASURE = re.compile(r"\bmeasure\b", re.IGNORECASE)
 _AGGREGATES = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
 
 
+def may_measure(sql: str) -> bool:
+    """Whether a query may call MEASURE: the word is in it."""
+    return _MEASURE.search(sql) is not None
+
+
 class Measuring:
     """Rewrites queries that call MEASURE.
 
@@ -43,9 +48,11 @@ class Measuring:
     connection
         That answers them; it gets tables of parts, and functions.
     program, finishers
-        Whose views they ask.
+        Of all its views.
     fold
         Gives parts of the views.
+    shown
+        The names of those that may be asked.
     """
 
     def __init__(
@@ -54,11 +61,12 @@ class Measuring:
         program: Program,
         finishers: Mapping[str, Finisher],
         fold: Fold,
+        shown: Collection[str],
     ) -> None:
         self._connection, self._program = connection, program
         self._finishers, self._fold = finishers, fold
-        self._shown = {view.name: finishers[view.name] for view in program.shown_views}
-        self._cubes = {cube.name for cube in program.cubes}
+        self._shown = {name: finishers[name] for name in shown}
+        self._cubes = {cube.name for cube in program.cubes if cube.name in self._shown}
         names = "|".join(re.escape(name) for name in sorted(self._cubes))
         self._cube_names = re.compile(names, re.IGNORECASE) if names else None
         self._aggregates: frozenset[str] = frozenset()
@@ -77,7 +85,7 @@ class Measuring:
         """
         self.read.clear()
         tree = None
-        if _MEASURE.search(sql) or (self._cube_names is not None and self._cube_names.search(sql)):
+        if may_measure(sql) or (self._cube_names is not None and self._cube_names.search(sql)):
             tree = trees.parsed(self._connection, sql)
         if tree is None:
             yield sql

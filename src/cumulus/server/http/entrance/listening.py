@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 
 import uvicorn
@@ -56,6 +57,15 @@ def check_exposure(settings: ServerSettings) -> None:
         )
 
 
+def _allow_connections(count: int) -> None:
+    """Let the process have so many files open at once, and those that it needs besides, if it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 512
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(most, soft), hard))
+
+
 def http_config(site: Site) -> uvicorn.Config:
     """Return how a site is served.
 
@@ -66,6 +76,7 @@ def http_config(site: Site) -> uvicorn.Config:
     """
     settings = site.settings
     check_exposure(settings)
+    _allow_connections(settings.limits.connections)
     return uvicorn.Config(
         create_app(site),
         host=settings.host,

@@ -1,0 +1,1 @@
+"""What selections of a cube cost, and what keeping its levels costs."""

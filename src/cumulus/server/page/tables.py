@@ -1,0 +1,175 @@
+"""Views as tables that are alive in the browser, fed by the changes of the views."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import perspective
+import pyarrow as pa
+
+from cumulus.catalog.arrow import table_of, to_ipc, values_of
+from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
+from cumulus.errors import CumulusError, LimitError
+from cumulus.scalars.python_code import canonical
+from cumulus.server.page.grid import formats, label
+from cumulus.server.sources import ServedSource
+
+NUMBER_OF_ROW = "row number"
+"""The column by which a table's rows are found when they change; it is not shown."""
+MOST_ROWS = 100_000
+"""A view of more rows is not shown row by row."""
+FEED_S = 0.25
+"""Changes come to the browser at most so often."""
+
+
+class LiveTables:
+    """Tables of views in a Perspective server of their own; each is fed while somebody looks at it.
+
+    Parameters
+    ----------
+    source
+        Whose views they are.
+    """
+
+    def __init__(self, source: ServedSource) -> None:
+        self._source = source
+        self.server = perspective.Server()
+        self._client = self.server.new_local_client()
+        self._fed: dict[str, _FedTable] = {}
+        self._watchers: defaultdict[str, int] = defaultdict(int)
+        self._lock = threading.Lock()
+        self._moved, self._is_closed = threading.Event(), False
+        source.listen(lambda _: self._moved.set())
+        self._thread = threading.Thread(target=self._feed, name="page", daemon=True)
+        self._thread.start()
+
+    def watch(self, view: str) -> dict[str, Any]:
+        """Host a view, and feed it until `leave`; return how it is to be shown.
+
+        Raises
+        ------
+        LimitError
+            If it has too many rows.
+        """
+        with self._lock:
+            if view not in self._fed:
+                self._fed[view] = _FedTable(self._client, self._source, view)
+            self._watchers[view] += 1
+            fed = self._fed[view]
+            return {"table": fed.name, "config": {"columns": fed.columns, "columns_config": fed.formats}}
+
+    def leave(self, view: str) -> None:
+        """Have one less who looks at a view."""
+        with self._lock:
+            self._watchers[view] -= 1
+
+    def close(self) -> None:
+        """End feeding."""
+        self._is_closed = True
+        self._moved.set()
+        self._thread.join()
+        for fed in self._fed.values():
+            fed.close()
+
+    def _feed(self) -> None:
+        while not self._is_closed:
+            self._moved.wait()
+            self._moved.clear()
+            with self._lock:
+                for view in [view for view, watchers in self._watchers.items() if not watchers and view in self._fed]:
+                    self._fed.pop(view).close()
+                for fed in self._fed.values():
+                    fed.pump()
+            threading.Event().wait(FEED_S)
+
+
+class _FedTable:
+    """One view: its rows by number, so that any row can go, also one of several that are equal."""
+
+    def __init__(self, client: Any, source: ServedSource, view: str) -> None:
+        self._columns: tuple[Column, ...] = source.program.view(view).columns
+        self.columns = [column.name for column in self._columns]
+        self.formats = formats({column.name: str(column.type) for column in self._columns})
+        self._at, self._changes = source.changes(view)
+        found = source.view(view, columns=None, where=(), limit=MOST_ROWS + 1, read="committed")
+        if found.table.num_rows > MOST_ROWS:
+            self._changes.close()
+            raise LimitError(
+                f"{view} has more than {MOST_ROWS:,} rows", hint="Explore it as a cube, or ask by SQL for some of them."
+            )
+        if found.at is not None:
+            self._at = max(self._at, found.at)
+        self._numbers: dict[Row, list[int]] = {}
+        self._next = 0
+        values = [values_of(found.table.column(each.name), each.type) or [] for each in self._columns]
+        rows = list(zip(*values, strict=True))
+        self._table = client.table(_arrow(self._columns, self._numbered(rows)), index=NUMBER_OF_ROW)
+        self.name = self._table.get_name()
+        self.problem: CumulusError | None = None
+
+    def _numbered(self, rows: Sequence[Row]) -> list[tuple[int, Row]]:
+        made = []
+        for row in rows:
+            self._numbers.setdefault(canonical_row(row), []).append(self._next)
+            made.append((self._next, row))
+            self._next += 1
+        return made
+
+    def pump(self) -> None:
+        """Bring what has changed to the browsers."""
+        news: dict[int, Row] = {}
+        gone: list[int] = []
+        for change in self._changes.take():
+            if change.number <= self._at:
+                continue
+            for old, new in change.rows:
+                number = None
+                if old is not None:
+                    numbers = self._numbers[canonical_row(old)]
+                    number = numbers.pop()
+                    if not numbers:
+                        del self._numbers[canonical_row(old)]
+                if new is None:
+                    assert number is not None, "a change has an old row, a new one, or both"
+                    news.pop(number, None)
+                    gone.append(number)
+                    continue
+                if number is None:
+                    number, self._next = self._next, self._next + 1
+                self._numbers.setdefault(canonical_row(new), []).append(number)
+                news[number] = new
+        if gone:
+            self._table.remove(gone)
+        if news:
+            self._table.update(_arrow(self._columns, list(news.items())))
+
+    def close(self) -> None:
+        """Have no more changes."""
+        self._changes.close()
+
+
+def canonical_row(row: Row) -> Row:
+    """Return a row that is equal to those with the same values, NaN among them."""
+    return tuple(map(canonical, row))
+
+
+def _arrow(columns: Sequence[Column], rows: Sequence[tuple[int, Row]]) -> bytes:
+    """Return numbered rows as a browser takes them: numbers as floats; what it has no type for, as text."""
+    table = table_of(columns, [row for _, row in rows])
+    made = {NUMBER_OF_ROW: pa.array([number for number, _ in rows], pa.int32())}
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        made[name] = _shown(values)
+    return to_ipc(pa.table(made))
+
+
+def _shown(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    type_ = values.type
+    if pa.types.is_integer(type_) or pa.types.is_decimal(type_) or pa.types.is_floating(type_):
+        return values.cast(pa.float64(), safe=False)
+    if pa.types.is_boolean(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        return values
+    return pa.array([None if value is None else label(value) for value in values.to_pylist()], pa.string())
