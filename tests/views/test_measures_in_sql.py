@@ -6,6 +6,7 @@ import pytest
 
 import cumulus
 from cumulus.errors import UsageError
+from cumulus.views.duckdb_limits import QueryGuard
 
 SALES = """
 CREATE TABLE t (y INT, m INT, region VARCHAR, rev DECIMAL(8,2), delay DOUBLE, item INT);
@@ -99,6 +100,49 @@ def test_what_cannot_be_measured_is_refused_by_name(sales: cumulus.Warehouse, sq
     assert told in refusal.value.message
     assert refusal.value.hint
     assert "LINE" not in refusal.value.message
+
+
+CUBE = """
+CREATE TABLE t (y INT, m INT, delay DOUBLE);
+CREATE CUBE c DIMENSION date (y, m) KEEP (y), () AS
+    SELECT y, m, COUNT(*) AS n, AVG(delay) AS mean FROM t GROUP BY y, m;
+"""
+
+
+@pytest.fixture
+def cube() -> cumulus.Warehouse:
+    warehouse = cumulus.Warehouse(CUBE)
+    warehouse.insert("t", [(1, 1, 1.0), (1, 2, 1.0), (1, 2, 4.0), (2, 1, 3.0)])
+    return warehouse
+
+
+def test_a_kept_total_says_what_a_measure_is_of_no_rows(cube: cumulus.Warehouse) -> None:
+    assert cube.query("SELECT MEASURE(n), MEASURE(mean) FROM c WHERE y = 7").rows() == [(0, None)]
+    assert cube.query("SELECT y, MEASURE(mean) FROM c GROUP BY y ORDER BY y").rows() == [(1, 2.0), (2, 3.0)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT AVG(mean) FROM c",
+        "SELECT SUM(x.mean) FROM c AS x",
+        "SELECT * FROM (SELECT SUM(mean) OVER (ORDER BY y) FROM c)",
+        "SELECT MEASURE(n), MAX(mean) FROM c",
+    ],
+)
+def test_aggregates_of_a_cubes_measures_are_refused(cube: cumulus.Warehouse, sql: str) -> None:
+    with pytest.raises(UsageError, match=r"\(mean\) would put rows of the cube c together") as refusal:
+        cube.query(sql)
+    assert "MEASURE(mean)" in refusal.value.hint
+    assert cube.query("SELECT MAX(mean) FROM (SELECT * FROM c)").rows() == [(3.0,)]
+    assert cube.query("SELECT MAX(y), COUNT(*) FROM c").rows() == [(2, 3)]
+
+
+def test_measures_are_asked_by_those_who_reach_nothing_else(cube: cumulus.Warehouse) -> None:
+    guard = QueryGuard(only=["c"])
+    assert cube.query("SELECT MEASURE(mean) FROM c", guard=guard).rows() == [(2.25,)]
+    with pytest.raises(UsageError, match="has no view to be of"):
+        cube.query("SELECT MEASURE(mean) FROM c", guard=QueryGuard(only=[]))
 
 
 def test_a_function_of_that_name_goes_on_being_called() -> None:
