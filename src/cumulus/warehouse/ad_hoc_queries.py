@@ -50,6 +50,7 @@ class Desk:
         self._process = os.getpid()
         kept = dict(engine.program.kept)
         self._not_kept = {each.name.lower() for each in engine.program.relations if each.name not in kept}
+        everything = finishers
         if only is not None:  # no error says that there is anything else
             finishers, kept, self._not_kept = {name: finishers[name] for name in only}, {}, set()
         self._opened: list[str] = []
@@ -75,11 +76,10 @@ class Desk:
             dataset = ViewDataset(reader, self._opened.append)
             self._connection.register(reader.name, dataset)
             self._datasets.append(dataset)
-        self._measuring = Measuring(self._connection, engine.program, finishers, fold)
+        self._measuring = Measuring(self._connection, engine.program, everything, fold, self._views)
         # Whoever has a function of that name goes on calling it.
-        self._answering: Answering = (
-            nullcontext if "measure" in map(str.lower, functions) else self._measuring.answering
-        )
+        has_own = "measure" in map(str.lower, functions)
+        self._answering: Answering = nullcontext if has_own else self._measuring.answering
         if is_locked:
             lock(self._connection)
 

@@ -66,12 +66,13 @@ class OutputFolder:
         return written_program(self.path)
 
     @cached_property
-    def _finishers(self) -> Mapping[str, Finisher]:
+    def finishers(self) -> Mapping[str, Finisher]:
+        """What makes the rows of each view."""
         return {view.name: Finisher(self.program, view, self._functions) for view in self.program.views}
 
     @cached_property
     def _folds(self) -> Folds:
-        return Folds(self.program, self._finishers)
+        return Folds(self.program, self.finishers)
 
     @property
     def epochs(self) -> list[int]:
@@ -122,13 +123,13 @@ class OutputFolder:
             )
         count = partial(entry_count, self.path, manifest)
         plan, choice = self._folds.chosen(view.name, by, where, columns, count)
-        finisher = self._finishers[choice.view]
+        finisher = self.finishers[choice.view]
         parts = StoredParts(self.path, manifest, finisher, plan, where)
         return fold_by_plan(plan, finisher, parts, where, choice, manifest.snapshot)
 
     def rows_of_level(self, view: str, manifest: Manifest) -> list[Row]:
         """Return the rows of a view that is not shown, a level of a cube, from its parts."""
-        finisher = self._finishers[view]
+        finisher = self.finishers[view]
         return finisher.rows(StoredParts(self.path, manifest, finisher, None).items)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.duckdb_selects import Answering, Parameters, select
+from cumulus.views.folding import Bound, Partial
+from cumulus.views.measuring import Measuring, may_measure
 from cumulus.views.row_changes import CHANGE, check_change
 
 
@@ -80,13 +84,32 @@ def query(
         if VIEW_ERRORS not in views:
             failed = [path for paths in manifest.view_errors.values() for path in paths]
             _register(connection, VIEW_ERRORS, out, failed, ERRORS_SCHEMA)
-        return select(connection, sql, parameters)
+        return select(connection, sql, parameters, answering=_answering(connection, out, sql, manifest, functions))
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
         raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine', VIEW_ERRORS])}.") from None
     finally:
         connection.close()
+
+
+def _answering(
+    connection: Any, out: str | Path, sql: str, manifest: Manifest, functions: Functions | None
+) -> Answering:
+    """Return what answers queries with MEASURE, from the parts of an epoch."""
+    given = given_functions(functions)
+    is_asked = isinstance(sql, str) and (may_measure(sql) or manifest.parts)
+    if not is_asked or "measure" in map(str.lower, given):
+        return nullcontext
+    from cumulus.epochs.output.folder import OutputFolder  # which finds its manifests here
+
+    folder = OutputFolder(out, functions)
+
+    def fold(view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str]) -> Partial:
+        return folder.fold_of(folder.program.view(view), manifest, by, where, columns)
+
+    shown = [view.name for view in folder.program.shown_views]
+    return Measuring(connection, folder.program, folder.finishers, fold, shown).answering
 
 
 def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:

@@ -19,7 +19,7 @@ DISTINCT_TOTAL = "cumulus_distinct_total"
 SPREADS = {"variance_of": "cumulus_variance", "deviation_of": "cumulus_deviation"}
 """What a variance and a deviation are called, of numbers as texts."""
 
-_VALUES = "STRUCT(v BIGINT, n HUGEINT, w VARCHAR)[]"
+_VALUES = "STRUCT(v BIGINT, w VARCHAR, n BIGINT)[]"
 
 
 def create_finishing(connection: duckdb.DuckDBPyConnection) -> None:

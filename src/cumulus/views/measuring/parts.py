@@ -16,7 +16,7 @@ from cumulus.algebra.float_sums import read_cell
 from cumulus.algebra.printing import quoted
 from cumulus.algebra.terms import Apply, Cast, MapEnd, Term, Var
 from cumulus.catalog.arrow import array_of
-from cumulus.catalog.types import DOUBLE, HUGEINT, VARCHAR, Kind, SqlType, coerce
+from cumulus.catalog.types import DOUBLE, VARCHAR, Kind, SqlType, coerce
 from cumulus.errors import EvaluationError
 from cumulus.scalars.duckdb_text import ScalarText
 from cumulus.views.entries import Key
@@ -127,18 +127,12 @@ class PartsTable:
                 assert number.distinct is not None
                 weigh, kind = weigher(number.distinct), self._weight_type(number)
                 weights = {value: weigh(value) or 0 for value in ids}
-                cells = [
-                    {"v": mark, "n": n, "w": _text(weights[value]) if kind == VARCHAR else weights[value]}
-                    for mark, (_, value, n) in zip(marks, rows, strict=True)
-                ]
-                column = pa.StructArray.from_arrays(
-                    [
-                        pa.array([each["v"] for each in cells], pa.int64()),
-                        array_of([each["n"] for each in cells], HUGEINT),
-                        array_of([each["w"] for each in cells], kind),
-                    ],
-                    names=["v", "n", "w"],
-                )
+                values = [weights[value] for _, value, _ in rows]
+                given = [_text(each) for each in values] if kind == VARCHAR else values
+                fields = {"v": pa.array(marks, pa.int64()), "w": array_of(given, kind)}
+                if kind == VARCHAR:
+                    fields["n"] = pa.array([n for _, _, n in rows], pa.int64())
+                column = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
                 table = table.append_column(self._column(number), column)
             yield table
 
@@ -200,8 +194,9 @@ class PartsTable:
             if number.distinct.weight is None:
                 return f"CAST(COUNT(DISTINCT {column}.v) AS {kind})"
             total = "fsum" if kind.is_float else "sum"
-            weights = f"list_transform(list(DISTINCT {column}), lambda each: each.w)"
-            return f"CAST(COALESCE(list_aggregate({weights}, '{total}'), 0) AS {kind})"
+            # DuckDB has no lambdas in HAVING, but maps.
+            entries = f"map_from_entries(list(DISTINCT {column}) FILTER (WHERE {column} IS NOT NULL))"
+            return f"CAST(COALESCE(list_aggregate(map_values({entries}), '{total}'), 0) AS {kind})"
         if kind.is_float:
             total = f"COALESCE(fsum({column}), 0) + COALESCE(fsum({column}c), 0)"
             beyond = "error('a DOUBLE has grown beyond its range')"

@@ -8,9 +8,8 @@ has it: a row of the view that finds two rows counts twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import duckdb
@@ -22,50 +21,23 @@ from cumulus.m3.program import Program
 from cumulus.scalars.duckdb_text import literal
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Partial
-from cumulus.views.folding.plan import FoldPlan, grouping_columns, plan_fold
+from cumulus.views.folding.plan import FoldPlan, plan_fold
 from cumulus.views.measuring import trees
 from cumulus.views.measuring.functions import create_finishing
 from cumulus.views.measuring.parts import PartsTable
+from cumulus.views.measuring.scopes import Mention, check_select, is_measure, refuse_aggregates
 from cumulus.views.measuring.trees import Tree
 
 Fold: TypeAlias = Callable[[str, Sequence[str], Sequence[Bound], Sequence[str]], Partial]
 """From a view, the grouping columns that are left, which groups, and which measures, to the parts."""
 
 _MEASURE = re.compile(r"\bmeasure\b", re.IGNORECASE)
-_WHOLE = frozenset({"min", "max", "bool_and", "bool_or", "any_value"})
-"""Aggregates to which it does not matter how often a row stands."""
-_JOINS = frozenset({"INNER", "LEFT", "RIGHT", "OUTER"})
 _AGGREGATES = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
 
 
-@dataclass(slots=True)
-class _Mention:
-    """A view in FROM: what it is called there, and the joins that it is in."""
-
-    tree: Tree
-    name: str
-    finisher: Finisher
-    joins: tuple[Tree, ...]
-
-    @property
-    def alias(self) -> str:
-        """What the query calls it."""
-        return str(self.tree.get("alias") or self.tree["table_name"])
-
-    @property
-    def grouping(self) -> dict[str, int]:
-        """Its grouping columns."""
-        return grouping_columns(self.finisher.view, self.finisher.maps[0])
-
-    def others(self) -> list[str]:
-        """Return its columns that are not for grouping."""
-        grouping = self.grouping
-        return [column.name for column in self.finisher.view.columns if column.name not in grouping]
-
-    def is_of(self, column: Tree) -> bool:
-        """Whether a column may be of the view, by what it is said to be of."""
-        path = trees.names_of(column)
-        return len(path) == 1 or folded(path[-2]) == folded(self.alias)
+def may_measure(sql: str) -> bool:
+    """Whether a query may call MEASURE: the word is in it."""
+    return _MEASURE.search(sql) is not None
 
 
 class Measuring:
@@ -76,9 +48,11 @@ class Measuring:
     connection
         That answers them; it gets tables of parts, and functions.
     program, finishers
-        Whose views they ask.
+        Of all its views.
     fold
         Gives parts of the views.
+    shown
+        The names of those that may be asked.
     """
 
     def __init__(
@@ -87,11 +61,12 @@ class Measuring:
         program: Program,
         finishers: Mapping[str, Finisher],
         fold: Fold,
+        shown: Collection[str],
     ) -> None:
         self._connection, self._program = connection, program
         self._finishers, self._fold = finishers, fold
-        self._shown = {view.name: finishers[view.name] for view in program.shown_views}
-        self._cubes = {cube.name for cube in program.cubes}
+        self._shown = {name: finishers[name] for name in shown}
+        self._cubes = {cube.name for cube in program.cubes if cube.name in self._shown}
         names = "|".join(re.escape(name) for name in sorted(self._cubes))
         self._cube_names = re.compile(names, re.IGNORECASE) if names else None
         self._aggregates: frozenset[str] = frozenset()
@@ -110,7 +85,7 @@ class Measuring:
         """
         self.read.clear()
         tree = None
-        if _MEASURE.search(sql) or (self._cube_names is not None and self._cube_names.search(sql)):
+        if may_measure(sql) or (self._cube_names is not None and self._cube_names.search(sql)):
             tree = trees.parsed(self._connection, sql)
         if tree is None:
             yield sql
@@ -119,7 +94,7 @@ class Measuring:
         try:
             self._query(tree["statements"][0]["node"], frozenset())
             for call in trees.everything(tree):
-                if _is_measure(call):
+                if is_measure(call):
                     raise UsageError(
                         f"{self._said(call)} has no view to be of: none of its SELECT's FROM has such a measure",
                         hint="Name the view itself in FROM, not a sub-query of it: "
@@ -160,44 +135,26 @@ class Measuring:
 
     def _select(self, select: Tree, hidden: frozenset[str]) -> None:
         mentions = [
-            _Mention(tree, name, self._shown[name], joins)
+            Mention(tree, name, self._shown[name], joins)
             for tree, joins in trees.tables_in(select.get("from_table", {}))
             if folded(tree["table_name"]) not in hidden
             and tree.get("schema_name", "main") == "main"
             and (name := find_name(tree["table_name"], self._shown)) is not None
         ]
         parts = {key: value for key, value in select.items() if key != "cte_map"}
-        calls = [each for value in parts.values() for each in trees.own(value) if _is_measure(each)]
+        calls = [each for value in parts.values() for each in trees.own(value) if is_measure(each)]
         for mention in mentions:
             if mention.name in self._cubes:
-                self._refuse_aggregates(parts, mention)
+                refuse_aggregates(parts, mention, self._aggregates)
         if calls and mentions:
             measured = self._measured(calls, mentions)
             if measured is not None:
-                self._check(select, measured, parts)
+                check_select(select, measured, self._aggregates, self._said)
                 self._rewrite(select, measured, calls)
 
-    def _refuse_aggregates(self, parts: Tree, mention: _Mention) -> None:
-        """Raise UsageError for an aggregate of a cube's measures."""
-        for call in trees.own(list(parts.values())):
-            is_window = call.get("type") == "WINDOW_AGGREGATE"
-            if not (trees.is_call(call) or is_window) or trees.function_name(call) not in self._aggregates:
-                continue
-            for inside in _outside_measures(call):
-                if trees.is_column(inside) and mention.is_of(inside):
-                    name = find_name(trees.names_of(inside)[-1], mention.others())
-                    if name is not None:
-                        function = trees.function_name(call).upper()
-                        raise UsageError(
-                            f"{function}({name}) would put rows of the cube {mention.name} together, and {name} is "
-                            "made of sums already",
-                            hint=f"Write MEASURE({name}); or, to take its rows as they are, FROM (SELECT * FROM "
-                            f"{mention.name}).",
-                        )
-
-    def _measured(self, calls: Sequence[Tree], mentions: Sequence[_Mention]) -> _Mention | None:
+    def _measured(self, calls: Sequence[Tree], mentions: Sequence[Mention]) -> Mention | None:
         """Return the view of which all measures are."""
-        found: dict[int, _Mention] = {}
+        found: dict[int, Mention] = {}
         for call in calls:
             column = self._argument(call)
             name = trees.names_of(column)[-1]
@@ -236,59 +193,9 @@ class Measuring:
         column: Tree = given[0]
         return column
 
-    # --- what is refused --------------------------------------------------------------------------------------------
-
-    def _check(self, select: Tree, measured: _Mention, parts: Tree) -> None:
-        """Raise UsageError for what has no meaning beside a measure."""
-        for clause, name in _NO_GROUPS.items():
-            for call in trees.own(parts.get(clause)):
-                if _is_measure(call):
-                    raise UsageError(
-                        f"{self._said(call)} stands in {name}, where there are no groups yet", hint="Use HAVING."
-                    )
-        for join in measured.joins:
-            kind = str(join.get("join_type", "INNER"))
-            may_be = kind in _JOINS or (kind in ("SEMI", "ANTI") and join["side"] == "left")
-            if join.get("ref_type", "REGULAR") not in ("REGULAR", "CROSS") or not may_be:
-                raise UsageError(
-                    f"{measured.alias} stands in a join ({join.get('ref_type', kind)}) that depends on which rows "
-                    "there are, and MEASURE takes parts of them",
-                    hint="Use JOIN … ON or USING, or join what a sub-query with MEASURE gives.",
-                )
-        if measured.tree.get("column_name_alias") or measured.tree.get("sample") or measured.tree.get("at_clause"):
-            raise UsageError(
-                f"{measured.alias} has columns with other names, or is a sample, and MEASURE takes parts of its rows",
-                hint=f"Write FROM {measured.name}, and its own names.",
-            )
-        self._check_columns(select, measured)
-
-    def _check_columns(self, select: Tree, measured: _Mention) -> None:
-        aliases = [str(item.get("alias", "")) for item in select["select_list"]]
-        others = measured.others()
-        for item in select["select_list"]:
-            if any(each.get("class") == "STAR" for each in _outside_measures(item)):
-                raise UsageError("* has no meaning beside MEASURE", hint="Name the columns, and group by them.")
-        for each in _outside_measures([value for key, value in select.items() if key not in ("cte_map", "type")]):
-            if trees.is_call(each) and trees.function_name(each) in self._aggregates:
-                if not each.get("distinct") and trees.function_name(each) not in _WHOLE:
-                    function = trees.function_name(each).removesuffix("_star").upper()
-                    raise UsageError(
-                        f"{function} beside MEASURE would count parts of {measured.alias}, not rows",
-                        hint="Ask for it in a sub-query; or make it a column of the view.",
-                    )
-            elif trees.is_column(each) and measured.is_of(each):
-                path = trees.names_of(each)
-                name = find_name(path[-1], others)
-                if name is not None and not (len(path) == 1 and find_name(name, aliases) is not None):
-                    grouping = ", ".join(measured.grouping) or "none"
-                    raise UsageError(
-                        f"{name} is no grouping column of {measured.name}: beside MEASURE it has no value",
-                        hint=f"Write MEASURE({name}); its grouping columns are {grouping}.",
-                    )
-
     # --- rewriting --------------------------------------------------------------------------------------------------
 
-    def _rewrite(self, select: Tree, measured: _Mention, calls: Sequence[Tree]) -> None:
+    def _rewrite(self, select: Tree, measured: Mention, calls: Sequence[Tree]) -> None:
         view = measured.finisher.view
         known = [column.name for column in view.columns]
         asked = [find_name(trees.names_of(self._argument(call))[-1], known) or "" for call in calls]
@@ -320,7 +227,7 @@ class Measuring:
         tree.pop("schema_name", None)
         tree.update(alias=alias, table_name=table, qualified_name={"path": [table]})
 
-    def _check_measure(self, measured: _Mention, name: str) -> None:
+    def _check_measure(self, measured: Mention, name: str) -> None:
         if name in measured.grouping:
             raise UsageError(
                 f"{name} is a grouping column of {measured.name}, and no measure", hint=f"Write {name} alone."
@@ -336,7 +243,7 @@ class Measuring:
                 hint="Declare them; or read the view's rows as they are.",
             )
 
-    def _nothing(self, measured: _Mention, name: str) -> str:
+    def _nothing(self, measured: Mention, name: str) -> str:
         """Return what a measure is over no rows: known where a level of the cube has no grouping columns."""
         for cube in self._program.cubes:
             for level in cube.levels:
@@ -349,7 +256,7 @@ class Measuring:
                     return literal(Const(row[column], kind))
         return "NULL"
 
-    def _needed(self, select: Tree, measured: _Mention) -> list[str]:
+    def _needed(self, select: Tree, measured: Mention) -> list[str]:
         """Return the grouping columns that a SELECT names, perhaps in a query inside of it."""
         named = set[str]()
         for each in trees.everything(select):
@@ -361,7 +268,7 @@ class Measuring:
     def _name_columns(self, select: Tree) -> None:
         """Give columns with measures the names that they would have had."""
         for item in select["select_list"]:
-            if not item.get("alias") and any(_is_measure(each) for each in trees.own(item)):
+            if not item.get("alias") and any(is_measure(each) for each in trees.own(item)):
                 item["alias"] = self._said(item)
 
     def _replace(self, call: Tree, expression: Tree) -> None:
@@ -370,7 +277,7 @@ class Measuring:
         if condition:
             for each in trees.own(expression):
                 if trees.is_call(each) and trees.function_name(each) in self._aggregates:
-                    each["filter"] = condition
+                    each["filter"] = trees.both(each.get("filter"), condition)
         call.clear()
         call.update(expression)
         if alias:
@@ -380,25 +287,5 @@ class Measuring:
         return trees.expression_text(self._connection, {**expression, "alias": ""})
 
 
-_NO_GROUPS = {"where_clause": "WHERE", "group_expressions": "GROUP BY", "from_table": "FROM"}
-
-
-def _is_measure(tree: Tree) -> bool:
-    return trees.is_call(tree) and trees.function_name(tree) == "measure"
-
-
 def _orders(call: Tree) -> Any:
     return call.get("order_bys", {}).get("orders")
-
-
-def _outside_measures(tree: Any) -> Iterator[Tree]:
-    """Iterate over what is in a tree and in no MEASURE, and in no query inside."""
-    if isinstance(tree, dict):
-        if trees.is_query(tree):
-            return
-        if _is_measure(tree):
-            yield from _outside_measures(tree.get("filter"))
-            return
-        yield tree
-    for child in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _outside_measures(child)

@@ -16,7 +16,7 @@ Tree: TypeAlias = dict[str, Any]
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree | None:
     """Return one statement as a tree; None for what is no SELECT, for several, and for what DuckDB refuses."""
-    found = json.loads(connection.sql(_PARSE, params=[sql]).fetchall()[0][0])
+    found = json.loads(connection.execute(_PARSE, [sql]).fetchall()[0][0])
     return None if found["error"] or len(found["statements"]) != 1 else found
 
 
@@ -33,10 +33,11 @@ def expressions(connection: duckdb.DuckDBPyConnection, texts: Sequence[str]) -> 
 
 def printed(connection: duckdb.DuckDBPyConnection, tree: Tree) -> str:
     """Return a statement as text."""
-    text: str = connection.sql("SELECT json_deserialize_sql(CAST(? AS JSON))", params=[json.dumps(tree)]).fetchall()[0][
-        0
-    ]
+    text: str = connection.execute(_PRINT, [json.dumps(tree)]).fetchall()[0][0]
     return text
+
+
+_PRINT = "SELECT json_deserialize_sql(CAST(? AS JSON))"
 
 
 def expression_text(connection: duckdb.DuckDBPyConnection, expression: Tree) -> str:
@@ -62,20 +63,26 @@ def inner_queries(tree: Any) -> Iterator[Tree]:
 
 def own(tree: Any) -> Iterator[Tree]:
     """Iterate over a tree and what is in it, but for queries inside, which have scopes of their own."""
-    if isinstance(tree, dict):
-        if is_query(tree):
-            return
-        yield tree
-    for child in _children(tree):
-        yield from own(child)
+    return _nodes(tree, into_queries=False)
 
 
 def everything(tree: Any) -> Iterator[Tree]:
     """Iterate over all trees in one."""
-    if isinstance(tree, dict):
-        yield tree
-    for child in _children(tree):
-        yield from everything(child)
+    return _nodes(tree, into_queries=True)
+
+
+def _nodes(tree: Any, *, into_queries: bool) -> Iterator[Tree]:
+    waiting = [tree]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if not into_queries and is_query(each):
+                continue
+            yield each
+            each = each.values()
+        elif not isinstance(each, list):
+            continue
+        waiting.extend(child for child in each if isinstance(child, (dict, list)))
 
 
 def _children(tree: Any) -> Iterable[Any]:
