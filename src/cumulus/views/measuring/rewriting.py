@@ -90,7 +90,7 @@ class Measuring:
     ) -> None:
         self._connection, self._program = connection, program
         self._finishers, self._fold = finishers, fold
-        self._shown = {view.name: finishers[view.name] for view in program.shown_views}
+        self._shown = {view.name: finishers[view.name] for view in program.shown_views if view.name in finishers}
         self._cubes = {cube.name for cube in program.cubes}
         names = "|".join(re.escape(name) for name in sorted(self._cubes))
         self._cube_names = re.compile(names, re.IGNORECASE) if names else None
