@@ -287,9 +287,7 @@ def test_what_is_read_in_a_block_is_of_one_state() -> None:
     trigger = wh.trigger("r")
     with wh.reading():
         for change in (lambda: wh.insert("r", [(1,)]), lambda: trigger(1, 1), wh.close):
-            with pytest.raises(
-                UsageError, match=r"block of reading\(\), must not|is not closed while"
-            ):
+            with pytest.raises(UsageError, match=r"block of reading\(\), must not|is not closed while"):
                 change()
         assert wh.view("v").rows() == [(0,)]
     assert wh.insert("r", [(1,)]) == 1
