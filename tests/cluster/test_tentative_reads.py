@@ -166,6 +166,8 @@ def test_nodes_fold_what_they_own(seed: int, tmp_path: Path, monkeypatch: pytest
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", staying)
     monkeypatch.setattr("cumulus.views.folding.reading.FEW_ENTRIES", draw.choice((0, 1 << 30)))
     folds = ClusterFolds(tmp_path, plan, {})
+    counted = folds.tentative(nodes.ask, "cube", ["p"], (), ["n"])
+    assert counted.entries_read == sum(part.owned(counted.map).rows for part in nodes.parts)
     persons = [draw.randrange(8), draw.randrange(8)]
     for by in (("town",), (), ("born", "p"), ("p", "town", "born")):
         for condition, where in (

@@ -35,6 +35,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ONLY_COMPUTES = frozenset(
     [
         "query",
+        "cube",
         "explain",
         "compile",
         "recheck",

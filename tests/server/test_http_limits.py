@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import httpx
 import psutil
@@ -65,6 +65,53 @@ def test_a_query_that_takes_too_long_is_stopped(server: Running, http: httpx.Cli
     assert http.post("/v1/query", json={"sql": "SELECT 1 AS one"}).json()["rows"] == [{"one": 1}]
     with server.client() as client, pytest.raises(errors.QueryTimeoutError, match=r"longer than 0\.5 s"):
         client.query(ENDLESS)
+
+
+SLOW_JOIN = " WHERE (SELECT SUM(hash(x.range % 7 + y.range)) FROM range(4000) x, range(4000) y) > 0"
+
+
+def test_a_query_that_fails_or_is_stopped_half_way_is_told(tmp_path: Path) -> None:
+    """When rows have come already, DuckDB's errors come as Arrow's."""
+    failing = "SELECT CASE WHEN range < 300000 THEN 1 ELSE CAST('x' || range AS INT) END AS n FROM range(1000000)"
+    slow = "SELECT range, repeat('x', 100) AS s FROM range(100000000000)"
+    with running(tmp_path, limits=Limits(statement_s=0.5)) as server, server.http() as http:
+        for sql, status, error in ((failing, 400, "UsageError"), (slow, 422, "QueryTimeoutError")):
+            answer = http.post("/v1/query", json={"sql": sql})
+            assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text[:200]
+
+
+def test_a_query_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
+    """It is begun anew over copies, and what it reads are views of one state."""
+    with running(tmp_path, limits=Limits(statement_s=60)) as server, server.http() as http:
+        row = [[1, "ASIA", 1, "1994-01-01"]]
+        http.post("/v1/tables/orders/rows", json=row)
+        queries = [
+            "SELECT n, m FROM (SELECT s.n, d.n AS m FROM sales s, days d)" + SLOW_JOIN,
+            "SELECT n, n AS m FROM query_table('sales')" + SLOW_JOIN,
+            "SELECT COUNT(*) AS n, SUM(n) AS m FROM sales" + SLOW_JOIN,
+            "SELECT * FROM days PIVOT (SUM(n) AS n FOR day IN ('1994-01-01'))" + SLOW_JOIN,
+        ]
+        found: list[httpx.Response] = []
+
+        def ask() -> None:
+            with server.http() as other:
+                found.extend(other.post("/v1/query", json={"sql": sql}) for sql in queries)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        waits = []
+        while asking.is_alive():
+            begun = time.monotonic()
+            at = http.post("/v1/tables/orders/rows", json=row, params={"op": "upsert"}).json()["at"]
+            waits.append(time.monotonic() - begun)
+            time.sleep(0.01)
+        asking.join()
+        assert max(waits) < 1.0, "writers go on"
+        assert [answer.status_code for answer in found] == [200] * 4, [answer.text for answer in found]
+        assert [next(iter(answer.json()["rows"][0].values())) for answer in found] == [1, 1, 1, 1]
+        assert all(0 < answer.json()["at"] <= at for answer in found)
+        missing = http.post("/v1/query", json={"sql": "SELECT * FROM query_table('nothing')" + SLOW_JOIN})
+        assert (missing.status_code, missing.json()["hint"]) == (400, "Views: sales, days, total.")
 
 
 def test_bodies_are_limited_as_they_come_and_unpacked(http: httpx.Client) -> None:
@@ -176,7 +223,7 @@ def test_many_random_bytes_do_no_harm(server: Running, http: httpx.Client) -> No
 
 
 @pytest.mark.slow
-def test_two_thousand_idle_connections_stop_nobody(tmp_path: Any) -> None:
+def test_two_thousand_idle_connections_stop_nobody(tmp_path: Path) -> None:
     with running(tmp_path, limits=Limits(header_s=60)) as server, server.http() as http:
         idle = [raw(server) for _ in range(2_000)]
         begun = time.monotonic()

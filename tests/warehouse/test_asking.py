@@ -280,3 +280,14 @@ def test_parameters_are_found_in_any_case(wh: Warehouse) -> None:
 def test_a_reader_is_not_pickled(wh: Warehouse) -> None:
     with pytest.raises(UsageError, match=r"the reader of view v is not pickled or copied"):
         pickle.dumps(wh.view("v"))
+
+
+def test_what_is_read_in_a_block_is_of_one_state() -> None:
+    wh = Warehouse("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT COUNT(*) AS n FROM r")
+    trigger = wh.trigger("r")
+    with wh.reading():
+        for change in (lambda: wh.insert("r", [(1,)]), lambda: trigger(1, 1), wh.close):
+            with pytest.raises(UsageError, match=r"block of reading\(\), must not|is not closed while"):
+                change()
+        assert wh.view("v").rows() == [(0,)]
+    assert wh.insert("r", [(1,)]) == 1

@@ -11,6 +11,7 @@ from rich.console import Console
 from cumulus.bench.command import bench
 from cumulus.cli.cluster.command import cluster
 from cumulus.cli.compile import compile_command
+from cumulus.cli.cube.command import cube
 from cumulus.cli.demo import demo
 from cumulus.cli.doctor import doctor
 from cumulus.cli.experiments import experiments
@@ -45,6 +46,7 @@ app.command("recheck")(recheck)
 app.command("stats")(stats)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.add_typer(cube)
 app.add_typer(cluster)
 app.add_typer(ring)
 app.add_typer(simulate)

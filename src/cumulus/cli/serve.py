@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cumulus.errors import UsageError
+from cumulus.errors import MissingError, UsageError
 from cumulus.server.access import Role, UserFile
 from cumulus.server.limits import Limits
 from cumulus.server.settings import SyncPolicy
@@ -60,8 +60,12 @@ def start(
 
     Example: cumulus serve shop.sql --data shop-data
     """
-    from cumulus.server.process import serve as run_server
     from cumulus.server.settings import ServerSettings
+
+    try:
+        from cumulus.server.process import serve as run_server
+    except ModuleNotFoundError as problem:
+        raise MissingError(f"{problem.name} is not installed", hint="pip install 'cumulus-ivm[server]'") from None
 
     settings = ServerSettings(
         data,

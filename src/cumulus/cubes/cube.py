@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cumulus.catalog.types import Kind
 from cumulus.cubes.sources import source_of
 from cumulus.errors import UsageError
 from cumulus.olap import CubeSource, Dimension, KeptLevel, Like, Measure, Member, Selection, selection_of
+from cumulus.olap.advice import LEVEL_US, Advice, advise, read_log
 from cumulus.olap.blocks import key_values
 from cumulus.olap.conditions import below, condition_of
 from cumulus.scalars.text import like as is_like
@@ -144,6 +146,32 @@ class Cube:
         """
         made = Selection(self.shape, source=self._source).rollup(*levels, measures=measures)
         return made.reading(read=read, after=after, max_staleness=max_staleness)
+
+    def advise(
+        self,
+        log: Iterable[str] | None = None,
+        *,
+        most: int | None = None,
+        level_us: float = LEVEL_US,
+        budget_us: float | None = None,
+    ) -> Advice:
+        """Return which levels to keep, from how many entries selections read with and without them.
+
+        Parameters
+        ----------
+        log
+            Selections that were asked, each as `Selection.to_json` or as ``{"selection": …, "count": 3}``; None weighs
+            all combinations of levels alike.
+        most
+            How many levels, at most.
+        level_us, budget_us
+            What keeping a level costs an event, and what all may cost, in µs of CPU.
+        """
+        question = Selection(self.shape, source=self._source)
+        flat = replace(self.shape, dimensions=tuple(Dimension(each.name, (each.name,)) for each in self.shape.columns))
+        finest = Selection(flat, source=self._source).rollup(*(each.name for each in flat.columns), measures=())
+        asked = None if log is None else read_log(question, log)
+        return advise(self.shape, finest.arrow(), asked, most=most, level_us=level_us, budget_us=budget_us)
 
     def __repr__(self) -> str:
         dimensions = ", ".join(f"{each.name} ({', '.join(each.levels)})" for each in self.dimensions)

@@ -18,9 +18,9 @@ from cumulus.views import Consistency, Finisher
 from cumulus.views.folding import Bound, Partial
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FolderHost:
-    """Folds the cubes of an output folder; a run may be writing it.
+    """Folds the cubes of an output folder; a run may be writing it. Hosts of one folder are equal.
 
     Parameters
     ----------
@@ -30,7 +30,13 @@ class FolderHost:
 
     folder: OutputFolder
     functions: Functions | None = None
-    _finishers: dict[str, Finisher] = field(default_factory=dict, compare=False, repr=False)
+    _finishers: dict[str, Finisher] = field(default_factory=dict, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FolderHost) and self.folder.path.resolve() == other.folder.path.resolve()
+
+    def __hash__(self) -> int:
+        return hash(self.folder.path.resolve())
 
     @property
     def program(self) -> Program:

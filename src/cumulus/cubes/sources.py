@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cumulus.connecting import connect
 from cumulus.cubes.folder_host import FolderHost
 from cumulus.cubes.warehouse_host import WarehouseHost
 from cumulus.epochs.output.folder import OutputFolder
@@ -20,8 +21,8 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
     Parameters
     ----------
     given
-        A warehouse, the client of a cluster, what answers already, or the path of a script, a saved warehouse, or the
-        output folder of a run.
+        A warehouse, the client of a cluster or a server, what answers already; or a path, of a saved warehouse, of the
+        output folder of a run, or of a cluster's home, whose committed epochs are read; or the address of a server.
     functions
         The user's that views in a folder call.
 
@@ -40,6 +41,8 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
         return FoldedSource(given)
     if isinstance(given, OutputFolder):
         return FoldedSource(FolderHost(given, functions))
+    if isinstance(given, str) and given.startswith(("http://", "https://")):
+        return source_of(connect(given))
     if isinstance(given, (str, Path)):
         return _source_at(Path(given), functions)
     from cumulus.cubes.cluster_host import ClusterHost, is_client  # by who has one
@@ -48,7 +51,7 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
         return FoldedSource(ClusterHost(given))
     raise UsageError(
         f"{type(given).__name__} {given!r} holds no cubes",
-        hint="Give a Warehouse, the client of a cluster, or the path of a saved one or of the output folder of a run.",
+        hint="Give a Warehouse, what cumulus.connect returns, or the path of a folder that has cubes.",
     )
 
 
@@ -58,5 +61,6 @@ def _source_at(path: Path, functions: Functions | None) -> CubeSource:
     if path.is_dir():
         return FoldedSource(WarehouseHost(Warehouse.load(path, functions=functions)))
     raise InputError(
-        f"there is no folder {path}", hint="Give a folder that save() wrote, or the output folder of a run."
+        f"there is no folder {path}",
+        hint="Give a folder that save() wrote, the output folder of a run, or a cluster's home.",
     )

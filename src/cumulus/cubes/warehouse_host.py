@@ -13,7 +13,7 @@ from cumulus.m3.program import Program
 from cumulus.olap import Freshness
 from cumulus.views import Consistency, Finisher
 from cumulus.views.folding import Bound, Partial
-from cumulus.warehouse import Warehouse
+from cumulus.warehouse import ChangeStream, Warehouse
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,7 @@ class WarehouseHost:
     def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
         """Return base rows behind some groups, from the tables whose rows are kept."""
         return self.warehouse.view(view).facts(where, limit).arrow()
+
+    def part_changes(self, view: str, timeout: float | None) -> ChangeStream:
+        """Return what tells of transactions that change what folds of a view are made of."""
+        return self.warehouse.view(view).part_changes(timeout)

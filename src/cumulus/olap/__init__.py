@@ -1,5 +1,6 @@
 """Cubes: selections by levels of dimensions, put together from parts of maps, wherever these are."""
 
+from cumulus.olap.changes import SelectionChanges, SelectionStream
 from cumulus.olap.conditions import Like, like
 from cumulus.olap.explain import CubeExplanation
 from cumulus.olap.question import Freshness, Having, Question, Top
@@ -24,6 +25,8 @@ __all__ = [
     "Member",
     "Question",
     "Selection",
+    "SelectionChanges",
+    "SelectionStream",
     "Top",
     "like",
     "selection_of",

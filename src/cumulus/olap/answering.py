@@ -268,6 +268,16 @@ class _Rows:
         return found
 
 
+def grouping_of(table: pa.Table, question: Question) -> list[int]:
+    """Return GROUPING of the rows of a question: 0 for those that are no totals."""
+    if len(plan_of(question).rows) == 1:
+        return [0] * int(table.num_rows)
+    known = {*question.row_columns, *question.shown_measures}
+    name = next(name for name in table.column_names if name not in known and name.rstrip("_") == "grouping")
+    found: list[int] = table.column(name).to_pylist()
+    return found
+
+
 def _repeated(values: Sequence[Any], sizes: Sequence[int], type: pa.DataType) -> pa.Array:
     return pa.array([value for value, size in zip(values, sizes, strict=True) for _ in range(size)], type)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from cumulus.algebra.order import order_key
@@ -205,8 +207,8 @@ def _path_test(
     return lambda values: any(all(test(value) for test, value in zip(each, values, strict=False)) for each in tests)
 
 
-def as_json(condition: Condition, written: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a condition as JSON has it; `written` makes texts of what JSON has no values for."""
+def as_json(condition: Condition) -> dict[str, Any]:
+    """Return a condition as JSON has it."""
     match condition:
         case Bound(column, Between(low, high)):
             return {"level": column, "between": [written(low), written(high)]}
@@ -241,3 +243,19 @@ def from_json(shape: CubeShape, given: Mapping[str, Any]) -> Condition:
         hint='One of {"level": …, "in": […]}, {"level": …, "between": [low, high]}, {"level": …, "like": …}, '
         '{"dimension": …, "below": [[…], …]}.',
     )
+
+
+def written(value: Any) -> Any:
+    """Return a value as JSON has it: texts for what JSON has not; the column's type makes values of them again."""
+    match value:
+        case Interval(months, days, micros):
+            return f"{months} months {days} days {micros} microseconds"
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case Decimal():
+            return str(value)
+        case dt.datetime() | dt.date():
+            return value.isoformat()
+    raise UsageError(f"{value!r} has no JSON", hint="Give numbers, texts, truth values, times.")

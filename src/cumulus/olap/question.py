@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from cumulus.catalog.names import known_name
 from cumulus.errors import UsageError
-from cumulus.olap.conditions import Condition, below, condition_of
+from cumulus.olap.conditions import Condition, below, condition_of, written
 from cumulus.olap.levels import ONE_UP, ShownLevels
 from cumulus.olap.shape import CubeShape
 from cumulus.views.folding import MeasureKind
@@ -19,7 +19,7 @@ OPERATORS: Final = ("=", "<>", "<", "<=", ">", ">=")
 
 @dataclass(frozen=True, slots=True)
 class Having:
-    """A condition on a measure of the rows."""
+    """A condition on a measure of the rows; its value is as JSON has it."""
 
     measure: str
     operator: str
@@ -168,7 +168,7 @@ class Question:
         operator = {"!=": "<>", "==": "="}.get(operator, operator)
         if operator not in OPERATORS or (value is None and operator not in ("=", "<>")):
             raise UsageError(f"{measure} {operator} {value!r}", hint=f"Compare by {' '.join(OPERATORS)}.")
-        return self._with(keeps=(*self.keeps, Having(self._measure(measure), operator, value)))
+        return self._with(keeps=(*self.keeps, Having(self._measure(measure), operator, written(value))))
 
     def order_by(self, *columns: str) -> Self:
         """Order rows by levels and measures that are shown; a minus before one begins with the greatest. NULL is last.

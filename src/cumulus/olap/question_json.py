@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, TypeVar
 
-from cumulus.catalog.types import Interval
 from cumulus.errors import UsageError
 from cumulus.olap import conditions
 from cumulus.olap.question import Question
@@ -28,10 +25,10 @@ def as_json(question: Question) -> dict[str, Any]:
         "cube": question.shape.name,
         "by": [axis.name for axis in question.levels.axes],
         "measures": None if question.measures is None else list(question.measures),
-        "where": [conditions.as_json(each, written) for each in question.where],
+        "where": [conditions.as_json(each) for each in question.where],
         "pivot": list(question.levels.pivoted),
         "totals": list(question.levels.totals),
-        "having": [[each.measure, each.operator, written(each.value)] for each in question.keeps],
+        "having": [[each.measure, each.operator, each.value] for each in question.keeps],
         "order_by": [f"-{name}" if descending else name for name, descending in question.order],
         "top": None
         if best is None
@@ -43,7 +40,7 @@ def as_json(question: Question) -> dict[str, Any]:
         },
         "limit": question.most,
         "read": fresh.read,
-        "after": fresh.after,
+        "after": getattr(fresh.after, "at", fresh.after),
         "max_staleness": fresh.max_staleness,
         "at": fresh.at,
     }
@@ -90,22 +87,6 @@ def apply(question: Q, given: Mapping[str, Any]) -> Q:
         max_staleness=given.get("max_staleness"),
         at=given.get("at"),
     )
-
-
-def written(value: Any) -> Any:
-    """Return a value as JSON has it: texts for what JSON has not; the column's type makes values of them again."""
-    match value:
-        case Interval(months, days, micros):
-            return f"{months} months {days} days {micros} microseconds"
-        case float() if value != value or value in (float("inf"), float("-inf")):
-            return str(value)
-        case None | bool() | int() | float() | str():
-            return value
-        case Decimal():
-            return str(value)
-        case dt.datetime() | dt.date():
-            return value.isoformat()
-    raise UsageError(f"{value!r} has no JSON", hint="Give numbers, texts, truth values, times.")
 
 
 def _check(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:

@@ -12,7 +12,9 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.errors import UsageError
 from cumulus.olap import question_json
+from cumulus.olap.answering import grouping_of
 from cumulus.olap.blocks import key_values
+from cumulus.olap.changes import SelectionStream, open_stream
 from cumulus.olap.conditions import condition_of
 from cumulus.olap.explain import CubeExplanation
 from cumulus.olap.question import Question
@@ -82,9 +84,7 @@ class Selection(Question):
                 f"a row of this selection is found by ({', '.join(names)}), {len(values)} values were given",
                 hint="Give one value for each of these levels.",
             )
-        levels = self.levels
-        totals = tuple(each for each in levels.totals if each in levels.pivoted)
-        only = self._with(levels=replace(levels, totals=totals))
+        only = self
         if self.best is None and self.most is None:
             for name, value in zip(names, values, strict=True):
                 only = only.add(condition_of(self.shape, name, [value]))
@@ -93,7 +93,9 @@ class Selection(Question):
         )
         answer = self._last.answer = only.read()
         known = key_values(answer.table, [self.shape.column(name) for name in names])
-        place = next((place for place, key in enumerate(known) if key == wanted), None)
+        groupings = grouping_of(answer.table, self)
+        found = zip(known, groupings, strict=True)
+        place = next((place for place, (key, bits) in enumerate(found) if key == wanted and not bits), None)
         return None if place is None else tuple(answer.table.slice(place, 1).to_pylist()[0].values())
 
     @property
@@ -118,6 +120,32 @@ class Selection(Question):
         if type(limit) is not int or limit < 0:
             raise UsageError(f"limit={limit!r}", hint="Give a number of rows.")
         return Result(self.source.facts(self, limit))
+
+    def changes(
+        self, *, snapshot: bool = True, since: int | None = None, timeout: float | None = None
+    ) -> SelectionStream:
+        """Return the changes of the rows from now on, to be iterated over by ``for`` or by ``async for``.
+
+        Each step has the net change of the rows and the transaction, `at`, that they show then; one without rows says
+        that nothing changed up to there. Close it, or leave its ``with``, and nothing is noted any more.
+
+        Parameters
+        ----------
+        snapshot
+            Begin with all rows, as insertions.
+        since
+            Go on after this transaction, if there was none since that changed the cube; else with the snapshot.
+        timeout
+            How many seconds iterating waits for the next change before it ends; None waits as long as it takes.
+
+        Raises
+        ------
+        HistoryError
+            If there were changes after `since`, and no snapshot is wanted.
+        UsageError
+            If the source does not tell changes: a Warehouse does.
+        """
+        return open_stream(self, self.source, snapshot, since, timeout)
 
     def _answer(self) -> Answered:
         return self._last.answer or self.read()

@@ -150,3 +150,8 @@ class FoldedSource:
                 return (value for (value,) in key_values(found.finish(), [shape.column(level)]))
 
             return self.host.facts(shape.name, alternatives_of(shape, question.where, values), limit)
+
+    def part_changes(self, name: str, timeout: float | None) -> Any:
+        """Return what tells that a cube has changed; None if the host does not know."""
+        tell = getattr(self.host, "part_changes", None)
+        return None if tell is None else tell(name, timeout)

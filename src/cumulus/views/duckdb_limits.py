@@ -41,7 +41,7 @@ class QueryLimits:
         """
         reader = relation.to_arrow_reader(_BATCH_ROWS)
         batches, rows, size = [], 0, 0
-        for batch in reader:
+        for batch in _read(reader):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if self.rows is not None and rows > self.rows:
                 raise LimitError(f"the result has more than {self.rows:,} rows", hint="Ask for fewer: LIMIT.")
@@ -73,6 +73,14 @@ class QueryLimits:
                 raise
 
 
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield what DuckDB computes; what goes wrong on the way is an error of DuckDB's, though Arrow has another."""
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as problem:
+        raise duckdb.Error(str(problem)) from None
+
+
 UNLIMITED = QueryLimits()
 
 
@@ -97,6 +105,7 @@ NOTHING_ELSE = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
     "temp_directory": "",
+    "memory_limit": "25%",
 }
 """The configuration of a connection of which `lock` takes away the rest."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import duckdb
@@ -18,6 +19,8 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 
 Collect: TypeAlias = Callable[[duckdb.DuckDBPyRelation], pa.Table]
 """What takes a result from DuckDB."""
+Answering: TypeAlias = Callable[[str], AbstractContextManager[str]]
+"""From a query to the one that DuckDB answers instead, which is good within the block."""
 
 
 def whole(relation: duckdb.DuckDBPyRelation) -> pa.Table:
@@ -26,7 +29,11 @@ def whole(relation: duckdb.DuckDBPyRelation) -> pa.Table:
 
 
 def select(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = None, collect: Collect = whole
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Parameters = None,
+    collect: Collect = whole,
+    answering: Answering = nullcontext,
 ) -> pa.Table:
     """Return the result of a SELECT.
 
@@ -61,7 +68,8 @@ def select(
     if not isinstance(parameters, Mapping):
         parameters = None if parameters is None else list(parameters)
     _check_parameters(statements[0].named_parameters, parameters)
-    return fetch(connection, sql, parameters, collect)
+    with answering(sql) as answered:
+        return fetch(connection, answered, parameters, collect)
 
 
 def fetch(

@@ -6,6 +6,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 
 import duckdb
 import pyarrow as pa
@@ -19,7 +20,8 @@ from cumulus.views import Finisher, MapViewReader
 from cumulus.views.datasets import ViewDataset
 from cumulus.views.duckdb_functions import create_functions, set_utc
 from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, QueryLimits, lock
-from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.duckdb_selects import Answering, Parameters, select
+from cumulus.views.measuring import Fold, Measuring
 
 
 class Desk:
@@ -27,6 +29,8 @@ class Desk:
 
     Parameters
     ----------
+    fold
+        Gives the parts of views for MEASURE.
     only
         The only views that there are, and no table; None is all.
     is_locked
@@ -38,6 +42,7 @@ class Desk:
         engine: Engine,
         finishers: Mapping[str, Finisher],
         functions: Mapping[str, Given],
+        fold: Fold,
         *,
         only: Collection[str] | None = None,
         is_locked: bool = False,
@@ -70,6 +75,11 @@ class Desk:
             dataset = ViewDataset(reader, self._opened.append)
             self._connection.register(reader.name, dataset)
             self._datasets.append(dataset)
+        self._measuring = Measuring(self._connection, engine.program, finishers, fold)
+        # Whoever has a function of that name goes on calling it.
+        self._answering: Answering = (
+            nullcontext if "measure" in map(str.lower, functions) else self._measuring.answering
+        )
         if is_locked:
             lock(self._connection)
 
@@ -97,16 +107,16 @@ class Desk:
             dataset.problem = None
         try:
             if limits == UNLIMITED:
-                table = select(self._connection, sql, parameters)
+                table = select(self._connection, sql, parameters, answering=self._answering)
             else:
                 with limits.stopping(self._connection):
-                    table = select(self._connection, sql, parameters, limits.collect)
+                    table = select(self._connection, sql, parameters, limits.collect, self._answering)
         except duckdb.Error as problem:
             for dataset in self._datasets:
                 if dataset.problem is not None:
                     raise dataset.problem from None
             raise self._refusal(sql, problem) from None
-        return table, set(self._opened)
+        return table, {*self._opened, *self._measuring.read}
 
     def _refusal(self, sql: str, problem: duckdb.Error) -> UsageError:
         if isinstance(problem, duckdb.CatalogException):

@@ -105,7 +105,7 @@ class WarehouseState:
             raise UsageError("a callback must not change the warehouse", hint="Note what to do, and do it afterwards.")
         if self.turn.readers:
             raise UsageError(
-                "a function that a query or a view calls must not change the warehouse",
+                "a function that a query or a view calls, and a block of reading(), must not change the warehouse",
                 hint="Note what to do, and do it afterwards.",
             )
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.views import Finisher
 from cumulus.views.differences import Differences, differences_of
+from cumulus.views.folding.plan import FoldPlan, grouping_columns, plan_fold
 from cumulus.views.row_changes import Change
 from cumulus.warehouse.change_streams import Log
 
@@ -35,8 +36,19 @@ class Subscription:
         raise problem
 
 
+TOUCHED = Change((), ())
+"""What a log of parts has of a transaction: that there was something."""
 Receiver: TypeAlias = Subscription | Log
 """Who is told how the rows of a view change, as long as it is not over."""
+
+
+def part_maps(finisher: Finisher) -> frozenset[str]:
+    """Return the maps that hold the parts of a view's groups; a fold reads no others."""
+    found = set(finisher.view.reads)
+    plan = plan_fold(finisher, list(grouping_columns(finisher.view, finisher.maps[0])), None)
+    if isinstance(plan, FoldPlan):
+        found |= {number.distinct.counted.map for number in plan.numbers if number.distinct is not None}
+    return frozenset(found)
 
 
 class Subscriptions:
@@ -46,6 +58,8 @@ class Subscriptions:
         self._receivers: list[Receiver] = []
         self._logs: dict[str, Log] = {}
         self._differences: dict[str, Differences] = {}
+        self._part_logs: dict[str, tuple[Log, frozenset[str]]] = {}
+        """View → who hears that parts of its groups changed, and the maps that hold them."""
         self._finishers: Mapping[str, Finisher] = {}
         self._engine: Engine | None = None
         self.is_telling = False
@@ -55,16 +69,17 @@ class Subscriptions:
         self._engine, self._finishers = engine, finishers
         for view, differences in self._differences.items():
             differences.move(finishers[view], engine)
+        self._part_logs = {view: (log, part_maps(finishers[view])) for view, (log, _) in self._part_logs.items()}
         self._watch()
 
     def close(self) -> None:
         """End everything: nobody is told anything any more."""
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *(log for log, _ in self._part_logs.values())):
             log.close()
         for receiver in self._receivers:
             if isinstance(receiver, Subscription):
                 receiver.cancel()
-        self._receivers, self._logs, self._differences = [], {}, {}
+        self._receivers, self._logs, self._differences, self._part_logs = [], {}, {}, {}
         self._finishers, self._engine = {}, None
 
     def add(self, view: str, callback: Callback) -> Subscription:
@@ -82,16 +97,30 @@ class Subscriptions:
             self._logs[view] = log
         return self._logs[view]
 
+    def part_log(self, view: str, number: int) -> Log:
+        """Return the log that has an entry for each transaction that changes parts of a view's groups."""
+        self.prune()
+        if view not in self._part_logs:
+            self._part_logs[view] = Log(view, (), number), part_maps(self._finishers[view])
+            self._watch()
+        return self._part_logs[view][0]
+
     @property
     def views(self) -> set[str]:
         """The views that somebody is told about."""
         self.prune()
-        return set(self._differences)
+        return {*self._differences, *self._part_logs}
 
     @property
     def maps(self) -> set[str]:
         """The maps that these depend on."""
-        return {name for view in self.views for name in self._finishers[view].affected.maps}
+        self.prune()
+        return set(self._wanted())
+
+    def _wanted(self) -> dict[str, None]:
+        """Return the maps whose changes must be known."""
+        names = dict.fromkeys(name for view in self._differences for name in self._finishers[view].affected.maps)
+        return names | dict.fromkeys(name for _, maps in self._part_logs.values() for name in sorted(maps))
 
     def _add(self, receiver: Receiver) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
@@ -103,7 +132,7 @@ class Subscriptions:
 
     def _watch(self) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
-        wanted = {name: None for view in self._differences for name in self._finishers[view].affected.maps}
+        wanted = self._wanted()
         for name in wanted:
             self._engine.watch(name)
         for definition in self._engine.program.maps:
@@ -115,7 +144,10 @@ class Subscriptions:
         is_over = False
         for receiver in self._receivers:
             is_over |= receiver.is_over
+        for log, _ in self._part_logs.values():
+            is_over |= log.is_over
         if is_over:
+            self._part_logs = {view: each for view, each in self._part_logs.items() if not each[0].is_over}
             self._receivers = [receiver for receiver in self._receivers if not receiver.is_over]
             left = {receiver.view for receiver in self._receivers}
             self._logs = {view: log for view, log in self._logs.items() if not log.is_over}
@@ -134,7 +166,12 @@ class Subscriptions:
             if receiver.is_over:
                 self.prune()
                 break
-        if not changes or not self._receivers:
+        if not changes:
+            return
+        for log, maps in self._part_logs.values():
+            if any(changes.get(name) for name in maps):
+                log.take(number, [TOUCHED])
+        if not self._receivers:
             return
         first: Exception | None = None
         rows: dict[str, list[Change] | Exception] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
+from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
 
@@ -132,9 +134,25 @@ class WarehouseView(Shown):
         self.warn()
         bounds, state = bounds_of(where), self._state
         with reading(state):
-            counters, name = state.session.counters, state.finisher(self._name).view.name
-            with state.columns.reading((counters.transactions, counters.events)) as maps:
-                return state.folds.fold(maps, name, by, bounds, columns, counters.transactions)
+            return _fold(state, state.finisher(self._name).view.name, by, bounds, columns)
+
+    def part_changes(self, timeout: float | None = None) -> ChangeStream:
+        """Return a stream that has an entry, without rows, for each transaction that changes what folds are made of.
+
+        Rows of the view may stay as they are then: an average by day does, when a day has each of its rows twice,
+        while that of the year does not.
+
+        Parameters
+        ----------
+        timeout
+            As of `cumulus.Warehouse.changes`.
+        """
+        state = self._state
+        with state.turn:
+            number = state.session.counters.transactions
+            stream = ChangeStream(state.subscriptions.part_log(self._name, number), state.turn, timeout)
+            stream.begin(number, None, None)
+            return stream
 
     def facts(self, where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),), limit: int = 1000) -> Result:
         """Return rows behind groups of the view: those of its FROM that its WHERE leaves, with all their columns.
@@ -162,7 +180,7 @@ class WarehouseView(Shown):
         >>> sorted(wh.view("v").facts({"a": 1}).rows())
         [(1, 5), (1, 10)]
         """
-        from cumulus.warehouse.facts import facts_query  # DuckDB and the parser, which reading rows does not need
+        from cumulus.recheck.facts import facts_query  # DuckDB and the parser, which reading rows does not need
 
         alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
         with reading(self._state):
@@ -232,6 +250,14 @@ def one_state(state: WarehouseState) -> Iterator[int]:
         yield state.session.counters.transactions
 
 
+def _fold(
+    state: WarehouseState, view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str] | None
+) -> Partial:
+    counters = state.session.counters
+    with state.columns.reading((counters.transactions, counters.events)) as maps:
+        return state.folds.fold(maps, view, by, where, columns, counters.transactions)
+
+
 def open_view(state: WarehouseState, name: str) -> WarehouseView:
     """Return the reader of a view.
 
@@ -281,7 +307,8 @@ def errors(state: WarehouseState, view: str) -> ViewErrors:
 def query(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryGuard | None = None) -> Result:
     """Return the result of a SELECT over the views and the tables whose rows are kept, by DuckDB.
 
-    It may call your functions, too. Of each view it reads the columns and rows that the query wants.
+    It may call your functions, too. Of each view it reads the columns and rows that the query wants. `MEASURE(x)` is
+    the column `x` of a view over the groups of the query, whatever these are.
 
     Parameters
     ----------
@@ -307,7 +334,7 @@ def query(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryG
         if state.desk is None or not state.desk.is_good:
             from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
 
-            state.desk = Desk(state.session.engine, state.finishers, state.functions)
+            state.desk = Desk(state.session.engine, state.finishers, state.functions, partial(_fold, state))
         table, read = state.desk.ask(sql, parameters)
         for name in read.intersection(state.finishers):
             open_view(state, name).warn()
@@ -323,7 +350,14 @@ def _guarded(state: WarehouseState, sql: str, parameters: Parameters, guard: Que
 
             if len(state.locked_desks) >= _MOST_DESKS:
                 state.locked_desks.clear()
-            desk = Desk(state.session.engine, state.finishers, state.functions, only=guard.only, is_locked=True)
+            desk = Desk(
+                state.session.engine,
+                state.finishers,
+                state.functions,
+                partial(_fold, state),
+                only=guard.only,
+                is_locked=True,
+            )
             state.locked_desks[key] = desk
         return Result(desk.ask(sql, parameters, guard.limits)[0])
 

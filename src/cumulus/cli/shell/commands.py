@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,6 +114,27 @@ def _save(shell: Shell, path: str) -> Iterator[str]:
     yield f"saved in {path}"
 
 
+def _cube(shell: Shell, text: str) -> Iterator[pa.Table | str]:
+    """Tell of cubes: all of them, one of them, or what a selection of one says."""
+    from cumulus import Cube
+    from cumulus.cli.cube.command import described
+    from cumulus.cli.cube.options import options_in
+
+    source = shell.target.cubes()
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        raise UsageError(f".cube {text}: {problem}", hint="Close what you open.") from None
+    if not words:
+        yield from source.names()
+        return
+    cube = Cube(source, words[0])
+    if len(words) == 1:
+        yield from described(cube)
+    else:
+        yield options_in(words[1:]).selection(cube).arrow()
+
+
 def _quit(shell: Shell, _: str) -> NoReturn:
     raise LeaveError
 
@@ -135,6 +157,9 @@ COMMANDS = {
         ".explain VIEW",
         "what keeping a view costs",
         lambda shell, view: [shell.target.explain(_view(shell, view))],
+    ),
+    ".cube": Command(
+        ".cube [NAME [--by LEVELS …]]", "cubes; one of them; or a selection, as of cumulus cube query", _cube
     ),
     ".watch": Command(
         ".watch VIEW", "show what changes in a view", lambda shell, view: shell.target.watch(_view(shell, view))

@@ -12,12 +12,14 @@ import pyarrow as pa
 from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
 from cumulus.cli.shell.statements import QUERIES, first_word
+from cumulus.cubes import source_of
 from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import UsageError
 from cumulus.explain.view_costs import explain
 from cumulus.m3.program import Program
+from cumulus.olap import CubeSource
 from cumulus.scalars.user import Functions
 from cumulus.views.row_changes import CHANGE
 
@@ -59,6 +61,10 @@ class FolderTarget:
                 "the output of a run can be read, not changed", hint="Put files into the folders that the run reads."
             )
         return query(self._out, statement, functions=self._functions, parameters=parameters or None)
+
+    def cubes(self) -> CubeSource:
+        """Return what answers selections of cubes."""
+        return source_of(self._out, self._functions)
 
     def explain(self, view: str) -> str:
         """Return what keeping a view costs."""

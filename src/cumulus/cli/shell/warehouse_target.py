@@ -11,7 +11,9 @@ from cumulus import Warehouse
 from cumulus.catalog.schema import Column
 from cumulus.cli.shell.changes import run_change
 from cumulus.cli.shell.statements import QUERIES, changed_table, first_word
+from cumulus.cubes import source_of
 from cumulus.errors import UsageError
+from cumulus.olap import CubeSource
 
 
 class LiveTarget:
@@ -54,6 +56,10 @@ class LiveTarget:
             f"{word or 'nothing'} begins no statement of this shell",
             hint="There are SELECT, CREATE TABLE, VIEW or CUBE, DROP VIEW or CUBE, INSERT, UPDATE and DELETE: .help.",
         )
+
+    def cubes(self) -> CubeSource:
+        """Return what answers selections of cubes."""
+        return source_of(self.warehouse)
 
     def explain(self, view: str) -> str:
         """Return what keeping a view costs."""

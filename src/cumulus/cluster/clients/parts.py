@@ -23,6 +23,7 @@ from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.engine.frame_columns import FrameColumns
 from cumulus.engine.frames.entries import entries_of
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.snapshot import column_names, entries_of_table, table_of_entries
 from cumulus.errors import CumulusError, RemoteProtocolError, StoreError, UsageError
@@ -164,18 +165,24 @@ class _OwnedMaps:
 
     def __init__(self, part: SpreadPart) -> None:
         self._part, self._engine = part, part.state.engine
+        self._owned: dict[str, MapFrame] = {}
+
+    def _frame(self, map: str) -> MapFrame:
+        if map not in self._owned:
+            self._owned[map] = self._part.owned(map)
+        return self._owned[map]
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
         """Iterate over everything that is stored."""
-        return entries_of(self._part.owned(map))
+        return entries_of(self._frame(map))
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries."""
         return ((key, values) for key, values in self._engine.items(map) if self._part.owns(map, key))
 
     def stored_count(self, map: str) -> int:
-        """Return how many entries are stored, also those that others own."""
-        return self._engine.stored_count(map)
+        """Return how many entries there are; as long as they are not read, with those that others own."""
+        return self._owned[map].rows if map in self._owned else self._engine.stored_count(map)
 
     def stored_at(self, map: str, key: Key) -> Stored | None:
         """Return what is stored under a key."""
@@ -191,7 +198,7 @@ class _OwnedMaps:
 
     def fold_columns(self, map: str) -> FrameColumns:
         """Return everything that is stored as columns."""
-        return FrameColumns(self._part.program.map(map), self._part.owned(map))
+        return FrameColumns(self._part.program.map(map), self._frame(map))
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: what is kept in order has what others own, too."""

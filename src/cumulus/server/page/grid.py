@@ -292,7 +292,7 @@ def sql_of(selection: Selection) -> str:
     """Return the SQL that says the same as a selection."""
     rows = ", ".join(map(quoted, selection.row_columns))
     shown = ", ".join(map(quoted, (*selection.row_columns, *selection.pivot_columns)))
-    measures = [f"MEASURE({quoted(name)})" for name in selection.shown_measures]
+    measures = [f"MEASURE({quoted(name)}) AS {quoted(name)}" for name in selection.shown_measures]
     text = f"SELECT {', '.join([*([shown] if shown else []), *measures])} FROM {quoted(selection.shape.name)}"
     tests = [_test(quoted(name), sign, value) for name, sign, value in config_for(selection)["filter"]]
     text += f" WHERE {' AND '.join(tests)}" if tests else ""

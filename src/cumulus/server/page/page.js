@@ -74,7 +74,7 @@ class Grid {
     this.close?.();
     this.element.replaceChildren();
     this.listeners = {};
-    this.state = {binding_mode: "server", table_name: name, plugin: "Datagrid", theme: theme(), settings: false, ...config};
+    this.state = {binding_mode: "server", table_name: name, plugin: "Datagrid", theme: theme(), title: name, settings: false, ...config};
     const model = {
       get: key => this.state[key],
       set: (key, value) => { this.state[key] = value; },
@@ -286,7 +286,7 @@ function shadeMaps() {
     if (!node) continue;
     node.setAttribute("class", `node map heat-${each.heat[amount]}`);
     const told = node.querySelector(".numbers");
-    if (told) told.textContent = amount === "bytes" ? `${kilobytes(each.bytes)} kB` : `${counted.format(each.entries)} entries`;
+    if (told) told.textContent = amount === "bytes" ? `${kilobytes(each.bytes)} kB` : `${counted.format(each.entries)} ${each.entries === 1 ? "entry" : "entries"}`;
   }
 }
 
@@ -300,8 +300,8 @@ async function showMap(name) {
   if (map.views.length) $("map").append(make("p", `Shown by ${map.views.join(", ")}`));
   if (map.sql) $("map").append(make("pre", map.sql));
   for (const each of map.statements) {
-    const reads = each.reads.length ? `: reads ${each.reads.join("; ")}` : "";
-    $("map").append(make("h3", `${each.on} – ${each.cost}`), make("pre", each.text), make("p", `${each.cost}${reads}`));
+    $("map").append(make("h3", `${each.on} – ${each.cost}`), make("pre", each.text));
+    if (each.reads.length) $("map").append(make("p", `reads ${each.reads.join("; ")}`));
   }
 }
 

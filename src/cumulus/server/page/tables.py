@@ -60,7 +60,7 @@ class LiveTables:
                 self._fed[view] = _FedTable(self._client, self._source, view)
             self._watchers[view] += 1
             fed = self._fed[view]
-            return {"table": fed.name, "config": {"columns": fed.columns, "columns_config": fed.formats}}
+            return {"table": fed.name, "config": {"title": view, "columns": fed.columns, "columns_config": fed.formats}}
 
     def leave(self, view: str) -> None:
         """Have one less who looks at a view."""
@@ -82,8 +82,11 @@ class LiveTables:
             with self._lock:
                 for view in [view for view, watchers in self._watchers.items() if not watchers and view in self._fed]:
                     self._fed.pop(view).close()
-                for fed in self._fed.values():
-                    fed.pump()
+                for view, fed in list(self._fed.items()):
+                    try:
+                        fed.pump()
+                    except CumulusError:  # what it could not compute stands under the errors of views
+                        self._fed.pop(view).close()
             threading.Event().wait(FEED_S)
 
 
@@ -94,37 +97,49 @@ class _FedTable:
         self._columns: tuple[Column, ...] = source.program.view(view).columns
         self.columns = [column.name for column in self._columns]
         self.formats = formats({column.name: str(column.type) for column in self._columns})
+        self._source, self._view = source, view
         self._at, self._changes = source.changes(view)
-        found = source.view(view, columns=None, where=(), limit=MOST_ROWS + 1, read="committed")
-        if found.table.num_rows > MOST_ROWS:
-            self._changes.close()
-            raise LimitError(
-                f"{view} has more than {MOST_ROWS:,} rows", hint="Explore it as a cube, or ask by SQL for some of them."
-            )
-        if found.at is not None:
-            self._at = max(self._at, found.at)
         self._numbers: dict[Row, list[int]] = {}
-        self._next = 0
-        values = [values_of(found.table.column(each.name), each.type) or [] for each in self._columns]
-        rows = list(zip(*values, strict=True))
-        self._table = client.table(_arrow(self._columns, self._numbered(rows)), index=NUMBER_OF_ROW)
+        try:
+            self._table = client.table(self._whole(), index=NUMBER_OF_ROW)
+        except BaseException:
+            self._changes.close()
+            raise
         self.name = self._table.get_name()
-        self.problem: CumulusError | None = None
 
-    def _numbered(self, rows: Sequence[Row]) -> list[tuple[int, Row]]:
-        made = []
-        for row in rows:
-            self._numbers.setdefault(canonical_row(row), []).append(self._next)
-            made.append((self._next, row))
-            self._next += 1
-        return made
+    def _whole(self) -> bytes:
+        """Return all rows, numbered anew."""
+        found = self._source.view(self._view, columns=None, where=(), limit=MOST_ROWS + 1, read="committed")
+        if found.table.num_rows > MOST_ROWS:
+            raise LimitError(
+                f"{self._view} has more than {MOST_ROWS:,} rows",
+                hint="Explore it as a cube, or ask by SQL for some of them.",
+            )
+        self._at = self._at if found.at is None else max(self._at, found.at)
+        values = [values_of(found.table.column(each.name), each.type) for each in self._columns]
+        rows = list(enumerate(zip(*(column or [] for column in values), strict=True)))
+        self._numbers.clear()
+        for number, row in rows:
+            self._numbers.setdefault(canonical_row(row), []).append(number)
+        self._next = len(rows)
+        return _arrow(self._columns, rows)
 
     def pump(self) -> None:
-        """Bring what has changed to the browsers."""
+        """Bring what has changed to the browsers.
+
+        Raises
+        ------
+        CumulusError
+            If it cannot be known any more.
+        """
         news: dict[int, Row] = {}
         gone: list[int] = []
         for change in self._changes.take():
             if change.number <= self._at:
+                continue
+            if change.is_snapshot or (change.is_sum and change.since < self._at):  # what is here is in the middle
+                self._table.replace(self._whole())
+                news, gone = {}, []
                 continue
             for old, new in change.rows:
                 number = None

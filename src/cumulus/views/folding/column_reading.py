@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import Kind, SqlType
+from cumulus.catalog.types import VARCHAR, Kind, SqlType
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.python_code import canonical
 from cumulus.views.entries import Key
@@ -69,7 +69,8 @@ class ColumnReading:
         """Return the ends of each group."""
         plan, definition = self._plan, self._program.map(end.map)
         entries = self._entries(end.map, end.groups, [], [end.axis], shown=end.column)
-        entries.take_wanted()
+        if definition.keys[end.axis].type == VARCHAR:  # of others there may be no text with that number
+            entries.take_wanted()
         axis = entries.columns.key(end.axis, entries.at)
         if axis.null is not None:
             entries.wanted &= ~axis.null

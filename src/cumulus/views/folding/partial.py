@@ -168,7 +168,7 @@ class Partial:
         with decimal.localcontext(EXACT):
             items: dict[str, list[tuple[Key, Values]]] = {name: [] for name in self.plan.maps}
             distinct = (number.distinct for number in self.plan.numbers)
-            weighers = {each: _weigher(each) for each in distinct if each is not None}
+            weighers = {each: weigher(each) for each in distinct if each is not None}
             for group, numbers in self._existing():
                 for name, values in self._values(group, numbers, weighers).items():
                     items[name].append((group, tuple(values)))
@@ -285,7 +285,7 @@ def keep_end(best: dict[Key, Any], group: Key, value: Any, end: str) -> None:
         best[group] = value
 
 
-def _weigher(column: DistinctColumn) -> Callable[[Key], Any]:
+def weigher(column: DistinctColumn) -> Callable[[Key], Any]:
     """Return the function from a distinct value to what it adds."""
     if column.weight is None:
         return lambda value: 1

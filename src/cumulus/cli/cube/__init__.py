@@ -1,0 +1,1 @@
+"""`cumulus cube`: what cubes there are, what they say, and which levels to keep."""
