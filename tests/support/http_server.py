@@ -55,11 +55,11 @@ class Running:
 @contextmanager
 def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Running]:
     """Serve a script."""
-    given = ServerSettings(folder / "data", port=0, **{"sync": "off", **settings})
+    given = ServerSettings(folder / "data", **{"port": 0, "sync": "off", **settings})
     (folder / "script.sql").write_text(script, encoding="utf-8")
     keeper = open_keeper(folder / "script.sql", given)
     site = Site(keeper, given)
-    listening = open_socket(given.host, 0)
+    listening = open_socket(given.host, given.port)
     server = uvicorn.Server(http_config(site))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
