@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -231,6 +231,21 @@ def test_a_changed_cube_is_made_anew(script: Path) -> None:
             assert [each.name for each in keeper.program.cubes] == ["sales"] * bool(kept)
             if kept:
                 assert len(rows_of(keeper, "sales")) == 2
+
+
+def test_readers_share_the_rows_of_a_state(script: Path) -> None:
+    with keeping(script, sync="off") as keeper:
+        write(keeper, "insert", "r", [(1, 1.0)])
+        first = keeper._reading._shared.read("v")[0]
+        assert keeper._reading._shared.read("v")[0] is first
+        keeper.execute("DROP VIEW v; CREATE VIEW v AS SELECT COUNT(*) AS n FROM item").result(10)
+        assert rows_of(keeper, "v") == [(0,)]
+        with ThreadPoolExecutor(8) as readers:
+            for number in range(1, 100):
+                at = write(keeper, "insert", "item", [(number, None, None, None, None)]).at
+                for found in readers.map(lambda _: keeper.view("v"), range(4)):
+                    assert found.at is not None
+                    assert (found.table["n"][0].as_py() - number, found.at >= at) == (0, True)
 
 
 def test_a_folder_has_one_server(script: Path) -> None:

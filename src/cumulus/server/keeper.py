@@ -20,11 +20,10 @@ from cumulus.errors import ClosedError, CumulusError, DelayError, ProcessError, 
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource
 from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
-from cumulus.server.applying import apply_rows, apply_views
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import PackedRequest, Packer
 from cumulus.server.reading import KeptChanges, WarehouseReading, status_of
-from cumulus.server.records import LogRecord, RecordKind, ViewChange
+from cumulus.server.records import LogRecord, RecordKind, ViewChange, apply_rows, apply_views
 from cumulus.server.request_ids import now_ms
 from cumulus.server.settings import ServerSettings
 from cumulus.views.duckdb_selects import Parameters

@@ -7,12 +7,11 @@ from pathlib import Path
 from cumulus.durable.faults import crash_point
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
 from cumulus.server.answers import Acknowledged
-from cumulus.server.applying import apply_rows, apply_views
 from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import Packer
-from cumulus.server.records import LogRecord, RecordKind, ViewChange
+from cumulus.server.records import LogRecord, RecordKind, ViewChange, apply_rows, apply_views
 from cumulus.server.request_ids import AnsweredIds, now_ms
 from cumulus.server.script_changes import script_change
 from cumulus.server.settings import ServerSettings

@@ -14,6 +14,7 @@ from cumulus.catalog.names import known_name
 from cumulus.errors import QueryTimeoutError
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.long_queries import query_copies
+from cumulus.server.shared_rows import SharedRows
 from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
@@ -38,6 +39,7 @@ class WarehouseReading:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
+        self._shared = SharedRows(warehouse)
 
     def view(self, name: str, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None) -> ReadRows:
         """Return rows of a view."""
@@ -48,8 +50,11 @@ class WarehouseReading:
         for bound in where:
             column = known[known_name(bound.column, known, f"column of {name}")]
             tests.append((column.name, bound.typed(name, column).test()))
-        with self._warehouse.one_state() as at:
-            table = reader.arrow() if limit is None or tests else reader.head(limit)
+        if limit is None or tests:
+            table, at = self._shared.read(reader.name)
+        else:
+            with self._warehouse.one_state() as at:
+                table = reader.head(limit)
         for column_name, test in tests:
             table = table.filter(_passing(table[column_name], test))
         return ReadRows(table.select(wanted).slice(0, limit), at)

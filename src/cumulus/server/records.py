@@ -1,4 +1,7 @@
-"""The records of a server's log: what each of them says, as bytes."""
+"""The records of a server's log: what each of them says, as bytes, and what it does to the warehouse.
+
+It does the same when it comes, and when the log is applied again.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.errors import StoreError
+from cumulus.server.packing import PackedRows
+from cumulus.warehouse import Warehouse
 
 _HEAD = struct.Struct("<BBQQ16s")
 """Kind, bytes of the request's id, when it was written, transactions before it, digest of what was asked."""
@@ -98,6 +103,46 @@ class ViewChange:
         """Return what a payload says."""
         found: list[Any] = json.loads(payload)
         return cls(*found)
+
+
+def apply_rows(warehouse: Warehouse, parts: Sequence[PackedRows]) -> None:
+    """Apply the parts of a request as one transaction.
+
+    Raises
+    ------
+    CumulusError
+        If it is refused; nothing is applied then.
+    """
+    if len(parts) == 1:
+        _apply(warehouse, parts[0])
+        return
+    with warehouse.transaction():
+        for part in parts:
+            _apply(warehouse, part)
+
+
+def _apply(warehouse: Warehouse, part: PackedRows) -> None:
+    match part.op:
+        case "insert":
+            warehouse.insert(part.table, part.rows)
+        case "delete":
+            warehouse.delete(part.table, part.rows)
+        case "upsert":
+            warehouse.upsert(part.table, part.rows)
+
+
+def apply_views(warehouse: Warehouse, change: ViewChange) -> None:
+    """Create and drop views, and count that as a transaction: what was read before it may show another view.
+
+    Raises
+    ------
+    CumulusError
+        If it is refused; nothing is changed then.
+    """
+    if change.sql:
+        warehouse.execute(change.sql)
+    with warehouse.transaction():
+        pass
 
 
 _OTHER = "Start the server with the version of Cumulus that wrote it."
