@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+
+_SWITCH_S = 0.0005
+"""So long a thread of Python's may keep others waiting: a reader waits hundreds of times, 5 ms each by default."""
 
 
 class _Server(uvicorn.Server):
@@ -60,6 +64,7 @@ def serve(script: Path, settings: ServerSettings, ready: Callable[[str], None]) 
     ready
         Told the address when requests are taken.
     """
+    sys.setswitchinterval(_SWITCH_S)
     keeper = open_keeper(script, settings)
     site = Site(keeper, settings)
     try:
