@@ -127,7 +127,8 @@ def test_an_interrupted_demo_goes_on_on_spark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_year_plays_behind_a_server(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cumulus.cli.main", "demo", "--serve", "--epochs", "2", "--seconds", "0"]
+    program = "from cumulus.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "demo", "--serve", "--epochs", "2", "--seconds", "0"]
     command += ["--no-stay", "--port", "0", "--out", str(tmp_path)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -140,7 +140,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
         seen["conditions"] += bool(ask.conditions)
 
 
-@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1200 if WHOLE else 8), ("native", 300 if WHOLE else 2)])
+@pytest.mark.parametrize(("engine", "count"), [("interpreter", 500 if WHOLE else 8), ("native", 200 if WHOLE else 2)])
 def test_a_selection_is_what_sql_says_over_the_base_rows(engine: str, count: int) -> None:
     seen: Counter[str] = Counter()
 

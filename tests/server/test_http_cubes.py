@@ -105,6 +105,9 @@ def test_other_cubes_are_not_there_for_who_may_read_some(server: Running) -> Non
             for path in ("", "/members?dimension=day"):
                 assert http.get(f"/v1/cubes/sales{path}").json()["hint"] == "Cubes: days."
             assert http.post("/v1/cubes/sales/query", json={}).status_code == 404
+            for view, status in (("days", 200), ("sales", 400)):
+                asked = http.post("/v1/query", json={"sql": f"SELECT MEASURE(n) AS n FROM {view}"})
+                assert (asked.status_code, "revenue" in asked.text) == (status, False), asked.text
             assert http.post("/v1/cubes/days/facts", json={}).status_code == 403
     finally:
         users.path.unlink()

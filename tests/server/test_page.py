@@ -233,6 +233,21 @@ def test_a_pivot_a_filter_and_its_address(page: Any, orders: Orders, browser: An
     again.close()
 
 
+def test_a_new_member_becomes_a_column(browser: Any, tmp_path: Path) -> None:
+    with running(tmp_path, SCRIPT) as server:
+        orders = Orders(server)
+        orders.send(30)
+        page = browser.new_page(viewport={"width": 1400, "height": 1200})
+        open_cube(page, orders, "date", "carrier")
+        page.click('.dimension[data-name="carrier"] .pivot')
+        until(lambda: len(grid(page)[0][1:]) == 9, page)
+        with server.http() as http:
+            row = {**orders.rows[0], "id": 100, "carrier": "Z", "revenue": "1.25"}
+            assert http.post("/v1/tables/orders/rows", json=[row]).status_code == 200
+        until(lambda: grid(page) and grid(page)[0][-3:-1] == ["1", "1.25"], page)
+        page.close()
+
+
 def test_a_click_goes_below_a_member(page: Any, orders: Orders) -> None:
     open_cube(page, orders, "date")
     shows(page, orders, rollup("y"), 1)

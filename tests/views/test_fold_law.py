@@ -158,4 +158,3 @@ def test_a_fold_is_the_select_with_fewer_grouping_columns(
     if WHOLE:
         assert min(seen[kind] for kind in ("additive", "end", "distinct", "split", "candidates", "shares")) >= 100, seen
         assert seen[engine] >= count // 2, seen
-        print(dict(seen))

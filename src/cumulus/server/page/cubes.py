@@ -227,5 +227,7 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
         return grid
 
     def close(self) -> None:
-        """Forget everything."""
-        self._server.close()
+        """Forget everything; Perspective and this would else hold each other."""
+        with self._lock:
+            self._server.close()
+            del self._server

@@ -70,10 +70,10 @@ class Grid {
   // All that rests on what Perspective does not promise: the bundle of its notebook's widget, of which this is the
   // notebook; and that `update` draws a grid whose rows are others. The browser's test guards it.
   async show(name, config) {
-    if (this.name === name) return this.viewer.restore(config);
-    this.close?.();
-    this.element.replaceChildren();
-    this.listeners = {};
+    if (this.name) {
+      this.name = name;
+      return this.viewer.restore({table: name, title: name, ...config});
+    }
     this.state = {binding_mode: "server", table_name: name, plugin: "Datagrid", theme: theme(), title: name, settings: false, ...config};
     const model = {
       get: key => this.state[key],
@@ -86,7 +86,7 @@ class Grid {
         if (message.type === "binary_msg") this.socket.send(buffers[0]);
       },
     };
-    this.close = await perspective.render({model, el: this.element});
+    await perspective.render({model, el: this.element});
     this.name = name;
     this.viewer = this.element.querySelector("perspective-viewer");
     return this.viewer;
@@ -98,9 +98,8 @@ class Grid {
   }
 
   async renew(config) {  // with other columns
-    const name = this.name;
-    this.name = null;
-    await this.show(name, config);
+    await this.viewer.restore({split_by: []});
+    await this.viewer.restore(config);
   }
 }
 
