@@ -37,7 +37,7 @@ _DATA = typer.Option(..., "--data", help="The folder of log and snapshots.", sho
 
 @serve.command("start")
 def start(
-    source: Path = typer.Argument(..., help="A script with tables and views.", show_default=False),
+    source: Path = typer.Argument(..., help="A script with tables and views; or an output folder.", show_default=False),
     data: Path = _DATA,
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
     port: int = typer.Option(8321, help="0 takes a free one."),
@@ -56,7 +56,7 @@ def start(
     access_log: str = typer.Option("", help="A file for a line of JSON a request; - prints them.", show_default=False),
     limit: list[str] = typer.Option([], help="Such as statement_s=10: docs/security.md has all.", show_default=False),
 ) -> None:
-    """Keep the views of a script, durably, and answer over HTTP.
+    """Keep the views of a script, durably, and answer over HTTP; or follow the output folder of a run.
 
     Example: cumulus serve shop.sql --data shop-data
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 from cumulus.durable.faults import crash_point
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
 from cumulus.server.answers import Acknowledged
+from cumulus.server.followed.folder import FollowedFolder
 from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.kept_folder import KeptFolder
@@ -16,7 +17,21 @@ from cumulus.server.request_ids import AnsweredIds, now_ms
 from cumulus.server.script_changes import script_change
 from cumulus.server.settings import ServerSettings
 from cumulus.server.snapshots import open_snapshot, read_manifest, remove_others, save_snapshot
+from cumulus.server.sources import ServedSource
 from cumulus.warehouse import Warehouse
+
+
+def open_source(given: Path, settings: ServerSettings) -> ServedSource:
+    """Return the source of a script, or of the output folder of a run, or the home of a cluster, which is only read.
+
+    Raises
+    ------
+    InputError
+        If it is a folder, but no output folder.
+    """
+    if given.is_dir():
+        return FollowedFolder(given)
+    return open_keeper(given, settings)
 
 
 def open_keeper(script: Path, settings: ServerSettings) -> WarehouseKeeper:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,11 @@ import uvicorn
 
 from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
-from cumulus.server.opening import open_keeper
+from cumulus.server.opening import open_source
 from cumulus.server.settings import ServerSettings
+
+_SWITCH_S = 0.0005
+"""So long a thread of Python's may keep others waiting: a reader waits hundreds of times, 5 ms each by default."""
 
 
 class _Server(uvicorn.Server):
@@ -52,17 +56,20 @@ class _Server(uvicorn.Server):
         self._ready(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
 
 
-def serve(script: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
-    """Serve the views of a script until SIGINT or SIGTERM; then all that was acknowledged is in a snapshot.
+def serve(given: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
+    """Serve the views of a script, or of an output folder, until SIGINT or SIGTERM.
+
+    All that was acknowledged is in a snapshot then.
 
     Parameters
     ----------
     ready
         Told the address when requests are taken.
     """
-    keeper = open_keeper(script, settings)
-    site = Site(keeper, settings)
+    sys.setswitchinterval(_SWITCH_S)
+    source = open_source(given, settings)
+    site = Site(source, settings)
     try:
         _Server(http_config(site), ready, site).run([open_socket(settings.host, settings.port)])
     finally:
-        keeper.close()
+        source.close()

@@ -25,7 +25,7 @@ _QUICK_S = 0.2
 """So long a query may hold up the keeper; then it begins anew over copies of what it reads."""
 
 
-def _passing(column: pa.ChunkedArray, test: Callable[[Any], bool]) -> Any:
+def passing(column: pa.ChunkedArray, test: Callable[[Any], bool]) -> Any:
     """Return for each value of a column whether it passes a test, of which each different value is asked once."""
     if pa.types.is_interval(column.type):  # of which Arrow makes no dictionary
         return pa.array([test(value) for value in column.to_pylist()], pa.bool_())
@@ -56,7 +56,7 @@ class WarehouseReading:
             with self._warehouse.one_state() as at:
                 table = reader.head(limit)
         for column_name, test in tests:
-            table = table.filter(_passing(table[column_name], test))
+            table = table.filter(passing(table[column_name], test))
         return ReadRows(table.select(wanted).slice(0, limit), at)
 
     def get(self, name: str, key: Sequence[Any]) -> ReadRows:

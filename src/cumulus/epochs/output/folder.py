@@ -164,7 +164,7 @@ class FolderView(Shown):
         StoreError
             If a file cannot be read.
         """
-        return self._folder.read(self._epoch, self._rows)
+        return self._folder.read(self._epoch, self.rows_of)
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none: the values of the view's grouping columns.
@@ -219,7 +219,8 @@ class FolderView(Shown):
             self._epoch, lambda manifest: self._folder.fold_of(self._view, manifest, by, bounds, columns)
         )
 
-    def _rows(self, manifest: Manifest) -> pa.Table:
+    def rows_of(self, manifest: Manifest) -> pa.Table:
+        """Return all rows after the epoch of a manifest; see `arrow`."""
         files = manifest.files(self.name)
         if not files:
             why = manifest.errors.get(self.name, "nothing was written of it yet")

@@ -1,0 +1,1 @@
+"""What others write and a server follows: the output folders of runs."""
