@@ -14,7 +14,7 @@ import uvicorn
 
 from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
-from cumulus.server.opening import open_keeper
+from cumulus.server.opening import open_source
 from cumulus.server.settings import ServerSettings
 
 
@@ -52,17 +52,19 @@ class _Server(uvicorn.Server):
         self._ready(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
 
 
-def serve(script: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
-    """Serve the views of a script until SIGINT or SIGTERM; then all that was acknowledged is in a snapshot.
+def serve(place: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
+    """Serve what is at a path until SIGINT or SIGTERM; then all that was acknowledged is on the disk.
 
     Parameters
     ----------
+    place
+        As in `cumulus.server.opening.open_source`.
     ready
         Told the address when requests are taken.
     """
-    keeper = open_keeper(script, settings)
-    site = Site(keeper, settings)
+    source = open_source(place, settings)
+    site = Site(source, settings)
     try:
         _Server(http_config(site), ready, site).run([open_socket(settings.host, settings.port)])
     finally:
-        keeper.close()
+        source.close()

@@ -1,0 +1,1 @@
+"""Sources that others write: their committed epochs are followed, and read from the files."""
