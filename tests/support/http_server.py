@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from cumulus.server.http.site import Site
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.sources import ServedSource
 
 SCRIPT = """
 CREATE TABLE orders (id INT PRIMARY KEY, region TEXT, amount DECIMAL(12,2), day DATE);
@@ -31,11 +32,10 @@ CREATE VIEW total AS SELECT SUM(amount) AS revenue FROM orders;
 
 
 @dataclass
-class Running:
-    """A server that runs."""
+class Served:
+    """A source that is served."""
 
     port: int
-    keeper: WarehouseKeeper
     site: Site
     scheme: str = "http"
 
@@ -52,14 +52,28 @@ class Running:
         return client
 
 
+@dataclass
+class Running(Served):
+    """A server that runs."""
+
+    keeper: WarehouseKeeper = field(kw_only=True)
+
+
 @contextmanager
 def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Running]:
     """Serve a script."""
     given = ServerSettings(folder / "data", **{"port": 0, "sync": "off", **settings})
     (folder / "script.sql").write_text(script, encoding="utf-8")
     keeper = open_keeper(folder / "script.sql", given)
-    site = Site(keeper, given)
-    listening = open_socket(given.host, given.port)
+    with serving(keeper, given, given.port) as found:
+        yield Running(found.port, found.site, found.scheme, keeper=keeper)
+
+
+@contextmanager
+def serving(source: ServedSource, settings: ServerSettings, port: int = 0) -> Iterator[Served]:
+    """Serve a source, and close it."""
+    site = Site(source, settings)
+    listening = open_socket(settings.host, port)
     server = uvicorn.Server(http_config(site))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -69,10 +83,10 @@ def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Run
             assert thread.is_alive(), "the server does not start"
             assert time.monotonic() < until, "the server takes too long"
             time.sleep(0.005)
-        scheme = "http" if given.certificate is None else "https"
-        yield Running(listening.getsockname()[1], keeper, site, scheme)
+        scheme = "http" if settings.certificate is None else "https"
+        yield Served(listening.getsockname()[1], site, scheme)
     finally:
         site.end_subscriptions()
         server.should_exit = True
         thread.join()
-        keeper.close()
+        source.close()

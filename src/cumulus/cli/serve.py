@@ -37,8 +37,12 @@ _DATA = typer.Option(..., "--data", help="The folder of log and snapshots.", sho
 
 @serve.command("start")
 def start(
-    source: Path = typer.Argument(..., help="A script with tables and views; or an output folder.", show_default=False),
-    data: Path = _DATA,
+    source: Path = typer.Argument(
+        ...,
+        help="A script with tables and views, the output folder of a run, or the home of a running cluster.",
+        show_default=False,
+    ),
+    data: Path | None = typer.Option(None, help="For a script: the folder of log and snapshots.", show_default=False),
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
     port: int = typer.Option(8321, help="0 takes a free one."),
     sync: SyncPolicy = typer.Option("always", help="When the log comes to the disk."),
@@ -56,19 +60,26 @@ def start(
     access_log: str = typer.Option("", help="A file for a line of JSON a request; - prints them.", show_default=False),
     limit: list[str] = typer.Option([], help="Such as statement_s=10: docs/security.md has all.", show_default=False),
 ) -> None:
-    """Keep the views of a script, durably, and answer over HTTP; or follow the output folder of a run.
+    """Keep the views of a script, durably, and answer over HTTP; or serve what a run or a cluster commits.
 
     Example: cumulus serve shop.sql --data shop-data
     """
     from cumulus.server.settings import ServerSettings
 
     try:
+        from cumulus.server.opening import kind_of
         from cumulus.server.process import serve as run_server
     except ModuleNotFoundError as problem:
         raise MissingError(f"{problem.name} is not installed", hint="pip install 'cumulus-ivm[server]'") from None
 
+    kind = kind_of(source)
+    if kind == "warehouse" and data is None:
+        raise UsageError("--data is missing", hint=f"Name a folder for the rows: cumulus serve {source} --data DIR.")
+    if kind != "warehouse":
+        given = {"data": data, "sync": sync != "always", "engine": engine != "auto", "keep": keep != "auto"}
+        _refuse(source, kind, [name for name, value in {**given, "memory": memory}.items() if value])
     settings = ServerSettings(
-        data,
+        source if data is None else data,
         host,
         port,
         certificate,
@@ -82,7 +93,20 @@ def start(
         keep=keep,
         memory_limit=memory or None,
     )
-    run_server(source, settings, lambda address: typer.echo(f"serving {source} at {address}"))
+    run_server(source, settings, lambda address: typer.echo(f"serving {source}{_KINDS[kind]} at {address}"))
+
+
+_KINDS = {"warehouse": "", "folder": ", the epochs of a run,", "cluster": ", a running cluster,"}
+
+
+def _refuse(source: Path, kind: str, options: list[str]) -> None:
+    """Raise UsageError for options that are for a script alone."""
+    if options:
+        what = "the output folder of a run" if kind == "folder" else "the home of a cluster"
+        raise UsageError(
+            f"{source} is {what}: {', '.join(f'--{name}' for name in options)} is for a script, whose rows are kept",
+            hint=f"Leave it out: cumulus serve {source}.",
+        )
 
 
 @serve.command("snapshot")

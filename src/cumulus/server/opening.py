@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from cumulus.durable.faults import crash_point
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
+from cumulus.local_cluster.live.address import is_cluster_home, is_running
 from cumulus.server.answers import Acknowledged
-from cumulus.server.followed.folder import FollowedFolder
 from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.kept_folder import KeptFolder
@@ -20,18 +21,47 @@ from cumulus.server.snapshots import open_snapshot, read_manifest, remove_others
 from cumulus.server.sources import ServedSource
 from cumulus.warehouse import Warehouse
 
+SourceKind: TypeAlias = Literal["warehouse", "folder", "cluster"]
 
-def open_source(given: Path, settings: ServerSettings) -> ServedSource:
-    """Return the source of a script, or of the output folder of a run, or the home of a cluster, which is only read.
+
+def kind_of(place: Path) -> SourceKind:
+    """Return what is at a path: a script for a warehouse, the output folder of a run, the home of a running cluster.
+
+    The home of a cluster that does not run is the output folder that the cluster has left.
 
     Raises
     ------
     InputError
-        If it is a folder, but no output folder.
+        If there is none of these.
     """
-    if given.is_dir():
-        return FollowedFolder(given)
-    return open_keeper(given, settings)
+    if (place / "cumulus.json").exists() or is_cluster_home(place):
+        return "cluster" if is_running(place) else "folder"
+    if place.is_dir():
+        raise InputError(
+            f"{place} is neither the output folder of a run nor the home of a cluster",
+            hint="Give the folder that --out or --home has named; or a script, with --data for its rows.",
+        )
+    return "warehouse"
+
+
+def open_source(place: Path, settings: ServerSettings) -> ServedSource:
+    """Return what is at a path as a source; see `kind_of` and `open_keeper`.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to serve at the path, or the run has not committed an epoch yet.
+    """
+    match kind_of(place):
+        case "cluster":
+            from cumulus.server.followed.cluster_source import FollowedCluster
+
+            return FollowedCluster(place, settings)
+        case "folder":
+            from cumulus.server.followed.folder_source import FollowedFolder
+
+            return FollowedFolder(place)
+    return open_keeper(place, settings)
 
 
 def open_keeper(script: Path, settings: ServerSettings) -> WarehouseKeeper:

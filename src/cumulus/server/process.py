@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +16,6 @@ from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
 from cumulus.server.opening import open_source
 from cumulus.server.settings import ServerSettings
-
-_SWITCH_S = 0.0005
-"""So long a thread of Python's may keep others waiting: a reader waits hundreds of times, 5 ms each by default."""
 
 
 class _Server(uvicorn.Server):
@@ -56,18 +52,17 @@ class _Server(uvicorn.Server):
         self._ready(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
 
 
-def serve(given: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
-    """Serve the views of a script, or of an output folder, until SIGINT or SIGTERM.
-
-    All that was acknowledged is in a snapshot then.
+def serve(place: Path, settings: ServerSettings, ready: Callable[[str], None]) -> None:
+    """Serve what is at a path until SIGINT or SIGTERM; then all that was acknowledged is on the disk.
 
     Parameters
     ----------
+    place
+        As in `cumulus.server.opening.open_source`.
     ready
         Told the address when requests are taken.
     """
-    sys.setswitchinterval(_SWITCH_S)
-    source = open_source(given, settings)
+    source = open_source(place, settings)
     site = Site(source, settings)
     try:
         _Server(http_config(site), ready, site).run([open_socket(settings.host, settings.port)])

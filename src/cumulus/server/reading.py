@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Column
 from cumulus.errors import QueryTimeoutError
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.long_queries import query_copies
@@ -25,7 +26,56 @@ _QUICK_S = 0.2
 """So long a query may hold up the keeper; then it begins anew over copies of what it reads."""
 
 
-def passing(column: pa.ChunkedArray, test: Callable[[Any], bool]) -> Any:
+@dataclass(frozen=True, slots=True)
+class WantedRows:
+    """Which columns of which rows of a view are read.
+
+    Parameters
+    ----------
+    columns
+        Their names.
+    tests
+        A column, and what tells which of its values are wanted.
+    limit
+        So many rows at most.
+    """
+
+    columns: list[str]
+    tests: list[tuple[str, Callable[[Any], bool]]]
+    limit: int | None
+
+    @classmethod
+    def of(
+        cls,
+        view: str,
+        known: Sequence[Column],
+        columns: Sequence[str] | None,
+        where: Sequence[Bound],
+        limit: int | None,
+    ) -> WantedRows:
+        """Return what is wanted of a view with the columns `known`.
+
+        Raises
+        ------
+        UnknownNameError, UsageError
+            If it has no such column, or a value is not of its type.
+        """
+        named = {column.name: column for column in known}
+        names = list(named) if columns is None else [known_name(each, named, f"column of {view}") for each in columns]
+        tests = []
+        for bound in where:
+            column = named[known_name(bound.column, named, f"column of {view}")]
+            tests.append((column.name, bound.typed(view, column).test()))
+        return cls(names, tests, limit)
+
+    def take(self, table: pa.Table) -> pa.Table:
+        """Return what is wanted of all rows, or of the first ones if there are no tests."""
+        for column, test in self.tests:
+            table = table.filter(_passing(table[column], test))
+        return table.select(self.columns).slice(0, self.limit)
+
+
+def _passing(column: pa.ChunkedArray, test: Callable[[Any], bool]) -> Any:
     """Return for each value of a column whether it passes a test, of which each different value is asked once."""
     if pa.types.is_interval(column.type):  # of which Arrow makes no dictionary
         return pa.array([test(value) for value in column.to_pylist()], pa.bool_())
@@ -44,20 +94,13 @@ class WarehouseReading:
     def view(self, name: str, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None) -> ReadRows:
         """Return rows of a view."""
         reader = self._warehouse.view(name)
-        known = {column.name: column for column in reader.columns}
-        wanted = list(known) if columns is None else [known_name(each, known, f"column of {name}") for each in columns]
-        tests = []
-        for bound in where:
-            column = known[known_name(bound.column, known, f"column of {name}")]
-            tests.append((column.name, bound.typed(name, column).test()))
-        if limit is None or tests:
+        wanted = WantedRows.of(name, reader.columns, columns, where, limit)
+        if limit is None or wanted.tests:
             table, at = self._shared.read(reader.name)
         else:
             with self._warehouse.one_state() as at:
                 table = reader.head(limit)
-        for column_name, test in tests:
-            table = table.filter(passing(table[column_name], test))
-        return ReadRows(table.select(wanted).slice(0, limit), at)
+        return ReadRows(wanted.take(table), at)
 
     def get(self, name: str, key: Sequence[Any]) -> ReadRows:
         """Return the row of a view with a key."""

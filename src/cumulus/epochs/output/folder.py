@@ -127,6 +127,25 @@ class OutputFolder:
         parts = StoredParts(self.path, manifest, finisher, plan, where)
         return fold_by_plan(plan, finisher, parts, where, choice, manifest.snapshot)
 
+    def rows_of(self, view: str, manifest: Manifest) -> pa.Table:
+        """Return all rows of a view of an epoch.
+
+        Raises
+        ------
+        EvaluationError
+            If they could never be computed.
+        StoreError
+            If a file cannot be read.
+        """
+        files = manifest.files(view)
+        if not files:
+            why = manifest.errors.get(view, "nothing was written of it yet")
+            raise EvaluationError(f"{view} has no rows yet: {why}")
+        try:
+            return pa.concat_tables([pq.read_table(self.path / file, partitioning=None) for file in files])
+        except (OSError, pa.ArrowException) as problem:
+            raise StoreError(f"{self.path}: a file of {view} cannot be read: {problem}") from None
+
     def rows_of_level(self, view: str, manifest: Manifest) -> list[Row]:
         """Return the rows of a view that is not shown, a level of a cube, from its parts."""
         finisher = self.finishers[view]
@@ -164,7 +183,7 @@ class FolderView(Shown):
         StoreError
             If a file cannot be read.
         """
-        return self._folder.read(self._epoch, self.rows_of)
+        return self._folder.read(self._epoch, lambda manifest: self._folder.rows_of(self.name, manifest))
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none: the values of the view's grouping columns.
@@ -218,17 +237,6 @@ class FolderView(Shown):
         return self._folder.read(
             self._epoch, lambda manifest: self._folder.fold_of(self._view, manifest, by, bounds, columns)
         )
-
-    def rows_of(self, manifest: Manifest) -> pa.Table:
-        """Return all rows after the epoch of a manifest; see `arrow`."""
-        files = manifest.files(self.name)
-        if not files:
-            why = manifest.errors.get(self.name, "nothing was written of it yet")
-            raise EvaluationError(f"{self.name} has no rows yet: {why}")
-        try:
-            return pa.concat_tables([pq.read_table(self._folder.path / file, partitioning=None) for file in files])
-        except (OSError, pa.ArrowException) as problem:
-            raise StoreError(f"{self._folder.path}: a file of {self.name} cannot be read: {problem}") from None
 
     def _title(self) -> str:
         return self.name

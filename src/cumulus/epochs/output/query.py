@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from cumulus.durable.folders import refuse_remote
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.output.sink import QUARANTINE, Manifest, committed_epochs, read_manifest
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_selects import Answering, Parameters, select
+from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, QueryGuard, lock
+from cumulus.views.duckdb_selects import Answering, Parameters, select, whole
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.measuring import Measuring, may_measure
 from cumulus.views.row_changes import CHANGE, check_change
@@ -53,6 +54,7 @@ def query(
     epoch: int = 0,
     functions: Functions | None = None,
     parameters: Parameters = None,
+    guard: QueryGuard | None = None,
 ) -> pa.Table:
     """Return the result of `sql` over the views of an epoch and the tables `quarantine` and `view_errors`.
 
@@ -66,35 +68,54 @@ def query(
         0 for the last committed one.
     parameters
         Values for ``?`` or ``$1`` in order, or for ``$name`` by name.
+    guard
+        For SQL of somebody who may not be trusted: what there is for it, and what it may take.
 
     Raises
     ------
     InputError, UsageError
         As `manifest_of`, and for anything but one SELECT that DuckDB takes.
+    LimitError, QueryTimeoutError
+        If it takes more than it may.
     """
     manifest = manifest_of(out, epoch)
-    connection = duckdb.connect()
+    only = None if guard is None else guard.only
+    limits = UNLIMITED if guard is None else guard.limits
+    connection = duckdb.connect(config={} if guard is None else dict(NOTHING_ELSE))
+    views = [view for view in manifest.views if manifest.files(view) and (only is None or view in only)]
+    named = [*views] if only is not None else [*views, QUARANTINE, VIEW_ERRORS]
     try:
         set_utc(connection)
         create_functions(connection, given_functions(functions))
-        views = [view for view in manifest.views if manifest.files(view)]
+        files = {view: manifest.files(view) for view in views}
         for view in views:
-            _register(connection, view, out, manifest.files(view))
-        _register(connection, "quarantine", out, manifest.quarantine, QUARANTINE_SCHEMA)
-        if VIEW_ERRORS not in views:
-            failed = [path for paths in manifest.view_errors.values() for path in paths]
-            _register(connection, VIEW_ERRORS, out, failed, ERRORS_SCHEMA)
-        return select(connection, sql, parameters, answering=_answering(connection, out, sql, manifest, functions))
+            _register(connection, view, out, files[view])
+        if only is None:
+            files[QUARANTINE] = manifest.quarantine
+            _register(connection, QUARANTINE, out, manifest.quarantine, QUARANTINE_SCHEMA)
+        if only is None and VIEW_ERRORS not in views:
+            files[VIEW_ERRORS] = [path for paths in manifest.view_errors.values() for path in paths]
+            _register(connection, VIEW_ERRORS, out, files[VIEW_ERRORS], ERRORS_SCHEMA)
+        if guard is not None:
+            lock(connection, [str(Path(out) / path) for paths in files.values() for path in paths])
+        with limits.stopping(connection):
+            answering = _answering(connection, out, sql, manifest, functions, only)
+            return select(connection, sql, parameters, limits.collect if guard else whole, answering)
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
-        raise UsageError(str(problem), hint=f"Views here: {', '.join([*views, 'quarantine', VIEW_ERRORS])}.") from None
+        raise UsageError(str(problem), hint=f"Views here: {', '.join(named) or 'none'}.") from None
     finally:
         connection.close()
 
 
 def _answering(
-    connection: Any, out: str | Path, sql: str, manifest: Manifest, functions: Functions | None
+    connection: Any,
+    out: str | Path,
+    sql: str,
+    manifest: Manifest,
+    functions: Functions | None,
+    only: Collection[str] | None,
 ) -> Answering:
     """Return what answers queries with MEASURE, from the parts of an epoch."""
     given = given_functions(functions)
@@ -108,7 +129,7 @@ def _answering(
     def fold(view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str]) -> Partial:
         return folder.fold_of(folder.program.view(view), manifest, by, where, columns)
 
-    shown = [view.name for view in folder.program.shown_views]
+    shown = [view.name for view in folder.program.shown_views if only is None or view.name in only]
     return Measuring(connection, folder.program, folder.finishers, fold, shown).answering
 
 
@@ -144,18 +165,25 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
             hint="Keep more epochs: --keep.",
         ) from None
     now = set(after.files(view))
-    # A file that both epochs list cancels out; buckets that did not change are not read.
-    signed = [(path, -1) for path in sorted(before - now)] + [(path, 1) for path in sorted(now - before)]
+    gone, come = sorted(before - now), sorted(now - before)  # what both epochs list cancels out, and is not read
     try:
         shape = pq.read_schema(Path(out) / after.files(view)[0])
-        rows = [(pq.read_table(Path(out) / path), sign) for path, sign in signed]
+        tables = {path: pq.read_table(Path(out) / path) for path in (*gone, *come)}
     except (OSError, pa.ArrowInvalid) as problem:
         raise StoreError(f"{out}: a file of epoch {epoch} cannot be read: {problem}") from None
     check_change(view, shape.names)
-    counted = [table.append_column(CHANGE, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in rows]
-    together = pa.concat_tables([shape.empty_table().append_column(CHANGE, pa.array([], pa.int64())), *counted])
-    summed = together.group_by(shape.names).aggregate([(CHANGE, "sum")]).rename_columns([*shape.names, CHANGE])
-    return summed.filter(pc.not_equal(summed[CHANGE], 0))
+    return net_rows(shape, [tables[path] for path in gone], [tables[path] for path in come], CHANGE)
+
+
+def net_rows(shape: pa.Schema, gone: Sequence[pa.Table], come: Sequence[pa.Table], change: str) -> pa.Table:
+    """Return how often each row came (above 0) or left (below 0), in a last column of the name `change`."""
+    signed = [(table, -1) for table in gone] + [(table, 1) for table in come]
+    counted = [
+        table.append_column(change, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in signed
+    ]
+    together = pa.concat_tables([shape.empty_table().append_column(change, pa.array([], pa.int64())), *counted])
+    summed = together.group_by(shape.names).aggregate([(change, "sum")]).rename_columns([*shape.names, change])
+    return summed.filter(pc.not_equal(summed[change], 0))
 
 
 def _register(connection: Any, name: str, out: str | Path, files: list[str], schema: pa.Schema = None) -> None:

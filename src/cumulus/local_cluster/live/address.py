@@ -80,6 +80,17 @@ def is_cluster_home(home: Path) -> bool:
     return (home / STATE / CARD).exists()
 
 
+def is_running(home: Path) -> bool:
+    """Whether the cluster of a home runs; a folder that is no home has none."""
+    if not (home / ADDRESS).exists():
+        return False
+    try:
+        read_address(home)
+    except (InputError, NotRunningError):
+        return False
+    return True
+
+
 def read_address(home: Path) -> ClusterAddress:
     """Return where the cluster of a home is.
 

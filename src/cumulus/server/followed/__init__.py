@@ -1,1 +1,1 @@
-"""What others write and a server follows: the output folders of runs."""
+"""Sources that others write: their committed epochs are followed, and read from the files."""
