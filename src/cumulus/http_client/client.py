@@ -18,12 +18,12 @@ from cumulus.catalog.schema import Relation
 from cumulus.engine.frame_input import given_rows
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.http_client.asked_rows import asked_rows, json_value
 from cumulus.http_client.connection import HttpConnection
-from cumulus.http_client.remote_changes import RemoteChanges
+from cumulus.http_client.remote_changes import RemoteChanges, open_changes
 from cumulus.http_client.remote_cubes import ARROW, RemoteCubes
-from cumulus.http_client.told_columns import columns_of, relation_of
+from cumulus.http_client.told_columns import relation_of
 from cumulus.local_cluster.live.answers import Answer, WriteToken
-from cumulus.views.folding import Between, bounds_of
 from cumulus.views.reader import Consistency
 
 Operation = Literal["insert", "delete", "upsert"]
@@ -167,20 +167,14 @@ class HttpClient(RemoteCubes):
             "committed", or "tentative" where the server is that of a cluster.
         columns
             Some columns; None is all.
-        where
-            Column → a value (None is NULL), a list of values, or `cumulus.between(low, high)`.
-        limit
-            So many rows at most.
+        where, limit
+            Column → a value (None is NULL), a list of values, or `cumulus.between(low, high)`; so many rows at most.
         after
             Wait until the rows of this token, or this transaction or epoch, are seen.
         max_staleness
             Such as "2s": fail if something has waited for its commit for longer.
         """
-        asked: dict[str, Any] = {}
-        if columns is not None:
-            asked["columns"] = ",".join(columns)
-        if where:
-            asked["where"] = json.dumps({bound.column: _bound_json(bound.within) for bound in bounds_of(where)})
+        asked = asked_rows(columns, where)
         if limit is not None:
             asked["limit"] = limit
         return self._rows(name, read, after, max_staleness, asked)
@@ -194,7 +188,7 @@ class HttpClient(RemoteCubes):
         max_staleness: str = "",
     ) -> Answer:
         """Return the row with a key: the values of the view's grouping columns; `Answer.row` is it, or None."""
-        return self._rows(name, read, after, max_staleness, {"keys": json.dumps([_json_value(each) for each in key])})
+        return self._rows(name, read, after, max_staleness, {"keys": json.dumps([json_value(each) for each in key])})
 
     def slice(
         self,
@@ -212,9 +206,9 @@ class HttpClient(RemoteCubes):
         """Return the result of a SELECT over the views; all that it reads are of one state."""
         given = parameters
         if isinstance(parameters, Mapping):
-            given = {name: _json_value(value) for name, value in parameters.items()}
+            given = {name: json_value(value) for name, value in parameters.items()}
         elif parameters is not None:
-            given = [_json_value(value) for value in parameters]
+            given = [json_value(value) for value in parameters]
         body = json.dumps({"sql": sql, "parameters": given}).encode()
         headers = {"Accept": ARROW, "Content-Type": "application/json"}
         answer = self._connection.send("POST", "/v1/query", parameters=_after(after), headers=headers, body=body)
@@ -232,7 +226,7 @@ class HttpClient(RemoteCubes):
     ) -> RemoteChanges:
         """Return the changes of a view's rows from now on, to be iterated over: `ViewChanges`, as of a warehouse.
 
-        A lost connection is opened again where it broke. Iterating waits; `close`, or leaving its ``with``, ends it.
+        A lost connection is opened again where it broke; `close`, or leaving its ``with``, ends it.
 
         Parameters
         ----------
@@ -241,23 +235,13 @@ class HttpClient(RemoteCubes):
         snapshot
             Begin with all rows that there are, as insertions.
         since
-            Begin with what came after this `at` instead. If that is not kept any more and `snapshot` is given, begin
-            with the snapshot: its `is_snapshot` tells.
+            Begin with what came after this `at` instead; if it is not kept any more, with the snapshot, if that is given.
         every
             Such as "100ms": what changes within this time comes as one.
         """
         told = self._json("GET", f"/v1/views/{quote(name, safe='')}")
-        known = {column.name: column for column in columns_of(told["columns"])}
-        names = list(known) if columns is None else [known_name(each, known, f"column of {name}") for each in columns]
-        asked: dict[str, Any] = {"columns": ",".join(names), "snapshot": snapshot}
-        if where:
-            asked["where"] = json.dumps({bound.column: _bound_json(bound.within) for bound in bounds_of(where)})
-        if since is not None:
-            asked["since"] = since
-        if every:
-            asked["every"] = every
-        shown = tuple(known[each] for each in names)
-        return RemoteChanges(self._connection, told["name"], shown, asked, self._connection.timeout_s)
+        asked = asked_rows(columns, where) | {"snapshot": snapshot} | ({"every": every} if every else {})
+        return open_changes(self._connection, told, columns, asked, since)
 
     def _rows(
         self, name: str, read: str, after: WriteToken | int | None, max_staleness: str, asked: dict[str, Any]
@@ -333,24 +317,3 @@ def _answer(name: str, answer: Any) -> Answer:
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise RemoteProtocolError(f"{answer.url}: no Arrow stream of a view: {problem}") from None
     return Answer(name, table, consistency, None if at is None else int(at), {})
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value as JSON has it: what is no number, truth or text goes as the text of a value."""
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if hasattr(value, "months") and hasattr(value, "micros"):
-        from cumulus.catalog.interval_texts import span_as_text
-
-        return span_as_text(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _bound_json(within: Between | tuple[Any, ...]) -> Any:
-    if isinstance(within, Between):
-        return {"from": _json_value(within.low), "to": _json_value(within.high)}
-    return [_json_value(each) for each in within]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
 
 from cumulus.catalog.events import Row
+from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
 from cumulus.errors import ClosedError, NotRunningError, RemoteProtocolError
 from cumulus.http_client.connection import HttpConnection
 from cumulus.http_client.errors_of_answers import error_of
+from cumulus.http_client.told_columns import columns_of
 from cumulus.views.row_changes import CHANGE, Change, ViewChanges
 
 _PAUSE_S = 0.2
@@ -139,3 +141,19 @@ def _typed(value: Any, column: Column) -> Any:
 
 def _changes_of(row: Row, count: int) -> list[Change]:
     return [Change(None, row) if count > 0 else Change(row, None)] * abs(count)
+
+
+def open_changes(
+    connection: HttpConnection,
+    told: Mapping[str, Any],
+    columns: Sequence[str] | None,
+    asked: Mapping[str, Any],
+    since: int | None,
+) -> RemoteChanges:
+    """Return the changes of some columns of a view that the server has described; see `HttpClient.changes`."""
+    view, known = told["name"], {column.name: column for column in columns_of(told["columns"])}
+    names = list(known) if columns is None else [known_name(each, known, f"column of {view}") for each in columns]
+    shown = tuple(known[name] for name in names)
+    return RemoteChanges(
+        connection, view, shown, {**asked, **({} if since is None else {"since": since})}, connection.timeout_s
+    )
