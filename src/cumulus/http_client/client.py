@@ -235,7 +235,7 @@ class HttpClient(RemoteCubes):
         snapshot
             Begin with all rows that there are, as insertions.
         since
-            Begin with what came after this `at` instead; if it is not kept any more, with the snapshot, if that is given.
+            Begin with what came after this `at` instead; if that is not kept any more, with the snapshot if given.
         every
             Such as "100ms": what changes within this time comes as one.
         """
