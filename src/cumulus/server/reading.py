@@ -16,10 +16,12 @@ from cumulus.errors import QueryTimeoutError
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.long_queries import query_copies
 from cumulus.server.shared_rows import SharedRows
+from cumulus.views.copied_rows import CopiedRows
 from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import ViewChanges
+from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
 
 _QUICK_S = 0.2
@@ -126,12 +128,24 @@ class WarehouseReading:
         return query_copies(self._copies, known, sql, parameters, limits)
 
     def _copies(self, names: Iterable[str]) -> tuple[dict[str, pa.Table], int]:
-        with self._warehouse.one_state() as at:
-            found = {
-                name: self._warehouse.query(f'SELECT * FROM "{name.replace(chr(34), chr(34) * 2)}"').arrow()
-                for name in names
-            }
-            return found, at
+        wanted = list(names)
+        try:
+            with self._warehouse.one_state() as at:
+                copied = {name: self._copied(name) for name in wanted}
+                found = {name: self._plain(name) for name, rows in copied.items() if rows is None}
+            for name, rows in copied.items():
+                if rows is not None:
+                    found[name] = rows.columns()
+        except NotColumnarError:
+            with self._warehouse.one_state() as at:
+                found = {name: self._plain(name) for name in wanted}
+        return found, at
+
+    def _copied(self, name: str) -> CopiedRows | None:
+        return self._warehouse.view(name).copied() if name in self._warehouse.views else None
+
+    def _plain(self, name: str) -> pa.Table:
+        return self._warehouse.query(f'SELECT * FROM "{name.replace(chr(34), chr(34) * 2)}"').arrow()
 
     def errors(self, view: str) -> ReadRows:
         """Return what a view, or all of them, could not take in."""

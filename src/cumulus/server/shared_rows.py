@@ -77,7 +77,7 @@ class SharedRows:
                 table = kept.table
         if copied is not None:
             try:
-                table = copied.columns([column.name for column in reader.columns])
+                table = copied.columns()
             except NotColumnarError:
                 with self._warehouse.one_state() as at:
                     table = reader.arrow()

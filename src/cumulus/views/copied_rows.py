@@ -93,8 +93,10 @@ class CopiedRows:
         self._columnar: Columnar | None = None
         self._made: dict[str, Any] = {}
 
-    def columns(self, names: Sequence[str]) -> pa.Table:
-        """Return some columns of all rows, in the order of the view."""
+    def columns(self, names: Sequence[str] | None = None) -> pa.Table:
+        """Return columns of all rows, some or all of them; the rows are in the order of the view."""
+        if names is None:
+            names = [column.name for column in self._finisher.view.columns]
         missing = [each for each in dict.fromkeys(names) if each not in self._made]
         if missing:
             if self._columnar is None:

@@ -13,7 +13,7 @@ from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
 from cumulus.errors import UsageError
 
-PARTS = ("out", "look-ups", "in", "inserts", "subscribers", "readers")
+PARTS = ("out", "look-ups", "in", "inserts", "subscribers", "readers", "restart")
 
 
 def serve_bench(
@@ -23,11 +23,12 @@ def serve_bench(
     clients: int = typer.Option(64, min=1, help="Of single inserts."),
     seconds: float = typer.Option(10.0, min=0.5, help="Of single inserts, and of each number of subscribers."),
     batches: int = typer.Option(200, min=1, help="Of 1,000 rows each."),
+    events: int = typer.Option(2_000_000, min=1, help="In the log of a restart."),
     repetitions: int = typer.Option(5, min=1, help="Of reading all rows; the median."),
     sync: str = typer.Option("always", help="As for cumulus serve."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
 ) -> None:
-    """Measure a server: rows out and in, look-ups, single inserts, subscribers, a writer among readers.
+    """Measure a server: rows out and in, look-ups, single inserts, subscribers, a writer among readers, a restart.
 
     The floor beside a figure is that of a server with the same loop that gives bytes it has, and forgets what it reads;
     of the writer among readers it is the writer's rate alone.
@@ -41,7 +42,7 @@ def serve_bench(
     load_before = load_average()
     with tempfile.TemporaryDirectory(prefix="cumulus-serve-") as folder:
         found = list(
-            _measured(Path(folder), wanted, rows, counts, clients, seconds, batches, repetitions, sync, as_json)
+            _measured(Path(folder), wanted, rows, counts, clients, seconds, batches, events, repetitions, sync, as_json)
         )
     summary = {"rows": rows, "sync": sync, **facts(load_before, "pyarrow", "duckdb", "fastapi", "uvicorn")}
     report(found, summary, as_json)
@@ -55,14 +56,19 @@ def _measured(
     clients: int,
     seconds: float,
     batches: int,
+    events: int,
     repetitions: int,
     sync: str,
     as_json: bool,
 ) -> Iterator[dict[str, Any]]:
-    from cumulus.bench.serve import read_rows, subscriber_rows, write_rows
+    from cumulus.bench.serve import read_rows, restart_row, subscriber_rows, write_rows
     from cumulus.bench.serve.processes import ARROW, ask, cumulus_server, idle_server
     from cumulus.bench.serve.rows import SCRIPT, as_ipc, sales
 
+    if "restart" in wanted:
+        yield restart_row.restart(folder / "restart", events)
+    if wanted == ["restart"]:
+        return
     with cumulus_server(SCRIPT, folder, "--sync", sync) as server, idle_server(folder, rows) as floor:
         connection = server.connect()
         for first in range(0, rows, 50_000):
