@@ -62,18 +62,18 @@ class Running(Served):
 @contextmanager
 def running(folder: Path, script: str = SCRIPT, **settings: Any) -> Iterator[Running]:
     """Serve a script."""
-    given = ServerSettings(folder / "data", port=0, **{"sync": "off", **settings})
+    given = ServerSettings(folder / "data", **{"port": 0, "sync": "off", **settings})
     (folder / "script.sql").write_text(script, encoding="utf-8")
     keeper = open_keeper(folder / "script.sql", given)
-    with serving(keeper, given) as found:
+    with serving(keeper, given, given.port) as found:
         yield Running(found.port, found.site, found.scheme, keeper=keeper)
 
 
 @contextmanager
-def serving(source: ServedSource, settings: ServerSettings) -> Iterator[Served]:
+def serving(source: ServedSource, settings: ServerSettings, port: int = 0) -> Iterator[Served]:
     """Serve a source, and close it."""
     site = Site(source, settings)
-    listening = open_socket(settings.host, 0)
+    listening = open_socket(settings.host, port)
     server = uvicorn.Server(http_config(site))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

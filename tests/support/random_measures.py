@@ -39,11 +39,10 @@ def asked(draw: st.DrawFn, view: FoldedView, name: str = "v") -> Asked:
     chosen = draw(st.lists(st.integers(0, len(view.calls) - 1), min_size=1, max_size=3, unique=True))
     items = [f"{group} AS g{place}" for place, group in enumerate(groups)]
     for place, call in enumerate(chosen):
-        narrow = draw(st.integers(0, 7)) == 0
-        constructs |= {"FILTER"} if narrow else set()
-        condition = (
-            f" FILTER (WHERE {draw(_condition(view))})" if narrow and "FILTER" not in view.calls[call][1] else ""
-        )
+        condition = ""
+        if _CALL.fullmatch(view.calls[call][1]) and draw(st.integers(0, 7)) == 0:
+            condition = f" FILTER (WHERE {draw(_condition(view))})"
+            constructs.add("FILTER")
         items.append(f"{{m{call}}}{condition} AS x{place}")
     conditions = draw(st.lists(_condition(view), max_size=2))
     constructs |= {"WHERE"} if conditions else set()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import cumulus
@@ -106,7 +106,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
 def test_a_query_with_measures_is_the_query_over_base_rows(engine: str, count: int) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=count, deadline=None)
+    @settings(max_examples=count, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
     @given(folded_views(), streams(max_size=14), st.data())
     def law(view: FoldedView, events: list[Any], data: st.DataObject) -> None:
         check(view, events, engine, data, seen)

@@ -38,6 +38,7 @@ where it is 0 all events of the relation are left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
@@ -103,6 +104,15 @@ class Maps(Protocol):
 
     def columns(self, map: str) -> MapColumns | None:
         """Return the existing entries as columns, good until the next event; None where they are tuples."""
+
+    def copied_columns(self, map: str, turn: AbstractContextManager[object]) -> MapColumns | None:
+        """Return the entries as columns that stay as they are whatever comes; None where they are tuples.
+
+        Parameters
+        ----------
+        turn
+            Held by whoever changes the engine: texts are read in it.
+        """
 
     def size(self, map: str) -> int:
         """Return the number of existing entries."""

@@ -19,8 +19,9 @@ from cumulus.engine.frame_input import given_rows
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.http_client.connection import HttpConnection
+from cumulus.http_client.remote_changes import RemoteChanges
 from cumulus.http_client.remote_cubes import ARROW, RemoteCubes
-from cumulus.http_client.told_columns import relation_of
+from cumulus.http_client.told_columns import columns_of, relation_of
 from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.views.folding import Between, bounds_of
 from cumulus.views.reader import Consistency
@@ -218,6 +219,45 @@ class HttpClient(RemoteCubes):
         headers = {"Accept": ARROW, "Content-Type": "application/json"}
         answer = self._connection.send("POST", "/v1/query", parameters=_after(after), headers=headers, body=body)
         return _answer("query", answer)
+
+    def changes(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Mapping[str, Any] | None = None,
+        snapshot: bool = False,
+        since: int | None = None,
+        every: str = "",
+    ) -> RemoteChanges:
+        """Return the changes of a view's rows from now on, to be iterated over: `ViewChanges`, as of a warehouse.
+
+        A lost connection is opened again where it broke. Iterating waits; `close`, or leaving its ``with``, ends it.
+
+        Parameters
+        ----------
+        columns, where
+            As of `view`: of other rows nothing is told.
+        snapshot
+            Begin with all rows that there are, as insertions.
+        since
+            Begin with what came after this `at` instead. If that is not kept any more and `snapshot` is given, begin
+            with the snapshot: its `is_snapshot` tells.
+        every
+            Such as "100ms": what changes within this time comes as one.
+        """
+        told = self._json("GET", f"/v1/views/{quote(name, safe='')}")
+        known = {column.name: column for column in columns_of(told["columns"])}
+        names = list(known) if columns is None else [known_name(each, known, f"column of {name}") for each in columns]
+        asked: dict[str, Any] = {"columns": ",".join(names), "snapshot": snapshot}
+        if where:
+            asked["where"] = json.dumps({bound.column: _bound_json(bound.within) for bound in bounds_of(where)})
+        if since is not None:
+            asked["since"] = since
+        if every:
+            asked["every"] = every
+        shown = tuple(known[each] for each in names)
+        return RemoteChanges(self._connection, told["name"], shown, asked, self._connection.timeout_s)
 
     def _rows(
         self, name: str, read: str, after: WriteToken | int | None, max_staleness: str, asked: dict[str, Any]

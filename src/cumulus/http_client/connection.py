@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import httpx
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_SILENCE_S = 60.0
+"""A server that tells changes says something more often, if only that it is there."""
 _AGAIN = (429, 503)
 """A server that says these has done nothing of the request."""
 
@@ -50,6 +52,11 @@ class HttpConnection:
             timeout=timeout_s,
             trust_env=False,  # a token goes to nobody's proxy
         )
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may take."""
+        return self._timeout_s
 
     def close(self) -> None:
         """End."""
@@ -101,6 +108,33 @@ class HttpConnection:
             if monotonic() + pause >= until:
                 raise problem
             sleep(pause)
+
+    def events(self, path: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Iterate over server-sent events, kind and data of each, until the server ends them.
+
+        Raises
+        ------
+        CumulusError
+            The one that the server has told.
+        NotRunningError
+            If the server cannot be reached, or says nothing for too long.
+        """
+        if self._client is None:
+            raise ClosedError("the client is closed", hint="Connect again: cumulus.connect(address).")
+        timeout = self._library.Timeout(self._timeout_s, read=_SILENCE_S)
+        headers = {"Accept": "text/event-stream"}
+        try:
+            with self._client.stream("GET", path, params=parameters, headers=headers, timeout=timeout) as answer:
+                if answer.status_code >= 400:
+                    raise error_of(answer.status_code, answer.read())
+                kind = ""
+                for line in answer.iter_lines():
+                    if line.startswith("event: "):
+                        kind = line[7:]
+                    elif line.startswith("data: "):
+                        yield kind, line[6:]
+        except self._library.TransportError as lost:
+            raise self._unreachable(lost) from None
 
     def _late(self) -> CumulusError:
         return DelayError(

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from threading import Lock
+from time import monotonic, sleep
 
 import pyarrow as pa
 
+from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse import Warehouse
 
+_SHARE = 1.0
+"""After a view was read it is left alone so many times as long as that took: a writer has the rest."""
 _MOST_BYTES = 256 << 20
 
 
@@ -25,7 +29,8 @@ class _Read:
 class SharedRows:
     """The rows of whole views, made once for all who asked before they were begun; any thread may ask.
 
-    As long as no transaction comes they are made once, too. Those of the views that were read last are kept.
+    In the warehouse's turn the maps are only copied; columns are made of the copies while the keeper goes on. As long
+    as no transaction comes they are made once, too. Those of the views that were read last are kept.
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
@@ -34,6 +39,7 @@ class SharedRows:
         self._count = 0
         self._reading: defaultdict[str, Lock] = defaultdict(Lock)
         self._kept: dict[str, _Read] = {}
+        self._not_before: dict[str, float] = {}
 
     def read(self, view: str) -> tuple[pa.Table, int]:
         """Return all rows of a view, and the transaction after which they are: no earlier one than when this was asked.
@@ -58,10 +64,26 @@ class SharedRows:
             return self._count
 
     def _read(self, view: str, kept: _Read | None) -> _Read:
-        begun = self._next()
+        if kept is None or kept.at != self._warehouse.transaction_number:
+            sleep(max(0.0, self._not_before.get(view, 0.0) - monotonic()))
+        reader = self._warehouse.view(view)
         with self._warehouse.one_state() as at:
-            reader = self._warehouse.view(view)
-            found = _Read(begun, at, kept.table if kept is not None and kept.at == at else reader.arrow())
+            begun, arrived = self._next(), monotonic()  # who asked until now shares it
+            copied = None
+            if kept is None or kept.at != at:
+                copied = reader.copied()
+                table = reader.arrow() if copied is None else None
+            else:
+                table = kept.table
+        if copied is not None:
+            try:
+                table = copied.columns([column.name for column in reader.columns])
+            except NotColumnarError:
+                with self._warehouse.one_state() as at:
+                    table = reader.arrow()
+        if kept is None or kept.at != at:
+            self._not_before[view] = monotonic() + _SHARE * (monotonic() - arrived)
+        found = _Read(begun, at, table)
         with self._lock:
             self._kept.pop(view, None)
             self._kept[view] = found

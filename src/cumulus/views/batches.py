@@ -7,7 +7,7 @@ column is read when an expression first names it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,21 @@ class MapColumns(Protocol):
 
     def key_words(self, place: int, at: Places) -> list[npt.NDArray[np.int64]]:
         """Return the words of a key column at some numbers: equal words, equal values, NULL included."""
+
+
+@runtime_checkable
+class Grouping(Protocol):
+    """Columns whose rows are grouped by machine code: see `cumulus.views.folding.columns.FoldColumns`."""
+
+    def group(
+        self, words: Sequence[npt.NDArray[np.int64]], wanted: Mask
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Return the groups of rows by their words, from 1 on, and of each group the number of its first row."""
+
+    def end_rows(
+        self, codes: npt.NDArray[np.uint32], groups: int, numbers: npt.NDArray[np.int64], end: str
+    ) -> npt.NDArray[np.int64]:
+        """Return for each group the row with its least ("MIN") or greatest number, -1 for a group without rows."""
 
 
 class Tables:
@@ -129,6 +144,8 @@ class EntryColumns:
         self._named: dict[str, Vector] = {}
         self._numbers: dict[tuple[str, Keys], npt.NDArray[np.int64]] = {}
         """Map and keys → the numbers of the entries there, -1 for none."""
+        self._groups: dict[tuple[str, Keys, int | None], tuple[npt.NDArray[np.uint32], int]] = {}
+        """Slices of a map → the groups of these entries, and of those in the slices, and how many there are."""
 
     @property
     def numbers(self) -> npt.NDArray[np.int64]:
@@ -364,12 +381,29 @@ class EntryColumns:
         searched = columns.key(axis, numbers)
         if searched.null is not None:
             numbers, searched = numbers[~searched.null], searched.take(~searched.null)
+        sortable = [searched.data] if searched.is_wide else searched.sortable()
+        if isinstance(columns, Grouping) and others and len(sortable) == 1:
+            which = (read.map.name, read.keys, read.column)
+            if which not in self._groups:  # MIN and MAX have the same
+                words = [word for place in others for word in columns.key_words(place, numbers)]
+                both = [np.concatenate(pair) for pair in zip(keys, words, strict=True)]
+                codes, firsts = columns.group(both, np.ones(len(both[0]), np.bool_))
+                self._groups[which] = codes, len(firsts)
+            codes, count = self._groups[which]
+            ends = columns.end_rows(codes[self.count :], count, np.ascontiguousarray(sortable[0]), read.end)
+            places = ends[codes[: self.count].astype(np.int64) - 1]
+            entries = np.full(self.count, -1)
+            entries[places >= 0] = numbers[places[places >= 0]]
+            return self._ends_at(columns, axis, entries)
         words = [word for place in others for word in columns.key_words(place, numbers)]
         best = _end_places(words, searched.sortable(), read.end)
         if not others:
             entries = np.full(self.count, numbers[best[0]] if len(best) else -1)
         else:
             entries = match_rows(keys, [word[best] for word in words], numbers[best], self.count)
+        return self._ends_at(columns, axis, entries)
+
+    def _ends_at(self, columns: MapColumns, axis: int, entries: npt.NDArray[np.int64]) -> Vector:
         missing = entries < 0
         if not missing.any():
             return columns.key(axis, entries)

@@ -48,6 +48,7 @@ class Columnar:
         self._view = finisher.view
         self._tables = Tables(finisher, source)
         self._whole: WholeMaps | None = None
+        self._all: EntryColumns | None = None
 
     # --- out --------------------------------------------------------------------------------------------------------
 
@@ -56,6 +57,14 @@ class Columnar:
         if limit is None:
             self._load(columns)
         return self._arrow_table(self._batch(limit), columns)
+
+    def named(self, names: Sequence[str]) -> pa.Table:
+        """Return some columns of all rows; which rows they are is found once."""
+        places = [next(at for at, each in enumerate(self._view.columns) if each.name == name) for name in names]
+        self._load(places)
+        if self._all is None:
+            self._all = self._batch(None)
+        return self._arrow_table(self._all, places)
 
     def rows(self) -> list[Row]:
         """Return the rows of the view as tuples."""

@@ -15,10 +15,12 @@ from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.views import Consistency, Finisher, MapViewReader, Result
+from cumulus.views.copied_rows import CopiedRows
 from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of
 from cumulus.views.tables import Shown
+from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
@@ -86,6 +88,17 @@ class WarehouseView(Shown):
         self.warn()
         with self._reader() as reader:
             return reader.get(*key)
+
+    def copied(self) -> CopiedRows | None:
+        """Return the rows as they are now, in columns that are made when they are wanted; None if there are none such.
+
+        Copying is quick; making columns of it holds up nobody who changes the warehouse.
+        """
+        with self._state.turn:
+            try:
+                return CopiedRows(self.finisher, self._state.session.engine, self._state.turn)
+            except NotColumnarError:
+                return None
 
     def head(self, count: int = 5) -> pa.Table:
         """Return the first rows as Arrow, without making the others."""

@@ -6,6 +6,7 @@ It runs all of M3, and the other evaluators are tested against it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -235,6 +236,9 @@ class Interpreter:
         """Return None: no map is kept in an order; see `Engine.in_order`."""
 
     def columns(self, map: str) -> None:
+        """Return None: entries are tuples here; see `Engine.columns`."""
+
+    def copied_columns(self, map: str, turn: AbstractContextManager[object]) -> None:
         """Return None: entries are tuples here; see `Engine.columns`."""
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:

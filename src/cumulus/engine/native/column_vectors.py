@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,27 @@ if TYPE_CHECKING:
 _NUMBERED = (Kind.VARCHAR, Kind.INTERVAL)
 
 
+class TextsInTurn:
+    """Texts of a dictionary that grows meanwhile, but in the turn; a number stands for the same text for ever."""
+
+    def __init__(self, texts: NumberedTexts, turn: AbstractContextManager[object]) -> None:
+        self._texts, self._turn = texts, turn
+
+    @property
+    def values_of(self) -> TextsInTurn:
+        """Number → text or interval."""
+        return self
+
+    def __getitem__(self, number: int) -> Any:
+        with self._turn:
+            return self._texts.values_of[number]
+
+    def array(self, numbers: npt.NDArray[np.int64]) -> Any:
+        """Return the texts with some numbers; see `cumulus.views.vectors.NumberedTexts`."""
+        with self._turn:
+            return self._texts.array(numbers)
+
+
 class StoredColumns:
     """The columns of a map, by the numbers of its rows: what `cumulus.views.batches` and folding ask for."""
 
@@ -33,6 +56,12 @@ class StoredColumns:
         self.size = len(self._rows)
         self._columns: dict[tuple[int, int], npt.NDArray[np.int64]] = {}
         """Whole columns that were read: by their first word, and how many words they have."""
+
+    def copied(self, turn: AbstractContextManager[object]) -> StoredColumns:
+        """Return columns of a copy of the rows; see `Engine.copied_columns`."""
+        made = copy(self)
+        made._rows, made._columns, made._dictionary = self._rows.copy(), {}, TextsInTurn(self._dictionary, turn)
+        return made
 
     def load(self, keys: Iterable[int], values: Iterable[int]) -> None:
         """Read whole columns that will be wanted, together; see `MapColumns.load`."""

@@ -79,7 +79,7 @@ class NativeEngine:
         self.stored_columns, self.restore_columns = maps.stored_columns, maps.restore_columns
         self.stored_count, self.stored_at, self.indexes = maps.stored_count, maps.stored_at, maps.indexes
         self.stored_slice, self.fold_columns = maps.stored_slice, maps.columns
-        self.save_raw, self.take_raw = maps.save_raw, maps.take_raw
+        self.save_raw, self.take_raw, self.copied_columns = maps.save_raw, maps.take_raw, maps.copied_columns
         frames = NativeFrames(self.code, transactions)
         self.copy, self.take, self.take_all = frames.copy, frames.take, frames.take_all
         self.add, self.cut = frames.add, frames.cut

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -221,6 +222,11 @@ class NativeMaps:
         """Return the entries as columns; see `Engine.columns`."""
         store = self.store(map)
         return StoredColumns(store, self._dictionary) if store.store.keys else None
+
+    def copied_columns(self, map: str, turn: AbstractContextManager[object]) -> StoredColumns | None:
+        """Return the entries as columns that stay as they are; see `Engine.copied_columns`."""
+        columns = self.columns(map)
+        return None if columns is None else columns.copied(turn)
 
     def stored_columns(self, map: str) -> list[pa.Array] | None:
         """Return everything that is stored as columns; see `Engine.stored_columns`."""

@@ -1,0 +1,104 @@
+"""A view as it was: its maps are copied in the turn of whoever changes them, its columns are made afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from cumulus.m3.view_reads import reads_of
+from cumulus.views.batches import MapColumns
+from cumulus.views.column_finishing import Columnar
+from cumulus.views.entries import Key, MapSource, Values
+from cumulus.views.finishing import Finisher
+from cumulus.views.vectors import NotColumnarError
+
+
+class CopiedColumns(Protocol):
+    """Where columns of maps are copied from."""
+
+    def copied_columns(self, map: str, turn: AbstractContextManager[object]) -> MapColumns | None:
+        """Return the entries as columns that stay as they are; see `cumulus.engine.protocol.Maps`."""
+
+
+class CopiedSource(MapSource, CopiedColumns, Protocol):
+    """Maps that can be read, and copied."""
+
+
+class _CopiedMaps:
+    """The maps of a view as they were, a `MapSource`; what only columns cannot tell is `NotColumnarError`."""
+
+    def __init__(self, finisher: Finisher, source: CopiedSource, turn: AbstractContextManager[object]) -> None:
+        read = [each.map for each in reads_of(finisher.program, finisher.view)]
+        self._columns: dict[str, MapColumns | None] = {}
+        self._single: dict[str, Values | None] = {}
+        self._sizes: dict[str, int] = {}
+        for each in dict.fromkeys([*finisher.maps, *read]):
+            self._sizes[each.name] = source.size(each.name)
+            if each.keys:
+                self._columns[each.name] = source.copied_columns(each.name, turn)
+            else:
+                self._single[each.name] = source.read(each.name, ())
+
+    def columns(self, map: str) -> MapColumns | None:
+        return self._columns[map]
+
+    def size(self, map: str) -> int:
+        return self._sizes[map]
+
+    def read(self, map: str, key: Key) -> Values | None:
+        if map not in self._single:
+            raise NotColumnarError
+        return self._single[map]
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        raise NotColumnarError
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        raise NotColumnarError
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        raise NotColumnarError
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        raise NotColumnarError
+
+    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
+        raise NotColumnarError
+
+
+class CopiedRows:
+    """The rows of a view as they were when this was made; each column is made when it is first wanted, in one thread.
+
+    Parameters
+    ----------
+    turn
+        Taken for a moment where texts are looked up.
+
+    Raises
+    ------
+    NotColumnarError
+        From here and `columns`, where the view must be read row by row.
+    """
+
+    def __init__(self, finisher: Finisher, source: CopiedSource, turn: AbstractContextManager[object]) -> None:
+        if finisher.is_kept_in_order(source) or not finisher.maps[0].keys:
+            raise NotColumnarError  # it has few rows
+        self._maps = _CopiedMaps(finisher, source, turn)
+        if self._maps.columns(finisher.maps[0].name) is None:
+            raise NotColumnarError
+        self._finisher = finisher
+        self._columnar: Columnar | None = None
+        self._made: dict[str, Any] = {}
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Return some columns of all rows, in the order of the view."""
+        missing = [each for each in dict.fromkeys(names) if each not in self._made]
+        if missing:
+            if self._columnar is None:
+                self._columnar = Columnar(self._finisher, self._maps)
+            table = self._columnar.named(missing)
+            self._made.update(zip(missing, table.columns, strict=True))
+        return pa.table([self._made[each] for each in names], names=list(names))
