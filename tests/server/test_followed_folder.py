@@ -63,6 +63,15 @@ def run(tmp_path: Path) -> Iterator[Run]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Served]]:
+    """The folder of a run that has ended, and its server."""
+    made = Run(tmp_path_factory.mktemp("still"), buckets=1)
+    made.close()
+    with serving(FollowedFolder(made.out), ServerSettings(made.out)) as found:
+        yield made.out, found
+
+
 @pytest.fixture
 def served(run: Run) -> Iterator[Served]:
     with serving(FollowedFolder(run.out), ServerSettings(run.out)) as found:
@@ -153,7 +162,8 @@ def test_changes_go_on_where_epochs_are_gone(run: Run) -> None:
         source.close()
 
 
-def test_nothing_can_be_written(run: Run, served: Served) -> None:
+def test_nothing_can_be_written(still: tuple[Path, Served]) -> None:
+    _, served = still
     with served.client() as client, served.http() as http:
         with pytest.raises(errors.UsageError, match="takes rows from its sources alone") as problem:
             client.insert("customers", [(1, 1)])
@@ -163,13 +173,14 @@ def test_nothing_can_be_written(run: Run, served: Served) -> None:
             assert (answer.status_code, "output of a run" in answer.text) == (400, True), answer.text
 
 
-def test_sql_reaches_no_file_and_no_view_of_others(run: Run, served: Served, tmp_path: Path) -> None:
+def test_sql_reaches_no_file_and_no_view_of_others(still: tuple[Path, Served], tmp_path: Path) -> None:
+    out, served = still
     (tmp_path / "other.csv").write_text("a\n1\n")
-    token = UserFile(run.out).add("dora", Role.READER, ("revenue",))
+    token = UserFile(out).add("dora", Role.READER, ("revenue",))
     try:
         with served.client(token) as client:
             assert client.query("SELECT COUNT(*) FROM revenue").arrow().num_rows == 1
-            files = list((run.out / "data" / "items").iterdir())
+            files = list((out / "data" / "items").iterdir())
             for sql in (
                 "SELECT * FROM items",
                 "SELECT * FROM quarantine",
@@ -177,22 +188,24 @@ def test_sql_reaches_no_file_and_no_view_of_others(run: Run, served: Served, tmp
                 "SELECT MEASURE(n) FROM sales",
                 f"SELECT * FROM read_parquet('{files[0]}')",
                 f"SELECT * FROM '{tmp_path / 'other.csv'}'",
-                f"SELECT * FROM glob('{run.out}/*')",
+                f"SELECT * FROM glob('{out}/*')",
             ):
                 with pytest.raises(errors.UsageError):
                     client.query(sql)
     finally:
-        UserFile(run.out).path.unlink()
+        UserFile(out).path.unlink()
 
 
-def test_what_is_served_is_told_from_what_is_there(run: Run, tmp_path: Path) -> None:
+def test_what_is_served_is_told_from_what_is_there(still: tuple[Path, Served], tmp_path: Path) -> None:
+    out, _ = still
+
     def said(*arguments: object) -> str:
         result = CliRunner().invoke(app, ["serve", *map(str, arguments)])
         assert isinstance(result.exception, errors.CumulusError), result.output
         return result.exception.message
 
-    assert "--data is for a script" in said(run.out, "--data", tmp_path / "data")
-    assert "--sync, --keep is for a script" in said(run.out, "--sync", "off", "--keep", "all")
+    assert "--data is for a script" in said(out, "--data", tmp_path / "data")
+    assert "--sync, --keep is for a script" in said(out, "--sync", "off", "--keep", "all")
     assert "neither the output folder of a run" in said(tmp_path)
     (tmp_path / "s.sql").write_text("CREATE TABLE t (a INT);")
     assert "--data is missing" in said(tmp_path / "s.sql")

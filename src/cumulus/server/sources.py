@@ -58,7 +58,10 @@ class ServedSource(Protocol):
         """
 
     def errors(self, view: str = "") -> ReadRows:
-        """Return what a view, or all of them, could not take in: `cumulus.warehouse.view_errors.SCHEMA`."""
+        """Return what a view, or all of them, could not take in.
+
+        The columns are those of `cumulus.warehouse.view_errors`, or `cumulus.epochs.bucket.view_errors` of epochs.
+        """
 
     def quarantine(self) -> ReadRows:
         """Return what was refused after it had been taken, with reasons."""
@@ -76,7 +79,7 @@ class ServedSource(Protocol):
         """Return what answers selections of the cubes, and of the other views that can be folded."""
 
     def write(self, request: WriteRequest) -> Future[Acknowledged]:
-        """Apply rows; UsageError where nothing can be written."""
+        """Apply rows, or let a cluster accept them; UsageError where nothing can be written."""
 
     def status(self) -> Mapping[str, Any]:
         """Return numbers of the maps, rows, errors and the like, as JSON has them."""

@@ -10,6 +10,7 @@ from typing import Any
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cubes import source_of
 from cumulus.errors import CumulusError, DataError, UsageError
+from cumulus.local_cluster.live.address import read_address
 from cumulus.local_cluster.live.answers import Answer
 from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.m3.program import Program
@@ -159,6 +160,7 @@ class FollowedCluster:
                 "a request of this id was sent before, and it is not known whether its rows are in",
                 hint="Look in the views whether they are; if not, send them with a new id.",
             )
+        read_address(self._home)  # nothing was sent where nothing runs
         done = Acknowledged(self.at, 0)
         for part in request.parts:
             try:

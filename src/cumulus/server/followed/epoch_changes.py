@@ -12,6 +12,7 @@ from cumulus.epochs.output.query import net_rows
 from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.errors import StoreError
 from cumulus.m3.program import ViewDef
+from cumulus.scalars.python_code import canonical
 from cumulus.server.followed.following import EpochFollower
 from cumulus.views.row_changes import Change, ViewChanges
 
@@ -92,7 +93,8 @@ class EpochChanges:
             counted += "_"
         net = net_rows(shape, gone, come, counted)
         found: list[Change] = []
-        rows = zip(*(plain_list(net[name]) for name in names), strict=True)
+        # canonical, since a NaN from a file equals no other, and whoever adds changes up looks rows up
+        rows = zip(*(map(canonical, plain_list(net[name])) for name in names), strict=True)
         for row, count in zip(rows, net[counted].to_pylist(), strict=True):
             found += [Change(None, row) if count > 0 else Change(row, None)] * abs(count)
         return found
