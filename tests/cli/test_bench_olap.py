@@ -12,7 +12,8 @@ from cumulus.cli.main import app
 
 @pytest.mark.slow
 def test_selections_look_ups_and_kept_levels_are_measured() -> None:
-    call = ["bench", "olap", "--entries", "400", "--events", "1000", "--repetitions", "3", "--json"]
+    call = ["bench", "olap", "--only", "selections", "--only", "levels", "--entries", "400", "--events", "1000"]
+    call += ["--repetitions", "3", "--json"]
     told = CliRunner().invoke(app, call, catch_exceptions=False)
     assert told.exit_code == 0, told.output
     *rows, last = map(json.loads, told.output.splitlines())
@@ -24,3 +25,17 @@ def test_selections_look_ups_and_kept_levels_are_measured() -> None:
     assert [row["entries_read"] for row in rows[11:13]] == [1, 1]
     assert all(row["cube_us"] > 0 and row["sets_us"] > 0 for row in rows[13:])
     assert last["summary"]["machine"]["cores"] > 0
+
+
+@pytest.mark.slow
+def test_a_log_reads_less_with_the_levels_that_are_advised_for_it() -> None:
+    call = ["bench", "olap", "--only", "advice", "--entries", "9000", "--log", "40", "--repetitions", "3", "--json"]
+    told = CliRunner().invoke(app, call, catch_exceptions=False)
+    assert told.exit_code == 0, told.output
+    row, last = map(json.loads, told.output.splitlines())
+    assert row["what"] == "advised levels"
+    assert row["read_after"] * 3 < row["read_before"]
+    assert 0 < row["foretold_us"] <= 1
+    assert row["keep"].startswith("KEEP (")
+    assert min(row["before_ms"], row["after_ms"], row["before_us"], row["after_us"]) > 0
+    assert last["summary"]["log"] == 40

@@ -55,3 +55,22 @@ def test_limits_and_logs() -> None:
         made.advise(["x"])
     with pytest.raises(UsageError, match="there are no selections"):
         made.advise([])
+
+
+def test_a_level_with_many_entries_costs_more_of_a_budget() -> None:
+    script = """CREATE TABLE t (a INT, b INT, c INT);
+        CREATE CUBE v AS SELECT a, b, c, COUNT(*) AS n FROM t GROUP BY ALL;"""
+    made = Warehouse(script, engine="interpreter", keep="none")
+    made.insert("t", [(number, number % 3, number % 2) for number in range(2000)] * 2)
+    asked = Cube(made, "v")
+    log = [asked.rollup("a", "b").to_json()] + [asked.rollup("b").to_json()] * 3
+    few, many = asked.advise(log, level_us=1, most=1), asked.advise([log[0]], level_us=1)
+    assert few.cost_us == pytest.approx(1, abs=0.001)
+    assert many.levels == ()  # it has as many entries as the finest one
+    made.insert("t", [(number, number % 3, 7) for number in range(2000)])
+    many = asked.advise([log[0]], level_us=1)
+    assert [each.entries for each in many.levels] == [2000]
+    assert many.cost_us > few.cost_us + 0.05
+    # What is saved for a µs counts: the small level, though together they would be within no budget of 2.
+    assert [each.columns for each in asked.advise(log, level_us=1, budget_us=2).levels] == [("b",)]
+    assert len(asked.advise(log, level_us=1, budget_us=2.1).levels) == 2

@@ -165,7 +165,8 @@ class Cube:
         most
             How many levels, at most.
         level_us, budget_us
-            What keeping a level costs an event, and what all may cost, in µs of CPU.
+            What keeping a small level costs an event, and what all may cost, in µs of CPU; one with many entries costs
+            more.
         """
         question = Selection(self.shape, source=self._source)
         flat = replace(self.shape, dimensions=tuple(Dimension(each.name, (each.name,)) for each in self.shape.columns))

@@ -20,8 +20,10 @@ from cumulus.olap.question import Question
 from cumulus.olap.question_json import apply
 from cumulus.olap.shape import CubeShape
 
-LEVEL_US = 0.1
-"""What keeping a level costs an event, in µs of CPU, where keys are trusted."""
+LEVEL_US = 0.12
+"""What keeping a small level costs an event, in µs of CPU, where keys are trusted."""
+_GREAT_ENTRIES, _GREAT_FACTOR = 60_000, 3.5
+"""A level with so many entries, which are beyond the processor's caches, costs so many times as much."""
 MOST_CANDIDATES = 512
 
 Levels = frozenset[str]
@@ -103,7 +105,7 @@ def advise(
     most
         How many levels, at most.
     level_us
-        What keeping a level costs an event, in µs.
+        What keeping a small level costs an event, in µs; one with many entries costs more.
     budget_us
         What all of them may cost; None is no limit.
 
@@ -127,24 +129,32 @@ def advise(
 
     candidates = set(_candidates(weights)) - {frozenset(order)}
     before, chosen = mean(), list[AdvisedLevel]()
-    limits = [len(candidates)] + ([] if most is None else [most])
-    limits += [int(budget_us / level_us + 1e-9)] if budget_us is not None and level_us else []
+    spent = 0.0
+
+    def cost(level: Levels) -> float:
+        return level_us * (1 + (_GREAT_FACTOR - 1) * min(1.0, size.of(level) / _GREAT_ENTRIES))
 
     def benefit(level: Levels) -> float:
         entries = size.of(level)
         return sum((weights[each] * max(0, reads[each] - entries) for each in weights if each <= level), 0.0)
 
-    while len(chosen) < min(limits):
-        best = max(sorted(candidates, key=sorted), key=benefit)
-        saved = benefit(best)
-        if saved <= 0:
+    def worth(level: Levels) -> float:
+        # Under a budget it is what each µs saves that counts.
+        return benefit(level) / cost(level) if budget_us and level_us else benefit(level)
+
+    while most is None or len(chosen) < most:
+        able = [each for each in candidates if budget_us is None or spent + cost(each) <= budget_us + 1e-9]
+        best = max(sorted(able, key=sorted), key=worth, default=None)
+        saved = 0.0 if best is None else benefit(best)
+        if best is None or saved <= 0:
             break
         candidates.remove(best)
+        spent += cost(best)
         for each in weights:
             if each <= best:
                 reads[each] = min(reads[each], size.of(best))
         chosen.append(AdvisedLevel(tuple(name for name in order if name in best), size.of(best), saved / total))
-    return Advice(shape.name, tuple(chosen), before, mean(), level_us * len(chosen))
+    return Advice(shape.name, tuple(chosen), before, mean(), spent)
 
 
 def read_log(question: Question, lines: Iterable[str]) -> dict[Levels, float]:

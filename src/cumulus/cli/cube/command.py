@@ -180,7 +180,9 @@ def advise_command(
         typer.Option("--log", help="Selections that were asked, as JSON lines; all alike if not given."),
     ] = None,
     most: Annotated[int | None, typer.Option("--most", min=0, help="How many levels.", show_default=False)] = None,
-    level_us: Annotated[float, typer.Option("--level-us", min=0, help="What a level costs an event, in µs.")] = 0.1,
+    level_us: Annotated[
+        float, typer.Option("--level-us", min=0, help="What a small level costs an event, in µs.")
+    ] = 0.12,
     budget_us: Annotated[
         float | None, typer.Option("--budget-us", min=0, help="What all may cost an event, in µs.", show_default=False)
     ] = None,
