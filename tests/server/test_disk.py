@@ -21,6 +21,7 @@ from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from support import server_driver
 
 SCRIPT = "CREATE TABLE r (a INTEGER, t VARCHAR); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a;"
 
@@ -112,7 +113,7 @@ def test_nothing_is_answered_before_its_record_is_on_the_disk(script: Path) -> N
     calls = "trace=fdatasync,write,writev,send,sendto,sendmsg"
     command = ["strace", "-f", "-y", "-s", "60", "-e", calls, "-o", str(trace), sys.executable]
     life = subprocess.Popen(
-        [*command, "-m", "support.server_driver", str(script), str(data)],
+        [*command, server_driver.__file__, str(script), str(data)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

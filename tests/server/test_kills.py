@@ -23,6 +23,7 @@ import pytest
 
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from support import server_driver
 
 SCRIPT = """
 CREATE TABLE taken (k INTEGER PRIMARY KEY);
@@ -47,7 +48,7 @@ class Server:
             faults = self.folder / f"faults-{time.monotonic_ns()}"
             faults.mkdir()
             environment |= {"CUMULUS_CRASH": crash, "CUMULUS_CRASH_DIR": str(faults)}
-        command = [sys.executable, "-m", "support.server_driver", str(self.folder / "script.sql"), self.data]
+        command = [sys.executable, server_driver.__file__, str(self.folder / "script.sql"), self.data]
         life = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert life.stdout is not None
         address = life.stdout.readline().strip()  # nothing if it was killed before

@@ -29,6 +29,7 @@ def definition_sql(
 
     Examples
     --------
+    >>> from cumulus.algebra.terms import Const
     >>> from cumulus.catalog.schema import Column
     >>> from cumulus.catalog.types import BIGINT
     >>> table = Table("r", (Column("a"), Column("b")))
