@@ -6,8 +6,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Scalar, Term, Var, children
+from cumulus.catalog.schema import Column
 from cumulus.errors import ValidationError
 from cumulus.m3.program import MapDef, Program, ViewDef
+
+
+def key_columns(view: ViewDef, keys: Iterable[Column]) -> dict[str, int]:
+    """Return the columns by which one row of a view is looked up, and which keys of its maps these are."""
+    places = {key.name: place for place, key in enumerate(keys)}
+    found: dict[str, int] = {}
+    for column, scalar in zip(view.columns, view.select, strict=True):
+        if isinstance(scalar, Var) and scalar.name in places and places[scalar.name] not in found.values():
+            found[column.name] = places[scalar.name]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from cumulus.algebra.terms import Var
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, coerce
 from cumulus.errors import UsageError
+from cumulus.m3.view_reads import key_columns
 from cumulus.views.column_finishing import Columnar
 from cumulus.views.consistency import Consistency as Consistency  # whoever reads imports it from here, too
 from cumulus.views.entries import MapSource
@@ -77,13 +77,10 @@ class MapViewReader(Shown):
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self._finisher = finisher
         self._source = source
-        keys = {key.name: place for place, key in enumerate(finisher.maps[0].keys)}
-        shown: dict[str, int] = {}
-        for place, scalar in enumerate(finisher.view.select):
-            if isinstance(scalar, Var) and scalar.name in keys:
-                shown.setdefault(scalar.name, place)
-        self._key_columns = tuple(shown.values())
-        self._key_places = tuple(keys[name] for name in shown)
+        keys = finisher.maps[0].keys
+        shown = key_columns(finisher.view, keys)
+        self._key_columns = tuple(place for place, column in enumerate(finisher.view.columns) if column.name in shown)
+        self._key_places = tuple(shown.values())
         self._is_unique = len(shown) == len(keys)
 
     @property

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.algebra.terms import Var
 from cumulus.catalog.arrow import rows_equal
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
@@ -22,6 +21,7 @@ from cumulus.epochs.output.sink import Manifest, committed_epochs
 from cumulus.epochs.output.stored_parts import StoredParts, entry_count
 from cumulus.errors import EvaluationError, StoreError, UsageError
 from cumulus.m3.program import Program, ViewDef
+from cumulus.m3.view_reads import key_columns
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views import Consistency, Finisher
 from cumulus.views.folding import Bound, Folds, Partial, bounds_of
@@ -193,9 +193,8 @@ class FolderView(Shown):
         UsageError
             If the number of values is wrong, or several rows have them.
         """
-        keys = {each.name for each in self._folder.program.map(self._view.maps[0]).keys}
-        selected = zip(self.columns, self._view.select, strict=True)
-        shown = [column for column, scalar in selected if isinstance(scalar, Var) and scalar.name in keys]
+        keys = key_columns(self._view, self._folder.program.map(self._view.maps[0]).keys)
+        shown = [column for column in self.columns if column.name in keys]
         if len(key) != len(shown):
             raise UsageError(
                 f"{self.name} is looked up by ({', '.join(column.name for column in shown)}), {len(key)} values were "

@@ -29,8 +29,9 @@ from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.local_cluster.live.committed_reads import check_staleness, committed_rows, rows_with, wait_until_committed
 from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.links import ClientLinks
-from cumulus.local_cluster.live.tentative_reads import key_columns, tentative_rows
+from cumulus.local_cluster.live.tentative_reads import tentative_rows
 from cumulus.m3.program import Program, ViewDef
+from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import Functions

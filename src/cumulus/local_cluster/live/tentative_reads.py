@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cumulus.algebra.terms import Var
 from cumulus.cluster.messages import EntriesRead, ReadEntries
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.local_cluster.live.answers import Answer
 from cumulus.local_cluster.live.committed_reads import rows_with
 from cumulus.local_cluster.live.remote_maps import RemoteMaps
-from cumulus.m3.program import ViewDef
+from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.consistency import Consistency
@@ -45,13 +44,3 @@ def tentative_rows(
     one = reader.rows_at(values) if values else None
     rows = rows_with(reader.arrow(), values) if one is None else one
     return Answer(name, rows, Consistency.TENTATIVE, None, remote.versions)
-
-
-def key_columns(view: ViewDef, keys: Any) -> dict[str, int]:
-    """Return the columns of a view that are keys of its maps, and which keys these are."""
-    places = {key.name: place for place, key in enumerate(keys)}
-    found: dict[str, int] = {}
-    for column, scalar in zip(view.columns, view.select, strict=True):
-        if isinstance(scalar, Var) and scalar.name in places and places[scalar.name] not in found.values():
-            found[column.name] = places[scalar.name]
-    return found

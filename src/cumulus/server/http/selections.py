@@ -9,13 +9,12 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from cumulus.algebra.terms import Var
 from cumulus.catalog.names import find_name, known_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
 from cumulus.errors import UnknownNameError, UsageError
-from cumulus.m3.program import Program, ViewDef
+from cumulus.m3.program import ViewDef
 from cumulus.views.folding import Between, Bound
 
 
@@ -32,16 +31,6 @@ def parsed_json(text: str | bytes, what: str) -> Any:
     except (ValueError, RecursionError, ArithmeticError) as problem:
         told = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
         raise UsageError(f"{what} is no JSON: {told}", hint="RFC 8259 says what JSON is.") from None
-
-
-def key_columns(program: Program, view: ViewDef) -> list[str]:
-    """Return the columns by which one row of a view is looked up."""
-    keys = {key.name for key in program.map(view.maps[0]).keys}
-    found: dict[str, str] = {}
-    for column, scalar in zip(view.columns, view.select, strict=True):
-        if isinstance(scalar, Var) and scalar.name in keys:
-            found.setdefault(scalar.name, column.name)
-    return list(found.values())
 
 
 def typed_value(view: str, column: Column, value: Any) -> Any:

@@ -12,12 +12,12 @@ from cumulus.catalog.schema import Column
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import DelayError, UsageError
 from cumulus.m3.program import ViewDef
+from cumulus.m3.view_reads import key_columns
 from cumulus.server.access import User
 from cumulus.server.answers import ReadRows
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response, unchanged
 from cumulus.server.http.models import ColumnModel, RowParameters, ViewList, ViewModel
 from cumulus.server.http.selections import (
-    key_columns,
     parsed_json,
     typed_value,
     wanted_columns,
@@ -48,7 +48,7 @@ def view_routes(site: Site) -> APIRouter:
         return ViewModel(
             name=view.name,
             columns=column_models(view.columns),
-            keys=key_columns(program, view),
+            keys=list(key_columns(view, program.map(view.maps[0]).keys)),
             is_cube=any(cube.name == view.name for cube in program.cubes),
             rows=entries.get(view.maps[0]),
         )
@@ -113,7 +113,7 @@ def _key(site: Site, view: ViewDef, texts: list[str] | None, json_list: str | No
         if not isinstance(given, list) or values:
             raise UsageError("keys is no JSON list, or key is given, too", hint="Such as keys=[1,null] or key=1&key=x.")
         values = given
-    names = key_columns(site.source.program, view)
+    names = list(key_columns(view, site.source.program.map(view.maps[0]).keys))
     if len(values) != len(names):
         raise UsageError(
             f"{view.name} is looked up by ({', '.join(names)}), {len(values)} values were given",
