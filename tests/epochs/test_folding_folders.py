@@ -19,7 +19,7 @@ from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import StoreError, UnknownNameError, UsageError
+from cumulus.errors import DelayError, StoreError, UnknownNameError, UsageError
 from cumulus.m3.program import Program
 from support.cubes_of_orders import CUBES, LEVELS, QUERIES, SCRIPT, SELECTIONS
 from support.engines import engine_of
@@ -148,6 +148,22 @@ def test_columns_and_rows_that_are_not_needed_are_not_read(tmp_path: Path, progr
     whole = folder.fold("items", ["oid"], columns=["n"])
     some = folder.fold("items", ["oid"], {"oid": [3, 4, 5]}, ["n"])
     assert some.entries_read == len(rows_of(some)) < whole.entries_read
+
+
+def test_a_cube_of_a_folder_is_no_older_than_asked(tmp_path: Path, program: Program) -> None:
+    stream = OrdersStream(tmp_path / "in", 7)
+    stream.write()
+    out = tmp_path / "out"
+    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
+        run.step()
+    asked = cumulus.Cube(out, "sales").rollup("nation")
+    expected = asked.rows()
+    for read in ("committed", "tentative"):  # what is committed is good enough for both
+        assert asked.reading(read=read, after=1, max_staleness=3600).rows() == expected
+    with pytest.raises(DelayError, match=r"the last epoch was committed \d\.\d s ago, longer than 0 s"):
+        asked.reading(max_staleness=0).rows()
+    with pytest.raises(DelayError, match="epoch 2 is not committed yet"):
+        asked.reading(after=2).rows()
 
 
 def test_what_cannot_be_folded_says_why(tmp_path: Path, program: Program) -> None:

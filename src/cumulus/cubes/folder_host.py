@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -59,11 +60,16 @@ class FolderHost:
     ) -> tuple[Partial, Consistency]:
         """Return parts of a view's groups after the last epoch, or the one that `freshness.at` names.
 
+        All that is here is committed, for who would take tentative rows as well.
+
         Raises
         ------
         DelayError
-            If no epoch from `freshness.after` on is committed yet.
+            If no epoch from `freshness.after` on is committed yet, or it was committed longer ago than
+            `freshness.max_staleness`.
         """
+        if freshness.max_staleness is not None:
+            self._check_age(freshness.at or 0, freshness.max_staleness)
         found = self.folder.view(view, freshness.at or 0).fold(by, where, columns)
         if freshness.after is not None and (found.at is None or found.at < freshness.after):
             raise DelayError(
@@ -71,6 +77,14 @@ class FolderHost:
                 hint="Read it again later, or without after.",
             )
         return found, Consistency.COMMITTED
+
+    def _check_age(self, epoch: int, most_s: float) -> None:
+        age_s = time.time() - self.folder.read(epoch, lambda manifest: manifest.written_at)
+        if age_s > most_s:
+            raise DelayError(
+                f"the last epoch was committed {age_s:.1f} s ago, longer than {most_s:g} s",
+                hint="Allow more, or see whether the run goes on.",
+            )
 
     def entries(self, map: str) -> Any:
         """Return how many entries a map has."""
