@@ -19,14 +19,15 @@ CREATE VIEW shops AS SELECT shop, COUNT(*) AS n, SUM(price) AS revenue FROM sale
 SHOPS, DAYS = 1000, 11
 
 
-def sales(count: int, first: int = 0, seed: int = 0) -> pa.Table:
-    """Return so many rows; 330,000 of them make as many groups of `wide`."""
-    numbers = np.arange(first, first + count)
+def sales(count: int, first: int = 0, seed: int = 0, groups: int | None = None) -> pa.Table:
+    """Return so many rows, each of a group of its own; or, in turn, of so many groups of `wide`."""
+    ids = np.arange(first, first + count)
+    numbers = ids if groups is None else ids % groups
     chance = np.random.default_rng([seed, first])
     cents = chance.integers(100, 100_000, count)
     return pa.table(
         {
-            "id": pa.array(numbers, pa.int64()),
+            "id": pa.array(ids, pa.int64()),
             "shop": pa.array(numbers % SHOPS, pa.int32()),
             "day": pa.array(19_000 + numbers // SHOPS % DAYS, pa.int32()).cast(pa.date32()),
             "item": pa.array([f"item {number}" for number in (numbers // (SHOPS * DAYS)).tolist()]),

@@ -23,7 +23,7 @@ def serve_bench(
     clients: int = typer.Option(64, min=1, help="Of single inserts."),
     seconds: float = typer.Option(10.0, min=0.5, help="Of single inserts, and of each number of subscribers."),
     batches: int = typer.Option(200, min=1, help="Of 1,000 rows each."),
-    events: int = typer.Option(2_000_000, min=1, help="In the log of a restart."),
+    events: int = typer.Option(2_000_000, min=1, help="In the log of a restart, behind the rows in its snapshot."),
     repetitions: int = typer.Option(5, min=1, help="Of reading all rows; the median."),
     sync: str = typer.Option("always", help="As for cumulus serve."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
@@ -66,7 +66,7 @@ def _measured(
     from cumulus.bench.serve.rows import SCRIPT, as_ipc, sales
 
     if "restart" in wanted:
-        yield restart_row.restart(folder / "restart", events)
+        yield restart_row.restart(folder / "restart", rows, events)
     if wanted == ["restart"]:
         return
     with cumulus_server(SCRIPT, folder, "--sync", sync) as server, idle_server(folder, rows) as floor:
