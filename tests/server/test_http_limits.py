@@ -28,6 +28,7 @@ LIMITS = Limits(
     wait_s=0.3,
     connections=60,
     requests_per_user=6,
+    streams_per_user=8,
     header_s=0.4,
     body_s=0.4,
     page_bytes=1,
@@ -145,6 +146,19 @@ def test_who_asks_too_much_at_once_is_told(server: Running) -> None:
     for thread in threads:
         thread.join()
     assert set(statuses) == {429, 503}
+
+
+def test_streams_are_limited_apart_from_requests(server: Running, http: httpx.Client) -> None:
+    asked = b"GET /v1/views/sales/changes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    streams = [raw(server, asked) for _ in range(8)]
+    try:
+        assert all(each.recv(4096).startswith(b"HTTP/1.1 200 ") for each in streams)
+        assert http.get("/v1/views/sales/rows").status_code == 200
+        told = http.get("/v1/views/sales/changes")
+        assert (told.status_code, told.json()["message"]) == (429, "everybody has 8 streams under way already")
+    finally:
+        for each in streams:
+            each.close()
 
 
 def raw(server: Running, data: bytes = b"") -> socket.socket:

@@ -23,8 +23,8 @@ class Limits:
         That run at once; others wait.
     connections
         In all. When there are as many, the one that has waited longest without a request gives way to a new one.
-    requests_per_user
-        At once; streams of changes count as long as they are open.
+    requests_per_user, streams_per_user
+        At once. A stream of changes, and a WebSocket, counts as long as it is open; it costs little while it waits.
     header_s
         For the head of a request from the opening of the connection on.
     body_s
@@ -41,6 +41,7 @@ class Limits:
     concurrent_reads: int = 16
     connections: int = 4_000
     requests_per_user: int = 256
+    streams_per_user: int = 1_000
     header_s: float = 10.0
     body_s: float = 30.0
     page_bytes: int = 256 << 20

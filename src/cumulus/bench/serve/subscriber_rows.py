@@ -14,6 +14,7 @@ from cumulus.bench.serve.floor_server import TICK_ROWS, TICK_S
 from cumulus.bench.serve.processes import ARROW, RunningServer, ask
 from cumulus.bench.serve.rows import as_ipc, sales
 from cumulus.bench.serve.write_rows import Numbers
+from cumulus.errors import ProcessError
 
 _ID = re.compile(rb"\nid: (\d+)\n")
 
@@ -78,6 +79,9 @@ def _measure(server: RunningServer, numbers: Numbers | None, count: int, seconds
 def _subscribe(server: RunningServer) -> socket.socket:
     found = socket.create_connection(("127.0.0.1", server.port))
     found.sendall(b"GET /v1/views/wide/changes?snapshot=false HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    told = found.recv(1 << 16).partition(b"\r\n")[0]
+    if b" 200 " not in told:
+        raise ProcessError(f"a subscriber is told {told!r}", hint="See the server's limits: --limit.")
     found.setblocking(False)
     return found
 

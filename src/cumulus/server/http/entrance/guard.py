@@ -32,7 +32,7 @@ class Guard:
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
         self._failures = FailedLogins()
-        self._running: Counter[str] = Counter()
+        self._running: Counter[tuple[str, str]] = Counter()
         self._names = _names_of(site)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +50,7 @@ class Guard:
         try:
             user = await self._checked(scope)
             scope["cumulus.user"] = user
-            with self._counted(user):
+            with self._counted(user, scope):
                 await self._app(scope, self._limited(scope, receive), watched)
         except CumulusError as problem:
             await self._refuse(scope, receive, send, problem)
@@ -116,17 +116,22 @@ class Guard:
         )
 
     @contextmanager
-    def _counted(self, user: User) -> Iterator[None]:
-        most = self._site.limits.requests_per_user
-        if self._running[user.name] >= most:
-            raise BusyError(f"{user.name} has {most} requests under way already", hint="Wait for one of them.")
-        self._running[user.name] += 1
+    def _counted(self, user: User, scope: Scope) -> Iterator[None]:
+        limits = self._site.limits
+        if scope["type"] == "websocket" or scope["path"].endswith("/changes"):
+            what, most = "streams", limits.streams_per_user
+        else:
+            what, most = "requests", limits.requests_per_user
+        counted = user.name, what
+        if self._running[counted] >= most:
+            raise BusyError(f"{user.name} has {most:,} {what} under way already", hint="Wait for one to end.")
+        self._running[counted] += 1
         try:
             yield
         finally:
-            self._running[user.name] -= 1
-            if not self._running[user.name]:
-                del self._running[user.name]
+            self._running[counted] -= 1
+            if not self._running[counted]:
+                del self._running[counted]
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Return what gives a body that is not too large, and comes in time."""
