@@ -66,3 +66,14 @@ def test_copied_rows_stay_as_they_were() -> None:
 @pytest.mark.parametrize(("engine", "view"), [("interpreter", "v"), ("native", "one")])
 def test_what_has_no_columns_is_not_copied(engine: str, view: str) -> None:
     assert Warehouse(SQL, engine=engine).view(view).copied() is None
+
+
+def test_ends_of_few_rows_in_a_large_map_are_not_copied() -> None:
+    wh = Warehouse("CREATE TABLE r (g INT, x INT); CREATE VIEW v AS SELECT g, MIN(x) AS low FROM r GROUP BY g")
+    wh.insert("r", pa.table({"g": [0] * 60 + [1] * 60, "x": range(120)}))
+    copied = wh.view("v").copied()
+    assert copied is not None
+    assert copied.columns().to_pylist() == [{"g": 0, "low": 0}, {"g": 1, "low": 60}]
+    wh.insert("r", pa.table({"g": [2] * 200, "x": range(200)}))
+    assert wh.view("v").copied() is None  # a tree has each of the ends
+    assert wh.view("v").rows() == [(0, 0), (1, 60), (2, 0)]

@@ -22,18 +22,25 @@ from cumulus.scalars.python_code import COMPARISONS, may_raise
 from cumulus.scalars.registry import FUNCTIONS, result_type
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.views import kernels
-from cumulus.views.entries import LARGE, MapSource
+from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import python_values
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, join_vectors
 
 _SAMPLE = 64
 """So many entries at most are looked at for one that exists."""
+_FAR = 64
+"""To look an end up in a tree takes longer than to read so many entries by columns."""
 
 Places: TypeAlias = slice | npt.NDArray[np.int64]
 """Numbers of entries."""
 Keys: TypeAlias = tuple[Scalar | None, ...]
 """By what a map is read; None for the key that an end goes along."""
+
+
+def is_far(entries: int, rows: int) -> bool:
+    """Whether ends for so many rows are found sooner by trees, if there are any, than by reading so many entries."""
+    return entries > _FAR * rows
 
 
 class MapColumns(Protocol):
@@ -372,7 +379,8 @@ class EntryColumns:
         others = [place for place in range(len(read.keys)) if place != axis]
         keys = self._key_words(read.map, read.keys, others)
         columns = self.tables.columns(read.map.name)
-        if self.tables.source.size(read.map.name) > LARGE * self.count and self._is_in_order(read, columns, others):
+        size = self.tables.source.size(read.map.name)
+        if is_far(size, self.count) and self._is_in_order(read, columns, others):
             raise NotColumnarError  # row by row, each end is a look-up
         numbers = self.tables.existing(read.map.name)
         if read.column is not None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cumulus.m3.view_reads import reads_of
-from cumulus.views.batches import MapColumns
+from cumulus.views.batches import MapColumns, is_far
 from cumulus.views.column_finishing import Columnar
 from cumulus.views.entries import Key, MapSource, Values
 from cumulus.views.finishing import Finisher
@@ -60,7 +60,7 @@ class _CopiedMaps:
         raise NotColumnarError
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        raise NotColumnarError
+        return None  # trees are not copied
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
         raise NotColumnarError
@@ -86,6 +86,10 @@ class CopiedRows:
     def __init__(self, finisher: Finisher, source: CopiedSource, turn: AbstractContextManager[object]) -> None:
         if finisher.is_kept_in_order(source) or not finisher.maps[0].keys:
             raise NotColumnarError  # it has few rows
+        rows = source.size(finisher.maps[0].name)
+        ends = [each.map.name for each in reads_of(finisher.program, finisher.view) if each.end]
+        if any(is_far(source.size(each), rows) for each in ends):
+            raise NotColumnarError  # so it has
         self._maps = _CopiedMaps(finisher, source, turn)
         if self._maps.columns(finisher.maps[0].name) is None:
             raise NotColumnarError

@@ -92,10 +92,11 @@ class BagDifferences:
         """Return the changes of the rows at some keys."""
         found: list[Change] = []
         before = EntriesBefore(now, self._source.find, changes)
-        entry, names = self._finisher.entry, self._names
+        entry, own = self._finisher.entry, [(name, changes.get(name, {})) for name in self._names]
         for key in keys:
-            old = entry(key, [before.read(name, key) for name in names], before)
-            _add_changes(found, old, entry(key, [now.read(name, key) for name in names], now))
+            both = [each.get(key) or (now.read(name, key),) * 2 for name, each in own]
+            old = entry(key, [values for values, _ in both], before)
+            _add_changes(found, old, entry(key, [values for _, values in both], now))
         return found
 
 

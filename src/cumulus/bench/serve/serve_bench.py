@@ -13,7 +13,7 @@ from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
 from cumulus.errors import UsageError
 
-PARTS = ("out", "look-ups", "in", "inserts", "subscribers", "readers", "restart")
+PARTS = ("out", "look-ups", "in", "inserts", "readers", "subscribers", "restart")
 
 
 def serve_bench(
@@ -80,11 +80,11 @@ def _measured(
             yield from read_rows.rows_out(server, floor, rows, repetitions)
         if "look-ups" in wanted:
             yield from read_rows.look_ups(server, floor)
-        if "subscribers" in wanted:
-            yield from subscriber_rows.subscribers(server, floor, numbers, counts, seconds)
         if "in" in wanted:
             yield write_rows.bulk_in(server, floor, numbers, batches)
         if "inserts" in wanted:
             yield write_rows.single_inserts(server, floor, numbers, clients, seconds)
         if "readers" in wanted:
             yield from write_rows.writer_among_readers(server, numbers, batches, 4, 5.0)
+        if "subscribers" in wanted:
+            yield from subscriber_rows.subscribers(server, floor, numbers, counts, seconds)

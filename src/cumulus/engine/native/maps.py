@@ -70,7 +70,7 @@ class NativeMaps:
         """Iterate over the keys at `axis` of those rows that `end` may take."""
         for row in rows:
             values = store.codec.row_values(row)
-            here = store.codec.key_of(row)[axis]
+            here = store.codec.key_at(row, axis)
             if here is not None and values is not None and (column is None or values[column]):
                 yield here
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from threading import Lock
 
@@ -52,7 +51,8 @@ class Channel:
         self.problem: BaseException | None = None
         """Why nothing more comes."""
         self._kept_bytes = kept_bytes
-        self._messages: deque[Message] = deque()
+        self._messages: dict[int, Message] = {}
+        """By the transaction after which each begins, in order."""
         self._bytes = 0
         self._told = 0.0
         self._lock = Lock()
@@ -82,17 +82,17 @@ class Channel:
             return False
         message = Message(self.at, at, encode(self.form, self.selection.table(net), at))
         with self._lock:
-            self._messages.append(message)
+            self._messages[message.start] = message
             self._bytes += len(message.data)
             while self._bytes > self._kept_bytes and len(self._messages) > 1:
-                self._bytes -= len(self._messages.popleft().data)
+                self._bytes -= len(self._messages.pop(next(iter(self._messages))).data)
             self.at, self._told = at, now
         return True
 
     def after(self, at: int) -> Message | None:
         """Return the message that begins after a transaction; None if there is none."""
         with self._lock:
-            return next((each for each in self._messages if each.start == at), None)
+            return self._messages.get(at)
 
     def catch_up(self, at: int) -> Message:
         """Return one message that leads from the state after a transaction to where the channel is.

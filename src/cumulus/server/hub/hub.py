@@ -312,7 +312,8 @@ class Subscriber:
             if channel.problem is not None:
                 raise channel.problem
             try:
-                await asyncio.wait_for(news.wait(), idle_s)
+                async with asyncio.timeout(idle_s):
+                    await news.wait()
             except TimeoutError:
                 return None
 

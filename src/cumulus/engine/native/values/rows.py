@@ -48,6 +48,11 @@ class RowReader:
             values.append(decode(words[places]))
         return tuple(values)
 
+    def key_at(self, words: Sequence[int], place: int) -> Any:
+        """Return one value of the key with these words."""
+        decode, places = self._key_readers[place]
+        return decode(words[places])
+
     def stored_rows(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[Key, Stored]]:
         """Iterate over the keys of rows, each of key words and value words, and what is stored under each."""
         for start in range(0, len(rows), _AT_ONCE):
