@@ -12,7 +12,7 @@ import pyarrow as pa
 from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse import Warehouse
 
-_SHARE = 1.0
+_SHARE = 2.0
 """After a view was read it is left alone so many times as long as that took: a writer has the rest."""
 _MOST_BYTES = 256 << 20
 

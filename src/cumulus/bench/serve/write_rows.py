@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
+
 from cumulus.bench.serve.processes import ARROW, RunningServer, ask
 from cumulus.bench.serve.rows import as_ipc, sales
 
@@ -15,10 +17,17 @@ BATCH = 1000
 
 
 class Numbers:
-    """Numbers for rows that are new, for any thread."""
+    """Numbers for rows that are new, for any thread.
 
-    def __init__(self, first: int) -> None:
-        self._next, self._lock = first, threading.Lock()
+    Parameters
+    ----------
+    groups
+        Rows with smaller numbers are there, each of a group of its own.
+    """
+
+    def __init__(self, groups: int) -> None:
+        self._groups = self._next = groups
+        self._lock = threading.Lock()
 
     def take(self, count: int) -> int:
         """Return the first of so many."""
@@ -26,6 +35,10 @@ class Numbers:
             found = self._next
             self._next += count
             return found
+
+    def rows(self, count: int) -> pa.Table:
+        """Return so many rows of groups that are there."""
+        return sales(count, self.take(count), groups=self._groups)
 
 
 def bulk_in(server: RunningServer, floor: RunningServer, numbers: Numbers, batches: int) -> dict[str, Any]:
@@ -42,7 +55,7 @@ def bulk_in(server: RunningServer, floor: RunningServer, numbers: Numbers, batch
 
 
 def _rate(server: RunningServer, numbers: Numbers, batches: int) -> float:
-    made = [as_ipc(sales(BATCH, numbers.take(BATCH))) for _ in range(batches)]
+    made = [as_ipc(numbers.rows(BATCH)) for _ in range(batches)]
     connection = server.connect()
     began = time.perf_counter()
     for batch in made:
