@@ -48,6 +48,7 @@ def _write(folder: Path) -> None:
     (folder / "marks" / "1.csv").write_bytes(b'ID;Mark\n1;a\n2;caf\xe9\n3\n4;"b\n5;c\n')
 
 
+@pytest.mark.slow
 def test_odd_files_end_alike_in_both_hosts(spark: SparkSession, tmp_path: Path) -> None:
     _write(tmp_path)
     program = compile_sql(SQL, rely=False)

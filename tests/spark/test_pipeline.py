@@ -68,6 +68,7 @@ def test_spark_says_what_the_embedded_host_says(spark: SparkSession, tmp_path: P
         ]
 
 
+@pytest.mark.slow
 def test_buckets_agree_on_deletions_after_the_last_file(spark: SparkSession, tmp_path: Path) -> None:
     star = Star(tmp_path / "in", 3)
     program = compile_sql(STAR, rely=False)
@@ -154,6 +155,7 @@ def test_dataframes_and_folders_meet_in_one_epoch(spark: SparkSession, tmp_path:
     ]
 
 
+@pytest.mark.slow
 def test_a_truncated_file_stops_the_run_and_a_whole_one_resumes_it(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 3)
     stream.write()
