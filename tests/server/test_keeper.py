@@ -29,6 +29,7 @@ from cumulus.server.answers import Acknowledged, TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.shared_rows import SharedRows
 
 SCRIPT = """
 CREATE TABLE item (k INTEGER PRIMARY KEY, price DECIMAL(10, 2), day DATE, name VARCHAR, span INTERVAL);
@@ -236,8 +237,8 @@ def test_a_changed_cube_is_made_anew(script: Path) -> None:
 def test_readers_share_the_rows_of_a_state(script: Path) -> None:
     with keeping(script, sync="off") as keeper:
         write(keeper, "insert", "r", [(1, 1.0)])
-        first = keeper._reading._shared.read("v")[0]
-        assert keeper._reading._shared.read("v")[0] is first
+        shared = SharedRows(keeper._warehouse)
+        assert shared.read("v")[0] is shared.read("v")[0]
         keeper.execute("DROP VIEW v; CREATE VIEW v AS SELECT COUNT(*) AS n FROM item").result(10)
         assert rows_of(keeper, "v") == [(0,)]
         with ThreadPoolExecutor(8) as readers:

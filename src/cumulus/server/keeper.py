@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,19 +16,16 @@ import pyarrow as pa
 
 from cumulus.cubes import source_of
 from cumulus.durable.faults import crash_point
-from cumulus.errors import ClosedError, CumulusError, DelayError, ProcessError, StoreError
+from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource
-from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
+from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import PackedRequest, Packer
-from cumulus.server.reading import KeptChanges, WarehouseReading, status_of
+from cumulus.server.reading import WarehouseReading, status_of
 from cumulus.server.records import LogRecord, RecordKind, ViewChange, apply_rows, apply_views
 from cumulus.server.request_ids import now_ms
 from cumulus.server.settings import ServerSettings
-from cumulus.views.duckdb_selects import Parameters
-from cumulus.views.folding import Bound
-from cumulus.views.reader import Consistency
 from cumulus.warehouse import Warehouse
 
 _QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
@@ -99,9 +96,10 @@ class WarehouseKeeper:
     ) -> None:
         self._warehouse, self._kept = warehouse, kept or KeptFolder.passing()
         self._settings = settings or ServerSettings(self._kept.data)
-        self._reading, self._packer = WarehouseReading(warehouse), Packer(warehouse.program)
+        reading, self._packer = WarehouseReading(warehouse), Packer(warehouse.program)
+        self.view, self.get, self.query = reading.view, reading.get, reading.query
+        self.errors, self.changes = reading.errors, reading.changes
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._moved = threading.Condition()
         self._at = warehouse.transaction_number
         self._listeners: list[Callable[[int], None]] = []
         self._closing = threading.Lock()
@@ -124,12 +122,6 @@ class WarehouseKeeper:
         """The last transaction that readers see."""
         return self._at
 
-    def wait_for(self, at: int, timeout_s: float) -> None:
-        """Wait until readers see a transaction; DelayError if that takes too long."""
-        with self._moved:
-            if not self._moved.wait_for(lambda: self._at >= at or self._is_closed, timeout_s) or self._at < at:
-                raise DelayError(f"transaction {at} has not come yet", hint="Ask again, or wait longer.")
-
     def listen(self, moved: Callable[[int], None]) -> None:
         """Call a function in the keeper's thread each time that `at` has moved."""
         self._listeners.append(moved)
@@ -140,40 +132,9 @@ class WarehouseKeeper:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def view(
-        self,
-        name: str,
-        *,
-        columns: Sequence[str] | None = None,
-        where: Sequence[Bound] = (),
-        limit: int | None = None,
-        read: str = Consistency.COMMITTED,
-    ) -> ReadRows:
-        """Return rows of a view."""
-        return self._reading.view(name, columns, where, limit)
-
-    def get(self, name: str, key: Sequence[Any], *, read: str = Consistency.COMMITTED) -> ReadRows:
-        """Return the row of a view with a key."""
-        return self._reading.get(name, key)
-
-    def query(
-        self,
-        sql: str,
-        parameters: Parameters = None,
-        *,
-        only: Collection[str] | None = None,
-        limits: QueryLimits = UNLIMITED,
-    ) -> ReadRows:
-        """Return the result of a SELECT over the views and the tables whose rows are kept."""
-        return self._reading.query(sql, parameters, only, limits)
-
     def cubes(self) -> CubeSource:
         """Return what answers selections of the cubes, and of the other views that can be folded."""
         return source_of(self._warehouse)
-
-    def errors(self, view: str = "") -> ReadRows:
-        """Return what a view, or all of them, could not take in."""
-        return self._reading.errors(view)
 
     def quarantine(self) -> ReadRows:
         """Return the last requests that were refused when they were applied; whoever sent them was told."""
@@ -182,10 +143,6 @@ class WarehouseKeeper:
     def epochs(self) -> ReadRows:
         """Return the last transaction."""
         return ReadRows(pa.table({"at": pa.array([self._at], pa.int64())}), self._at)
-
-    def changes(self, view: str) -> tuple[int, KeptChanges]:
-        """Return the changes of a view from now on, and the transaction after which that is."""
-        return self._reading.changes(view)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -248,9 +205,6 @@ class WarehouseKeeper:
                 if not waiting.future.done():
                     waiting.future.set_exception(failed)
             raise
-        finally:
-            with self._moved:
-                self._moved.notify_all()
 
     def _work(self) -> None:
         is_over = False
@@ -361,8 +315,6 @@ class WarehouseKeeper:
         return Acknowledged(self._at, change.rows if isinstance(change, PackedRequest) else 0)
 
     def _tell(self, done: Sequence[tuple[_Waiting, Acknowledged]]) -> None:
-        with self._moved:
-            self._moved.notify_all()
         for moved in self._listeners:
             moved(self._at)
         for waiting, answer in done:

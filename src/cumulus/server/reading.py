@@ -13,13 +13,14 @@ from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
 from cumulus.errors import QueryTimeoutError
-from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.server.answers import UNLIMITED, QueryLimits, ReadRows
 from cumulus.server.long_queries import query_copies
 from cumulus.server.shared_rows import SharedRows
+from cumulus.views.consistency import Consistency
 from cumulus.views.copied_rows import CopiedRows
 from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
-from cumulus.views.folding import Bound
+from cumulus.views.folding import Bound, column_tests
 from cumulus.views.row_changes import ViewChanges
 from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
@@ -62,12 +63,9 @@ class WantedRows:
         UnknownNameError, UsageError
             If it has no such column, or a value is not of its type.
         """
-        named = {column.name: column for column in known}
-        names = list(named) if columns is None else [known_name(each, named, f"column of {view}") for each in columns]
-        tests = []
-        for bound in where:
-            column = named[known_name(bound.column, named, f"column of {view}")]
-            tests.append((column.name, bound.typed(view, column).test()))
+        named = [column.name for column in known]
+        names = named if columns is None else [known_name(each, named, f"column of {view}") for each in columns]
+        tests = [(known[place].name, test) for place, test in column_tests(view, known, where)]
         return cls(names, tests, limit)
 
     def take(self, table: pa.Table) -> pa.Table:
@@ -93,8 +91,16 @@ class WarehouseReading:
         self._warehouse = warehouse
         self._shared = SharedRows(warehouse)
 
-    def view(self, name: str, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None) -> ReadRows:
-        """Return rows of a view."""
+    def view(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Sequence[Bound] = (),
+        limit: int | None = None,
+        read: str = Consistency.COMMITTED,
+    ) -> ReadRows:
+        """Return rows of a view; all of them are committed, for who would take tentative ones as well."""
         reader = self._warehouse.view(name)
         wanted = WantedRows.of(name, reader.columns, columns, where, limit)
         if limit is None or wanted.tests:
@@ -104,14 +110,21 @@ class WarehouseReading:
                 table = reader.head(limit)
         return ReadRows(wanted.take(table), at)
 
-    def get(self, name: str, key: Sequence[Any]) -> ReadRows:
+    def get(self, name: str, key: Sequence[Any], *, read: str = Consistency.COMMITTED) -> ReadRows:
         """Return the row of a view with a key."""
         with self._warehouse.one_state() as at:
             reader = self._warehouse.view(name)
             row = reader.get(*key)
             return ReadRows(table_of(reader.columns, [] if row is None else [row]), at)
 
-    def query(self, sql: str, parameters: Parameters, only: Collection[str] | None, limits: QueryLimits) -> ReadRows:
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters = None,
+        *,
+        only: Collection[str] | None = None,
+        limits: QueryLimits = UNLIMITED,
+    ) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
         quick = replace(limits, time_s=min(limits.time_s or _QUICK_S, _QUICK_S))
         try:
@@ -147,7 +160,7 @@ class WarehouseReading:
     def _plain(self, name: str) -> pa.Table:
         return self._warehouse.query(f'SELECT * FROM "{name.replace(chr(34), chr(34) * 2)}"').arrow()
 
-    def errors(self, view: str) -> ReadRows:
+    def errors(self, view: str = "") -> ReadRows:
         """Return what a view, or all of them, could not take in."""
         with self._warehouse.one_state() as at:
             return ReadRows(self._warehouse.errors(view).arrow(), at)

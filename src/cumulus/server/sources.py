@@ -29,9 +29,6 @@ class ServedSource(Protocol):
     def at(self) -> int:
         """The last transaction or committed epoch that readers see; it never goes back."""
 
-    def wait_for(self, at: int, timeout_s: float) -> None:
-        """Wait until readers see a transaction or an epoch; DelayError if that takes too long."""
-
     def view(
         self, name: str, *, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None, read: str
     ) -> ReadRows:

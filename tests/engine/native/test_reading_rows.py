@@ -124,10 +124,10 @@ def test_ends_of_large_groups_are_looked_up(groups: int, is_scanned: bool) -> No
     program = compile_sql(ENDS)
     engine = NativeEngine(program)
     session = Session(program, {}, engine)
-    session.commit([Event(1, "r", (x % groups, x)) for x in range(100)])
+    session.commit([Event(1, "r", (x % groups, x)) for x in range(200)])
     source = Asked(engine)
     found = MapViewReader(Finisher(program, program.view("ends"), {}), source).rows()
-    assert sorted(found) == [(g, g, max(x for x in range(100) if x % groups == g)) for g in range(groups)]
+    assert sorted(found) == [(g, g, max(x for x in range(200) if x % groups == g)) for g in range(groups)]
     assert ("m1" in source.gone_through) == is_scanned
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,13 @@ from cumulus.local_cluster.live.answers import Answer
 from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource
-from cumulus.server.answers import UNLIMITED, Acknowledged, QueryLimits, ReadRows, WriteRequest
-from cumulus.server.followed.epoch_changes import EpochChanges
+from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
 from cumulus.server.followed.epoch_reading import EpochReading
 from cumulus.server.followed.following import EpochFollower
 from cumulus.server.packing import PackedRequest, Packer
 from cumulus.server.reading import WantedRows
 from cumulus.server.request_ids import AnsweredIds, now_ms
 from cumulus.server.settings import ServerSettings
-from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
 
@@ -56,8 +54,9 @@ class FollowedCluster:
         """The ids of requests that were sent, to which no answer has come."""
         self._writing = ThreadPoolExecutor(1, "writing")
         self._follower = EpochFollower(home)
-        self._reading = EpochReading(self._follower, self.program, self._client.functions)
-        self.listen, self.wait_for = self._follower.listen, self._follower.wait_for
+        self._reading = reading = EpochReading(self._follower, self.program, self._client.functions)
+        self.query, self.changes, self.listen = reading.query, reading.changes, self._follower.listen
+        self.errors, self.quarantine, self.epochs = reading.errors, reading.quarantine, reading.epochs
 
     @property
     def at(self) -> int:
@@ -77,7 +76,7 @@ class FollowedCluster:
     ) -> ReadRows:
         """Return rows of a view; tentative ones, of a view that is spread, as new as the nodes have them."""
         if not self._is_tentative(name, read):
-            return self._reading.view(name, columns, where, limit)
+            return self._reading.view(name, columns=columns, where=where, limit=limit)
         found = self._client.view(name, Consistency.TENTATIVE)
         view = self.program.view(found.view)
         return _read_rows(found, WantedRows.of(view.name, view.columns, columns, where, limit))
@@ -91,36 +90,9 @@ class FollowedCluster:
     def _is_tentative(self, name: str, read: str) -> bool:
         return read == Consistency.TENTATIVE and name.lower() in map(str.lower, self._client.spread_views)
 
-    def query(
-        self,
-        sql: str,
-        parameters: Parameters = None,
-        *,
-        only: Collection[str] | None = None,
-        limits: QueryLimits = UNLIMITED,
-    ) -> ReadRows:
-        """Return the result of a SELECT over the committed views, `quarantine` and `view_errors`."""
-        return self._reading.query(sql, parameters, only, limits)
-
     def cubes(self) -> CubeSource:
         """Return what answers selections of the cubes, and tentative ones of the other views that are spread."""
         return self._cubes
-
-    def errors(self, view: str = "") -> ReadRows:
-        """Return what a view, or all of them, could not take in."""
-        return self._reading.errors(view)
-
-    def quarantine(self) -> ReadRows:
-        """Return the rows that were refused after they had been accepted, with reasons."""
-        return self._reading.quarantine()
-
-    def epochs(self) -> ReadRows:
-        """Return the epochs that are kept, the newest first."""
-        return self._reading.epochs()
-
-    def changes(self, view: str) -> tuple[int, EpochChanges]:
-        """Return the changes of a view from now on, and the epoch after which that is."""
-        return self._reading.changes(view)
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the last epoch, how far each machine is behind, and what is the matter with them."""

@@ -21,10 +21,11 @@ from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
-from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.server.answers import UNLIMITED, QueryLimits, ReadRows
 from cumulus.server.followed.epoch_changes import EpochChanges
 from cumulus.server.followed.following import EpochFollower
 from cumulus.server.reading import WantedRows
+from cumulus.views.consistency import Consistency
 from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound
@@ -60,30 +61,45 @@ class EpochReading:
         """The output folder; there is none before the first epoch."""
         return OutputFolder(self._follower.out, self._functions)
 
-    def view(self, name: str, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None) -> ReadRows:
-        """Return rows of a view."""
+    def view(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Sequence[Bound] = (),
+        limit: int | None = None,
+        read: str = Consistency.COMMITTED,
+    ) -> ReadRows:
+        """Return rows of a view; all of them are committed, for who would take tentative ones as well."""
         view = self._views[known_name(name, self._views, "view")]
         wanted = WantedRows.of(view.name, view.columns, columns, where, limit)
         return self._read(lambda manifest: wanted.take(self.folder.rows_of(view.name, manifest)))
 
-    def get(self, name: str, key: Sequence[Any]) -> ReadRows:
+    def get(self, name: str, key: Sequence[Any], *, read: str = Consistency.COMMITTED) -> ReadRows:
         """Return the row of a view with a key."""
         view = self._views[known_name(name, self._views, "view")]
 
-        def read(manifest: Manifest) -> pa.Table:
+        def found(manifest: Manifest) -> pa.Table:
             row = self.folder.view(view.name, manifest.epoch).get(*key)
             return table_of(view.columns, [] if row is None else [row])
 
-        return self._read(read)
+        return self._read(found)
 
-    def query(self, sql: str, parameters: Parameters, only: Collection[str] | None, limits: QueryLimits) -> ReadRows:
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters = None,
+        *,
+        only: Collection[str] | None = None,
+        limits: QueryLimits = UNLIMITED,
+    ) -> ReadRows:
         """Return the result of a SELECT over the views, and for who sees all of them `quarantine` and `view_errors`."""
         out, guard = self._follower.out, QueryGuard(only, limits)
         return self._read(
             lambda manifest: query(out, sql, manifest.epoch, self._functions, parameters, guard),
         )
 
-    def errors(self, view: str) -> ReadRows:
+    def errors(self, view: str = "") -> ReadRows:
         """Return what a view, or all of them, could not take in, of all epochs."""
         wanted = known_name(view, self._views, "view") if view else ""
 

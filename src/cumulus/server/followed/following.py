@@ -33,7 +33,6 @@ class EpochFollower:
         self.manifest: Manifest | None = newest_manifest(out)
         self.problem = ""
         self._listeners: list[Callable[[int], None]] = []
-        self._moved = threading.Condition()
         self._looking = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
@@ -48,12 +47,6 @@ class EpochFollower:
     def listen(self, moved: Callable[[int], None]) -> None:
         """Call a function each time that `at` has moved."""
         self._listeners.append(moved)
-
-    def wait_for(self, at: int, timeout_s: float) -> None:
-        """Wait until the views show an epoch; DelayError if that takes too long."""
-        with self._moved:
-            if not self._moved.wait_for(lambda: self.at >= at or self._ended.is_set(), timeout_s) or self.at < at:
-                raise DelayError(f"epoch {at} is not committed yet", hint="Ask again, or wait longer.")
 
     def look(self) -> None:
         """See what is committed now.
@@ -79,8 +72,6 @@ class EpochFollower:
             before, self.manifest = self.at, found
             if self.at == before:
                 return
-            with self._moved:
-                self._moved.notify_all()
             for each in self._listeners:
                 each(self.at)
 
@@ -108,8 +99,6 @@ class EpochFollower:
         """Follow no more."""
         self._ended.set()
         self._thread.join()
-        with self._moved:
-            self._moved.notify_all()
 
     def _run(self) -> None:
         while not self._ended.wait(_PAUSE_S):

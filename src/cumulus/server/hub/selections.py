@@ -15,7 +15,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
 from cumulus.m3.program import ViewDef
-from cumulus.views.folding import Bound
+from cumulus.views.folding import Bound, column_tests
 from cumulus.views.row_changes import CHANGE, check_change
 
 
@@ -47,12 +47,7 @@ class RowSelection:
 
     @cached_property
     def _tests(self) -> list[tuple[int, Callable[[Any], bool]]]:
-        known = [column.name for column in self.columns]
-        found = []
-        for bound in self.where:
-            place = known.index(known_name(bound.column, known, f"column of {self.view}"))
-            found.append((place, bound.typed(self.view, self.columns[place]).test()))
-        return found
+        return column_tests(self.view, self.columns, self.where)
 
     def net(self, changes: Iterable[tuple[Row, int]]) -> Counter[Row]:
         """Return how often each selected row came, or left (negative), of how often whole rows did."""

@@ -1,7 +1,7 @@
 """Folding a view: parts of its groups, put together with fewer grouping columns, finished by its own expressions."""
 
 from cumulus.views.folding.access import StoredMaps
-from cumulus.views.folding.bounds import Between, Bound, between, bounds_of
+from cumulus.views.folding.bounds import Between, Bound, between, bounds_of, column_tests
 from cumulus.views.folding.choice import Candidate, Choice, choose_level
 from cumulus.views.folding.kept_columns import KeptColumns
 from cumulus.views.folding.levels import Folds
@@ -22,5 +22,6 @@ __all__ = [
     "between",
     "bounds_of",
     "choose_level",
+    "column_tests",
     "measure_kinds",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cumulus.algebra.order import order_key
+from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Interval, coerce
 from cumulus.errors import UsageError
@@ -76,6 +77,21 @@ class Bound:
             return (low is None or low <= place) and (high is None or place <= high)
 
         return lies_between
+
+
+def column_tests(
+    view: str, columns: Sequence[Column], where: Sequence[Bound]
+) -> list[tuple[int, Callable[[Any], bool]]]:
+    """Return for each bound of a view's columns the place of its column, and what tells which values are wanted.
+
+    Raises
+    ------
+    UnknownNameError, UsageError
+        If there is no such column, or a value is not of its type.
+    """
+    names = [column.name for column in columns]
+    places = [names.index(known_name(bound.column, names, f"column of {view}")) for bound in where]
+    return [(place, bound.typed(view, columns[place]).test()) for place, bound in zip(places, where, strict=True)]
 
 
 def bounds_of(where: Mapping[str, Any] | Iterable[Bound]) -> tuple[Bound, ...]:
