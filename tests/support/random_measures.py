@@ -103,8 +103,8 @@ def _condition(draw: st.DrawFn, view: FoldedView) -> str:
     forms = [
         "{k} IS NOT NULL",
         "{k} IS NULL",
-        "LENGTH(CAST({k} AS VARCHAR)) < 4",
+        f"LENGTH({_text('{k}')}) < 4",
         "{k} = {k}",
-        "CAST({k} AS VARCHAR) > '1'",
+        f"{_text('{k}')} > '1'",
     ]
     return draw(st.sampled_from(forms)).replace("{k}", f"{{k{place}}}")
