@@ -23,6 +23,9 @@ def demo(out: Path, *more: str) -> Result:
     return CliRunner().invoke(app, ["demo", "--host", "embedded", "--out", str(out), *more])
 
 
+pytestmark = pytest.mark.xdist_group("demo")  # one worker has what is made once
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("demo") / "out"

@@ -26,6 +26,9 @@ SETTINGS = [
 ]
 
 
+pytestmark = pytest.mark.xdist_group("refreshes")  # one worker has what is made once
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> WrittenStream:
     stream = tpch.refreshes(tpch.sample(orders=240, seed=3), queries=QUERIES, epochs=EPOCHS, updates=0.2, seed=1)
