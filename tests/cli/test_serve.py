@@ -26,6 +26,7 @@ def test_what_is_wrong_is_said_before_anything_listens(tmp_path: Path) -> None:
     for words, told in (
         (["--limit", "speed=1"], "there is no limit 'speed'"),
         (["--limit", "statement_s=fast"], "gives statement_s no number"),
+        (["--functions", "nowhere.py"], "nowhere.py"),
         (["--host", "0.0.0.0"], "there are no users"),
         (["--certificate", "c.pem"], "TLS needs a certificate and its private key"),
     ):

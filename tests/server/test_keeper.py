@@ -21,10 +21,12 @@ from cumulus.errors import (
     DataError,
     DuplicateKeyError,
     LockedError,
+    MissingFunctionError,
     StoreError,
     UsageError,
     ValueTypeError,
 )
+from cumulus.scalars.function_modules import functions_in
 from cumulus.server.answers import Acknowledged, TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
@@ -247,6 +249,22 @@ def test_readers_share_the_rows_of_a_state(script: Path) -> None:
                 for found in readers.map(lambda _: keeper.view("v"), range(4)):
                     assert found.at is not None
                     assert (found.table["n"][0].as_py() - number, found.at >= at) == (0, True)
+
+
+def test_views_may_call_functions_of_ones_own(script: Path) -> None:
+    (script.parent / "own.py").write_text(
+        "import cumulus\n\n@cumulus.function\ndef doubled(x: float) -> float:\n    return 2 * x\n"
+    )
+    own: dict[str, Any] = {"keep": "all", "functions": functions_in([str(script.parent / "own.py")])}
+    script.write_text(SCRIPT + "CREATE VIEW twice AS SELECT SUM(doubled(x)) AS s FROM r;")
+    with killed(script, **own) as keeper:
+        write(keeper, "insert", "r", [(1, 1.5)])
+        assert keeper.query("SELECT doubled(s) AS d FROM twice").table.to_pylist() == [{"d": 6.0}]
+    script.write_text(script.read_text() + "CREATE VIEW later AS SELECT MAX(doubled(x)) AS m FROM r;")
+    with keeping(script, **own) as keeper:
+        assert (rows_of(keeper, "twice"), rows_of(keeper, "later")) == ([(3.0,)], [(3.0,)])
+    with pytest.raises(MissingFunctionError, match="doubled"), keeping(script):
+        pass
 
 
 def test_a_folder_has_one_server(script: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.errors import MissingError, UsageError
 from cumulus.server.access import Role, UserFile
 from cumulus.server.limits import Limits
@@ -48,6 +49,7 @@ def start(
     sync: SyncPolicy = typer.Option("always", help="When the log comes to the disk."),
     engine: str = typer.Option("auto", help="native, interpreter or auto."),
     keep: str = typer.Option("auto", help="Whose tables' rows a new folder keeps: auto, all or none."),
+    functions: FunctionPlaces = None,
     memory: str = typer.Option("", help="How much the maps may take: 4GB, 50%; 80% if not given.", show_default=False),
     certificate: Path | None = typer.Option(None, help="For TLS: a PEM file.", show_default=False),
     private_key: Path | None = typer.Option(None, help="For TLS: a PEM file.", show_default=False),
@@ -78,6 +80,8 @@ def start(
     if kind != "warehouse":
         given = {"data": data, "sync": sync != "always", "engine": engine != "auto", "keep": keep != "auto"}
         _refuse(source, kind, [name for name, value in {**given, "memory": memory}.items() if value])
+    if kind == "cluster" and functions:
+        raise UsageError(f"{source} is the home of a cluster, which has its functions", hint="Leave out --functions.")
     settings = ServerSettings(
         source if data is None else data,
         host,
@@ -92,6 +96,7 @@ def start(
         engine=engine,
         keep=keep,
         memory_limit=memory or None,
+        functions=functions_in(functions),
     )
     run_server(source, settings, lambda address: typer.echo(f"serving {source}{_KINDS[kind]} at {address}"))
 

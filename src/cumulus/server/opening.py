@@ -60,7 +60,7 @@ def open_source(place: Path, settings: ServerSettings) -> ServedSource:
         case "folder":
             from cumulus.server.followed.folder_source import FollowedFolder
 
-            return FollowedFolder(place)
+            return FollowedFolder(place, settings.functions)
     return open_keeper(place, settings)
 
 
@@ -97,13 +97,19 @@ def _open(text: str, script: Path, settings: ServerSettings, journal: Journal) -
     data, ids = settings.data, AnsweredIds(settings.kept_ids, settings.kept_ids_s)
     manifest = read_manifest(data)
     if manifest is None:
-        warehouse = Warehouse(script, engine=settings.engine, keep=settings.keep, memory_limit=settings.memory_limit)
+        warehouse = Warehouse(
+            script,
+            engine=settings.engine,
+            keep=settings.keep,
+            memory_limit=settings.memory_limit,
+            functions=settings.functions,
+        )
         if any(True for _ in journal.replay(0)):
             raise StoreError(f"{data}: there is a log, and no server.json", hint="Restore the folder from a copy.")
         kept = KeptFolder(data, journal, ids, save_snapshot(data, warehouse, ids, 0, text), text)
     else:
         remove_others(data, manifest)
-        warehouse = open_snapshot(data, manifest, ids, settings.engine, settings.memory_limit)
+        warehouse = open_snapshot(data, manifest, ids, settings)
         kept = KeptFolder(data, journal, ids, manifest, manifest.script)
         _replay(warehouse, kept)
         _follow(warehouse, kept, text, script.name)

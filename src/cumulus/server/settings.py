@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from cumulus.scalars.user import Functions
 from cumulus.server.limits import Limits
 
 SyncPolicy: TypeAlias = Literal["always", "100ms", "off"]
@@ -39,6 +40,8 @@ class ServerSettings:
         See `SyncPolicy`.
     engine, keep, memory_limit
         As for a `cumulus.Warehouse`; `keep` counts when the folder is new.
+    functions
+        The user's that the views call.
     kept_ids, kept_ids_s
         So many ids of requests are kept, and so many seconds: a request that comes again is known by its id.
     snapshot_ratio, snapshot_bytes
@@ -58,6 +61,7 @@ class ServerSettings:
     engine: str = "auto"
     keep: str = "auto"
     memory_limit: int | str | None = None
+    functions: Functions | None = None
     kept_ids: int = 200_000
     kept_ids_s: float = 86_400.0
     snapshot_ratio: float = 4.0

@@ -16,6 +16,7 @@ from cumulus.durable.files import write_durably
 from cumulus.durable.folders import sync_folder
 from cumulus.errors import CumulusError, MismatchError, StoreError
 from cumulus.server.request_ids import AnsweredIds
+from cumulus.server.settings import ServerSettings
 from cumulus.version import VERSION
 from cumulus.warehouse import Warehouse
 
@@ -118,10 +119,13 @@ def remove_others(data: Path, manifest: SnapshotManifest) -> None:
             shutil.rmtree(other, ignore_errors=True)  # what a kill leaves here, the next one removes
 
 
-def open_snapshot(
-    data: Path, manifest: SnapshotManifest, ids: AnsweredIds, engine: str, memory_limit: int | str | None
-) -> Warehouse:
+def open_snapshot(data: Path, manifest: SnapshotManifest, ids: AnsweredIds, settings: ServerSettings) -> Warehouse:
     """Return the warehouse of a snapshot, and add the ids that it has to `ids`."""
     folder = manifest.folder(data)
     ids.load(folder / _IDS)
-    return Warehouse.load(folder / _WAREHOUSE, engine=engine, memory_limit=memory_limit)
+    return Warehouse.load(
+        folder / _WAREHOUSE,
+        engine=settings.engine,
+        memory_limit=settings.memory_limit,
+        functions=settings.functions,
+    )
