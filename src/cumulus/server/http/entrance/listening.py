@@ -87,6 +87,7 @@ def http_config(site: Site) -> uvicorn.Config:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
         ws_max_size=64 << 10,
+        ws_ping_timeout=None,  # who reads slowly answers late; that somebody has gone, TCP tells
         http=HeldConnections(settings.limits).protocol(),
         timeout_keep_alive=30,
         timeout_graceful_shutdown=5,
