@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import cumulus
@@ -144,7 +144,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
 def test_a_selection_is_what_sql_says_over_the_base_rows(engine: str, count: int) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=count, deadline=None)
+    @settings(max_examples=count, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
     @given(folded_views(), streams(max_size=14), st.data())
     def law(view: FoldedView, events: list[Any], data: st.DataObject) -> None:
         check(view, events, engine, data, seen)

@@ -83,6 +83,16 @@ def test_cells_and_totals_of_a_pivot_are_folds(sales: Cube) -> None:
     ]
 
 
+def test_dimensions_that_share_a_level_show_no_total_twice() -> None:
+    wh = Warehouse("""CREATE TABLE t (y INT, m INT, r VARCHAR);
+        CREATE CUBE c DIMENSION d (y, m) DIMENSION p (r, m) AS SELECT y, m, r, COUNT(*) AS n FROM t GROUP BY ALL""")
+    wh.insert("t", [(1, 1, "a"), (2, 1, "a")])
+    begin = Cube(wh, "c").rollup("d.m", "p.m")
+    assert begin.totals("d").rows() == [(1, 1, "a", 1, 0), (2, 1, "a", 1, 0), (None, 1, "a", 2, 4)]
+    pivoted = begin.pivot("p").totals("p").arrow()
+    assert pivoted.to_pylist() == [{"y": 1, "m": 1, "a_n": 1, "total_n": 1}, {"y": 2, "m": 1, "a_n": 1, "total_n": 1}]
+
+
 def test_the_rest_of_a_top_is_folded_anew(sales: Cube) -> None:
     made = sales.rollup("place.region", measures=["orders", "mean_minutes"]).top(1, "orders", others=True)
     assert made.rows() == [("ASIA", 5, 27 / 5, False), (None, 3, 6.0, True)]

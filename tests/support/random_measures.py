@@ -34,7 +34,7 @@ def asked(draw: st.DrawFn, view: FoldedView, name: str = "v") -> Asked:
     constructs: set[str] = set()
     keys = range(len(view.keys))
     shapes = [f"{{k{place}}}" for place in keys] + [f"{{k{place}}} IS NULL" for place in keys]
-    shapes += [_text(f"{{k{place}}}") for place in keys]
+    shapes += [as_text(f"{{k{place}}}") for place in keys]
     groups = draw(st.lists(st.sampled_from(shapes), max_size=3, unique=True))
     chosen = draw(st.lists(st.integers(0, len(view.calls) - 1), min_size=1, max_size=3, unique=True))
     items = [f"{group} AS g{place}" for place, group in enumerate(groups)]
@@ -86,7 +86,7 @@ def asked(draw: st.DrawFn, view: FoldedView, name: str = "v") -> Asked:
     )
 
 
-def _text(value: str) -> str:
+def as_text(value: str) -> str:
     """A value as text; of -0.0 and 0.0, which are one group, a view may show either."""
     return f"REPLACE(CAST({value} AS VARCHAR), '-0.0', '0.0')"
 
@@ -103,8 +103,8 @@ def _condition(draw: st.DrawFn, view: FoldedView) -> str:
     forms = [
         "{k} IS NOT NULL",
         "{k} IS NULL",
-        f"LENGTH({_text('{k}')}) < 4",
+        f"LENGTH({as_text('{k}')}) < 4",
         "{k} = {k}",
-        f"{_text('{k}')} > '1'",
+        f"{as_text('{k}')} > '1'",
     ]
     return draw(st.sampled_from(forms)).replace("{k}", f"{{k{place}}}")

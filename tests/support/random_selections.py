@@ -75,13 +75,12 @@ def asked(draw: st.DrawFn, view: FoldedView, begin: Selection, values: list[list
             one = " AND ".join(f"({view.keys[key]}) IS NOT DISTINCT FROM ?" for key in levels[:depth])
             conditions.append((" OR ".join([one] * len(paths)) or "FALSE", [v for path in paths for v in path]))
     grouping, rows, across = [], dict[int, None](), dict[int, None]()
-    for n in shown:
-        keys = dimensions[n][: depths[n]]
+    for n in sorted(shown, key=lambda n: n in pivots):
+        keys = [key for key in dimensions[n][: depths[n]] if n not in pivots or key not in rows]
         (across if n in pivots else rows).update(dict.fromkeys(keys))
         listed = ", ".join(view.keys[key] for key in keys)
-        grouping.append(f"ROLLUP ({listed})" if n in totals else listed)
-    for key in rows:
-        across.pop(key, None)
+        if listed:
+            grouping.append(f"ROLLUP ({listed})" if n in totals else listed)
     return Asked(made, tuple(rows), tuple(across), tuple(conditions), tuple(grouping))
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import cumulus
+from cumulus.views.folding.plan import grouping_columns
 from support.oracle import Oracle, same_bag
 from support.random_folds import FoldedView, folded_views
+from support.random_measures import as_text
 from support.random_tables import SCHEMA, streams
 from support.tiers import WHOLE
 
@@ -22,7 +24,7 @@ SETS = {
     "cube": "CUBE ({0})",
     "sets": "GROUPING SETS (({0}), ({1}), ())",
 }
-EXPRESSIONS = ("{0}", "{0}", "({0} IS NULL)", "CAST({0} AS VARCHAR)")
+EXPRESSIONS = ("{0}", "{0}", "({0} IS NULL)", as_text("{0}"))
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
     for sign, relation, row in events:
         (warehouse.insert if sign > 0 else warehouse.delete)(relation, [row])
         oracle.apply(sign, relation, row)
+    finisher = warehouse.view("v").finisher
+    # A key that WHERE leaves but one value is no grouping column of the program.
+    assume(len(grouping_columns(finisher.view, finisher.maps[0])) == len(view.keys))
     names = [f"k{place}" for place in range(len(view.keys))]
     measures = [f"MEASURE(v.a{place})" for place in range(len(view.calls))]
     for _ in range(2):
@@ -113,4 +118,4 @@ def test_a_query_with_measures_is_the_query_over_base_rows(engine: str, count: i
 
     law()
     if WHOLE:
-        assert min(seen[each] for each in (*SETS, "none", "joined", "additive", "end", "distinct")) >= 50, seen
+        assert min(seen[each] for each in (*SETS, "none", "joined", "additive", "end", "distinct")) >= count / 20, seen

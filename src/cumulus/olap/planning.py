@@ -46,7 +46,7 @@ def plan_of(question: Question) -> CubePlan:
     rows = _sets([axis for axis in levels.axes if axis.dimension.name not in levels.pivoted], levels.totals)
     pivots = _sets([axis for axis in levels.axes if axis.dimension.name in levels.pivoted], levels.totals)
     shown = set(question.row_columns)
-    pivots = tuple(dict.fromkeys(tuple(column for column in each if column not in shown) for each in pivots))
+    pivots = _different(tuple(column for column in each if column not in shown) for each in pivots)
     more = test_for(question.shape, question.where)
     tested, test = ((), None) if more is None else more
     return CubePlan(
@@ -74,6 +74,12 @@ def _sets(axes: Iterable[Axis], totals: Collection[str]) -> tuple[tuple[str, ...
         else [axis.columns]
         for axis in axes
     ]
-    return tuple(
-        dict.fromkeys(tuple(dict.fromkeys(column for part in parts for column in part)) for parts in product(*choices))
-    )
+    return _different(tuple(dict.fromkeys(column for part in parts for column in part)) for parts in product(*choices))
+
+
+def _different(sets: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return grouping sets, each once: dimensions that share a level may name the same ones in another order."""
+    found: dict[frozenset[str], tuple[str, ...]] = {}
+    for each in sets:
+        found.setdefault(frozenset(each), each)
+    return tuple(found.values())
