@@ -26,10 +26,12 @@ def test_what_is_wrong_is_said_before_anything_listens(tmp_path: Path) -> None:
     for words, told in (
         (["--limit", "speed=1"], "there is no limit 'speed'"),
         (["--limit", "statement_s=fast"], "gives statement_s no number"),
-        (["--functions", "nowhere.py"], "nowhere.py"),
+        (["--port", "99999"], "less than or equal to 65535"),
         (["--host", "0.0.0.0"], "there are no users"),
         (["--certificate", "c.pem"], "TLS needs a certificate and its private key"),
     ):
         ended = cumulus("serve", "s.sql", "--data", "d", "--port", "0", *words, folder=tmp_path)
         assert (ended.returncode, told in ended.stderr) == (2, True), ended.stderr
     assert "serve start" in cumulus("serve", "start", "--help", folder=tmp_path).stdout
+    ended = cumulus("serve", "s.sql", "--data", "s.sql", "--port", "0", folder=tmp_path)
+    assert (ended.returncode, "s.sql is a file" in ended.stderr) == (1, True), ended.stderr

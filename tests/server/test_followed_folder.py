@@ -140,6 +140,14 @@ def test_a_subscriber_is_told_what_an_epoch_changes(run: Run, served: Served) ->
                 run.step()
 
 
+def test_what_was_read_of_a_cube_is_in_all_that_is_read_then(run: Run) -> None:
+    with serving(FollowedFolder(run.out), ServerSettings(run.out)) as served, served.http() as http:
+        for _ in range(3):
+            run.step()
+            told = http.post("/v1/cubes/sales/query", json={"by": []}).headers["X-Cumulus-At"]
+            assert http.get("/v1/views/sales/rows?limit=1").headers["X-Cumulus-At"] == told
+
+
 def test_changes_go_on_where_epochs_are_gone(run: Run) -> None:
     source = FollowedFolder(run.out)
     try:

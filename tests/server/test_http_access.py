@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as open_socket
 
 from cumulus import connect, errors
@@ -128,7 +130,7 @@ def test_other_views_are_not_there_for_who_may_read_some(guarded: Guarded) -> No
         assert http.get("/v1/tables").json()["tables"] == []
         assert http.get("/v1/me").json() == {"name": "dora", "role": "reader", "views": ["days", "Total"]}
         assert http.get("/v1/views/DAYS/rows").status_code == 200
-        assert http.get("/v1/errors", params={"view": "days"}).status_code == 200
+        assert http.get("/v1/errors", params={"view": "days"}).status_code == 403
         assert http.get("/v1/query", params={"sql": "SELECT day FROM days, total"}).status_code == 200
         absent = http.get("/v1/views/nothing/rows").json()["message"].replace("nothing", "sales")
         for path in ("", "/rows", "/explain", "/changes"):
@@ -311,3 +313,29 @@ def test_tls_is_checked(tmp_path: Path) -> None:
             client.view("total")
         with server.client(verify=False) as client:
             assert client.views
+
+
+def test_a_browser_reaches_the_tables_of_its_own_page_alone(guarded: Guarded) -> None:
+    perspective = pytest.importorskip("perspective")
+    address = f"ws://127.0.0.1:{guarded.server.port}/page/views"
+
+    tokens = ({"Authorization": f"Bearer {guarded.tokens[name]}"} for name in ("rita", "dora"))
+    with (
+        open_socket(address, additional_headers=next(tokens)) as first,
+        open_socket(address, additional_headers=next(tokens)) as second,
+    ):
+        first.send(json.dumps({"open": "sales"}))
+        assert json.loads(first.recv())["config"]["title"] == "sales"
+        second.send(json.dumps({"open": "days"}))
+        mine = json.loads(second.recv())
+        client = perspective.Client(lambda data: second.send(bytes(data)), lambda: None)
+
+        def answer() -> None:
+            with suppress(ConnectionClosed):
+                for data in second:
+                    client.handle_response(data)
+
+        listening = threading.Thread(target=answer, daemon=True)
+        listening.start()
+        assert client.get_hosted_table_names() == [mine["table"]]
+    listening.join(5)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import duckdb
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus import Warehouse
+from cumulus.catalog.types import Interval
 from cumulus.errors import HistoryError, UnknownNameError, UsageError
 from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.hub.channel import Channel
@@ -230,3 +232,64 @@ def test_wrong_subscriptions_are_refused_by_name() -> None:
 
     with served() as keeper:
         asyncio.run(run(keeper))
+
+
+def test_a_value_without_a_place_ends_the_subscribers_of_its_view_alone() -> None:
+    async def run() -> None:
+        script = """CREATE TABLE t (a INTERVAL); CREATE VIEW longest AS SELECT MAX(a) AS a FROM t;
+            CREATE VIEW counted AS SELECT COUNT(*) AS n FROM t"""
+        keeper = WarehouseKeeper(Warehouse(script))
+        hub = Hub(keeper, asyncio.get_running_loop())
+        try:
+            first, second = [await hub.subscribe(view, snapshot=False) for view in ("longest", "counted")]
+            told, others = first.messages(), second.messages()
+            await anext(told)
+            await anext(others)
+            keeper.write(WriteRequest((TableRows("insert", "t", [(Interval(0, 0, 10**16),)]),))).result(10)
+            assert b"cannot be told" in (await anext(told) or b"")
+            assert b'"n":1' in (await anext(others) or b"")
+            keeper.write(WriteRequest((TableRows("insert", "t", [(Interval(0, 0, 1),)]),))).result(10)
+            assert b'"n":2' in (await anext(others) or b"")
+        finally:
+            await asyncio.to_thread(hub.close)
+            keeper.close()
+
+    asyncio.run(run())
+
+
+def test_a_view_that_nobody_hears_of_any_more_can_be_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr("cumulus.server.hub.hub._LINGER_S", 0.1)
+        with served() as keeper:
+            hub = Hub(keeper, asyncio.get_running_loop())
+            try:
+                heard = (await hub.subscribe("bag")).messages()
+                await anext(heard)
+                with pytest.raises(UsageError, match="bag has subscribers"):
+                    await asyncio.wrap_future(keeper.execute("DROP VIEW bag"))
+                await heard.aclose()
+                await asyncio.sleep(0.4)
+                await asyncio.wrap_future(keeper.execute("DROP VIEW bag"))
+            finally:
+                await asyncio.to_thread(hub.close)
+
+    asyncio.run(run())
+
+
+def test_who_asks_for_a_pace_costs_nothing_while_nothing_changes() -> None:
+    async def run() -> None:
+        with served() as keeper:
+            hub = Hub(keeper, asyncio.get_running_loop())
+            try:
+                heard = (await hub.subscribe("bag", where=[Bound("a", (99,))], every_s=0.02)).messages()
+                await anext(heard)
+                (channel,) = hub._channels.values()
+                for number in range(5):
+                    await asyncio.to_thread(write, keeper, "insert", [(number, 1, 1)])
+                    await asyncio.sleep(0.1)
+                assert channel.is_behind
+                assert channel.due_s(monotonic()) > 0.2  # it looks again for a mark of progress
+            finally:
+                await asyncio.to_thread(hub.close)
+
+    asyncio.run(run())

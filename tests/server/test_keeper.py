@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -265,6 +267,30 @@ def test_views_may_call_functions_of_ones_own(script: Path) -> None:
         assert (rows_of(keeper, "twice"), rows_of(keeper, "later")) == ([(3.0,)], [(3.0,)])
     with pytest.raises(MissingFunctionError, match="doubled"), keeping(script):
         pass
+
+
+def test_a_number_has_one_definition_of_a_view(script: Path) -> None:
+    seen: dict[int, set[str]] = {}
+    stop = threading.Event()
+    with keeping(script, keep="all") as keeper:
+        write(keeper, "insert", "r", [(number, 1.0) for number in range(100)])
+
+        def read() -> None:
+            while not stop.is_set():
+                found = keeper.view("v")
+                assert found.at is not None
+                seen.setdefault(found.at, set()).add(found.table.column_names[1])
+
+        with ThreadPoolExecutor(3) as readers:
+            done = [readers.submit(read) for _ in range(3)]
+            for number in range(8):
+                sql = f"DROP VIEW v; CREATE VIEW v AS SELECT a, COUNT(*) AS n{number} FROM r GROUP BY a"
+                keeper.execute(sql).result(10)
+                time.sleep(0.02)
+            stop.set()
+            for each in done:
+                each.result(10)
+    assert all(len(names) == 1 for names in seen.values()), seen
 
 
 def test_a_folder_has_one_server(script: Path) -> None:

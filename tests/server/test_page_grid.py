@@ -20,6 +20,7 @@ from cumulus.catalog.arrow import table_of
 from cumulus.cubes import source_of
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.olap import selection_of
+from cumulus.server.access import EVERYBODY
 from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.page.grid import config_for, grid_of, label, member_of, selection_for, sql_of
@@ -158,9 +159,7 @@ def test_a_held_cube_stays(warehouse: Warehouse, rows: list[tuple[Any, ...]]) ->
     from cumulus.server.page.cubes import CubeGrids
 
     told: list[Any] = []
-    grids = CubeGrids(
-        source_of(warehouse), lambda name: name != "hidden", lambda: warehouse.transaction_number, told.append
-    )
+    grids = CubeGrids(source_of(warehouse), EVERYBODY, lambda: warehouse.transaction_number, told.append)
     grids.take({"open": {"cube": "sales"}})
     assert grids.take({"drill_down": "region"})["config"]["group_by"] == ["region"]
     grids.table_make_view("sales", "v", config(group_by=["y"]))
@@ -205,6 +204,8 @@ def test_a_server_without_the_libraries_says_so(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_view_in_the_browser_follows_its_changes() -> None:
+    import perspective
+
     from cumulus.server.page.tables import LiveTables
 
     script = """CREATE TABLE t (a INT, b DOUBLE, c DECIMAL(20,2));
@@ -214,8 +215,8 @@ def test_a_view_in_the_browser_follows_its_changes() -> None:
     tables = LiveTables(keeper)
     held: list[tuple[Any, ...]] = []
     try:
-        names = {view: tables.watch(view)["table"] for view in ("bag", "sums")}
-        client = tables.server.new_local_client()
+        client = perspective.Server().new_local_client()
+        names = {view: tables.watch(view, client).told["table"] for view in ("bag", "sums")}
         for _ in range(60):
             gone = [held.pop(chance.randrange(len(held))) for _ in range(min(len(held), chance.randrange(4)))]
             new = [

@@ -53,6 +53,14 @@ def test_a_selection_hears_of_its_rows_alone_and_resumes(tmp_path: Path) -> None
             )
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\r"])
+def test_texts_may_have_any_end_of_a_line(tmp_path: Path, end: str) -> None:
+    with running(tmp_path) as server, server.client() as client, client.changes("sales", snapshot=True) as changes:
+        next(changes)
+        client.insert("orders", [(1, f"a{end}b", "1.50", None)])
+        assert [new for _, new in next(changes)] == client.view("sales").rows()
+
+
 def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         client = server.client(timeout_s=1)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 
+import cumulus
+from cumulus.errors import EngineWarning
+from cumulus.m3.program import Program
+from cumulus.views.folding.plan import grouping_columns
 from support.random_sql import From, conditions, froms, keys, numbers
 
 OUTER = [
@@ -118,3 +123,16 @@ def folded_views(draw: st.DrawFn) -> FoldedView:
     calls = draw(st.lists(measures(source), min_size=1, max_size=4))
     wheres = source.wheres + draw(st.lists(conditions(source), max_size=1))
     return FoldedView(grouping, calls, source.text, wheres, source.text if source in PLAIN else "")
+
+
+def warehouse_of(program: Program, engine: str) -> cumulus.Warehouse:
+    """A warehouse; what machine code cannot run is interpreted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EngineWarning)
+        return cumulus.Warehouse(program, engine="auto" if engine == "native" else engine)
+
+
+def groups_by_all(program: Program, count: int) -> bool:
+    """Whether the view v groups by so many columns: a key that WHERE leaves but one value is no key of its map."""
+    view = program.view("v")
+    return len(grouping_columns(view, program.map(view.maps[0]))) == count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +9,14 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import cumulus
-from cumulus import errors
 from cumulus.views.folding import Folds, bounds_of, column_reading, reading
 from cumulus.views.folding.reading import fold_by_plan
 from support.oracle import Oracle, same_bag
-from support.random_folds import FoldedView, folded_views
+from support.random_folds import FoldedView, folded_views, groups_by_all, warehouse_of
 from support.random_tables import SCHEMA, streams
 from support.tiers import WHOLE
 
@@ -63,13 +61,6 @@ def emptied(oracle: Oracle) -> Iterator[Oracle]:
         oracle.database.execute("ROLLBACK")
 
 
-def warehouse_of(program: Any, engine: str) -> cumulus.Warehouse:
-    """A warehouse; what machine code cannot run is interpreted."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", errors.EngineWarning)
-        return cumulus.Warehouse(program, engine="auto" if engine == "native" else engine)
-
-
 def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject, oracle: Oracle, seen: Any) -> None:
     """Compare every fold with DuckDB; `seen` counts them, and their columns by kind of measure."""
     keys = [f"k{place}" for place in range(len(view.keys))]
@@ -77,6 +68,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
     kept = [f"({', '.join(keys[place] for place in level)})" for level in levels]
     cube = f"CREATE CUBE v KEEP {', '.join(kept)} AS {view.select(range(len(keys)))}" if kept else view.script
     program = cumulus.compile(SCHEMA + cube, keep="none")
+    assume(groups_by_all(program, len(keys)))
     warehouse = warehouse_of(program, engine)
     # Whole shares of a view's tables, where it reads one of them alone.
     shares = [warehouse_of(program, engine) for _ in range(2 if view.table and not kept else 0)]

@@ -7,13 +7,13 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cumulus
 from cumulus.errors import BindError, EvaluationError
 from support.oracle import Oracle, same_bag
-from support.random_folds import FoldedView, folded_views
+from support.random_folds import FoldedView, folded_views, groups_by_all, warehouse_of
 from support.random_tables import SCHEMA, streams
 from support.tiers import WHOLE
 
@@ -42,7 +42,8 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
             raise
         seen["refused"] += 1
         return
-    warehouse = cumulus.Warehouse(program, engine=engine)
+    assume(groups_by_all(program, len(view.keys)))
+    warehouse = warehouse_of(program, engine)
     oracle = Oracle(SCHEMA)
     for sign, relation, row in events:
         (warehouse.insert if sign > 0 else warehouse.delete)(relation, [row])

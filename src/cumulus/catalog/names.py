@@ -54,7 +54,8 @@ def known_name(name: Any, known: Collection[str] | Mapping[str, Any], kind: str)
     found = find_name(name, known)
     if found is None:
         shown = name if isinstance(name, str) else repr(name)
-        raise UnknownNameError(f"there is no {kind} {shown}", hint=f"{kind.title()}s: {', '.join(known) or 'none'}.")
+        things = f"{kind.partition(' of ')[0].title()}s"
+        raise UnknownNameError(f"there is no {kind} {shown}", hint=f"{things}: {', '.join(known) or 'none'}.")
     return found
 
 

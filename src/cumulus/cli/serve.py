@@ -45,7 +45,7 @@ def start(
     ),
     data: Path | None = typer.Option(None, help="For a script: the folder of log and snapshots.", show_default=False),
     host: str = typer.Option("127.0.0.1", help="Where to listen."),
-    port: int = typer.Option(8321, help="0 takes a free one."),
+    port: int = typer.Option(8321, min=0, max=65535, help="0 takes a free one."),
     sync: SyncPolicy = typer.Option("always", help="When the log comes to the disk."),
     engine: str = typer.Option("auto", help="native, interpreter or auto."),
     keep: str = typer.Option("auto", help="Whose tables' rows a new folder keeps: auto, all or none."),

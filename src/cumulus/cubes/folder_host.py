@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,10 +27,13 @@ class FolderHost:
     ----------
     functions
         The user's that the views call.
+    look
+        Called after the newest epoch was read: whoever follows the run knows of it before the answer is out.
     """
 
     folder: OutputFolder
     functions: Functions | None = None
+    look: Callable[[], object] = lambda: None
     _finishers: dict[str, Finisher] = field(default_factory=dict, repr=False)
 
     def __eq__(self, other: object) -> bool:
@@ -71,6 +74,7 @@ class FolderHost:
         if freshness.max_staleness is not None:
             self._check_age(freshness.at or 0, freshness.max_staleness)
         found = self.folder.view(view, freshness.at or 0).fold(by, where, columns)
+        self.look()
         if freshness.after is not None and (found.at is None or found.at < freshness.after):
             raise DelayError(
                 f"epoch {freshness.after} is not committed yet: the last one with rows is {found.at}",

@@ -34,7 +34,7 @@ def parse_trigger(text: str) -> Schedule:
         return Schedule(once=text == "once")
     number = text.rstrip("ms")
     unit = text[len(number) :]
-    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
         raise UsageError(f"unknown trigger {text!r}", hint="Use once, available-now, or a time such as 5s.")
     return Schedule(every_s=float(number) * _UNITS[unit])
 

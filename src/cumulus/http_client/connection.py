@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -128,11 +128,11 @@ class HttpConnection:
                 if answer.status_code >= 400:
                     raise error_of(answer.status_code, answer.read())
                 kind = ""
-                for line in answer.iter_lines():
-                    if line.startswith("event: "):
-                        kind = line[7:]
-                    elif line.startswith("data: "):
-                        yield kind, line[6:]
+                for line in _lines(answer.iter_bytes()):
+                    if line.startswith(b"event: "):
+                        kind = line[7:].decode()
+                    elif line.startswith(b"data: "):
+                        yield kind, line[6:].decode()
         except self._library.TransportError as lost:
             raise self._unreachable(lost) from None
 
@@ -145,3 +145,14 @@ class HttpConnection:
         return NotRunningError(
             f"{self.address}: {lost or type(lost).__name__}", hint="Is `cumulus serve` running there? See its address."
         )
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Iterate over lines: texts in them may have what is a line's end to Unicode, but not a line feed."""
+    begun: list[bytes] = []
+    for piece in pieces:
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        for line in others:
+            yield b"".join(begun)
+            begun = [line]

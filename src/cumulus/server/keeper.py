@@ -106,6 +106,7 @@ class WarehouseKeeper:
         self._is_closed = False
         self._broken = ""
         self._group: list[_Waiting] = []
+        self._wishes: list[_Wish] = []
         self._refused: deque[dict[str, Any]] = deque(maxlen=_MOST_REFUSED)
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._thread.start()
@@ -196,27 +197,28 @@ class WarehouseKeeper:
         except BaseException as problem:  # a mistake of ours: what the log has is known, but not what memory has
             with self._closing:
                 self._broken = repr(problem)
+            left: list[_Waiting | _Wish] = [*self._group, *self._wishes]
             while not self._queue.empty():
                 item = self._queue.get()
-                if isinstance(item, _Waiting):
-                    self._group.append(item)
+                if item is not None:
+                    left.append(item)
             failed = ProcessError(f"the server has failed: {problem!r}", hint="Start it again, and send it again.")
-            for waiting in self._group:
-                if not waiting.future.done():
-                    waiting.future.set_exception(failed)
+            for each in left:
+                if not each.future.done():
+                    each.future.set_exception(failed)
             raise
 
     def _work(self) -> None:
         is_over = False
         while not is_over:
-            group, wishes, is_over = self._gather()
+            group, self._wishes, is_over = self._gather()
             while group:
                 self._group = group
                 group = self._take(group)
             self._group = []
             self._kept.journal.sync_if_due()
-            if wishes or (self._kept.is_due(self._settings) and not is_over):
-                self._snapshot(wishes)
+            if self._wishes or (self._kept.is_due(self._settings) and not is_over):
+                self._snapshot(self._wishes)
 
     def _gather(self) -> tuple[list[_Waiting], list[_Wish], bool]:
         """Wait for something; return all that has come: changes, wishes for snapshots behind them, whether it is over.

@@ -75,9 +75,13 @@ def open_keeper(script: Path, settings: ServerSettings) -> WarehouseKeeper:
         If it is damaged.
     UsageError
         If the script has other tables than the folder.
+    InputError
+        If there is no script, or a file in place of the folder.
     """
     text = _read(script)
     data = settings.data
+    if data.exists() and not data.is_dir():
+        raise InputError(f"{data} is a file", hint="Give --data a folder, or the name of one that is made.")
     journal = Journal(data / "log", settings.sync)
     try:
         return _open(text, script, settings, journal)

@@ -102,13 +102,13 @@ class WarehouseReading:
     ) -> ReadRows:
         """Return rows of a view; all of them are committed, for who would take tentative ones as well."""
         reader = self._warehouse.view(name)
-        wanted = WantedRows.of(name, reader.columns, columns, where, limit)
-        if limit is None or wanted.tests:
-            table, at = self._shared.read(reader.name)
+        if limit is None or where:
+            table, at, known = self._shared.read(reader.name)
         else:
             with self._warehouse.one_state() as at:
-                table = reader.head(limit)
-        return ReadRows(wanted.take(table), at)
+                reader = self._warehouse.view(name)
+                table, known = reader.head(limit), reader.columns
+        return ReadRows(WantedRows.of(name, known, columns, where, limit).take(table), at)
 
     def get(self, name: str, key: Sequence[Any], *, read: str = Consistency.COMMITTED) -> ReadRows:
         """Return the row of a view with a key."""

@@ -139,10 +139,11 @@ def apply_views(warehouse: Warehouse, change: ViewChange) -> None:
     CumulusError
         If it is refused; nothing is changed then.
     """
-    if change.sql:
-        warehouse.execute(change.sql)
-    with warehouse.transaction():
-        pass
+    with warehouse.one_state():  # nobody reads what is new under the old number
+        if change.sql:
+            warehouse.execute(change.sql)
+        with warehouse.transaction():
+            pass
 
 
 _OTHER = "Start the server with the version of Cumulus that wrote it."

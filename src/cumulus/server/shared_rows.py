@@ -9,6 +9,7 @@ from time import monotonic, sleep
 
 import pyarrow as pa
 
+from cumulus.catalog.schema import Column
 from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse import Warehouse
 
@@ -24,6 +25,7 @@ class _Read:
     begun: int
     at: int
     table: pa.Table
+    columns: tuple[Column, ...]
 
 
 class SharedRows:
@@ -41,8 +43,10 @@ class SharedRows:
         self._kept: dict[str, _Read] = {}
         self._not_before: dict[str, float] = {}
 
-    def read(self, view: str) -> tuple[pa.Table, int]:
-        """Return all rows of a view, and the transaction after which they are: no earlier one than when this was asked.
+    def read(self, view: str) -> tuple[pa.Table, int, tuple[Column, ...]]:
+        """Return all rows of a view, the transaction after which they are, and the view's columns then.
+
+        The transaction is no earlier one than when this was asked.
 
         Raises
         ------
@@ -56,7 +60,7 @@ class SharedRows:
             kept = self._kept.get(view)
             if kept is None or kept.begun < asked:
                 kept = self._read(view, kept)
-        return kept.table, kept.at
+        return kept.table, kept.at, kept.columns
 
     def _next(self) -> int:
         with self._lock:
@@ -66,8 +70,8 @@ class SharedRows:
     def _read(self, view: str, kept: _Read | None) -> _Read:
         if kept is None or kept.at != self._warehouse.transaction_number:
             sleep(max(0.0, self._not_before.get(view, 0.0) - monotonic()))
-        reader = self._warehouse.view(view)
         with self._warehouse.one_state() as at:
+            reader = self._warehouse.view(view)
             begun, arrived = self._next(), monotonic()  # who asked until now shares it
             copied = None
             if kept is None or kept.at != at:
@@ -80,10 +84,11 @@ class SharedRows:
                 table = copied.columns()
             except NotColumnarError:
                 with self._warehouse.one_state() as at:
+                    reader = self._warehouse.view(view)
                     table = reader.arrow()
         if kept is None or kept.at != at:
             self._not_before[view] = monotonic() + _SHARE * (monotonic() - arrived)
-        found = _Read(begun, at, table)
+        found = _Read(begun, at, table, reader.columns)
         with self._lock:
             self._kept.pop(view, None)
             self._kept[view] = found

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cubes import source_of
+from cumulus.cubes.cluster_host import ClusterHost
 from cumulus.errors import CumulusError, DataError, UsageError
 from cumulus.local_cluster.live.address import read_address
 from cumulus.local_cluster.live.answers import Answer
 from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.m3.program import Program
-from cumulus.olap import CubeSource
+from cumulus.olap import CubeSource, FoldedSource
 from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
 from cumulus.server.followed.epoch_reading import EpochReading
 from cumulus.server.followed.following import EpochFollower
@@ -47,13 +47,14 @@ class FollowedCluster:
         self._client = ClusterClient(home, timeout_s=settings.limits.wait_s)
         self.program: Program = self._client.program
         """What the cluster runs."""
-        self._home, self._cubes = home, source_of(self._client)
+        self._home = home
         self._packer = Packer(self.program)
         self._ids = AnsweredIds(settings.kept_ids, settings.kept_ids_s)
         self._unsettled: dict[str, None] = {}
         """The ids of requests that were sent, to which no answer has come."""
         self._writing = ThreadPoolExecutor(1, "writing")
         self._follower = EpochFollower(home)
+        self._cubes = FoldedSource(ClusterHost(self._client, self._follower.look))
         self._reading = reading = EpochReading(self._follower, self.program, self._client.functions)
         self.query, self.changes, self.listen = reading.query, reading.changes, self._follower.listen
         self.errors, self.quarantine, self.epochs = reading.errors, reading.quarantine, reading.epochs

@@ -5,11 +5,11 @@ from __future__ import annotations
 from concurrent.futures import Future
 from pathlib import Path
 
-from cumulus.cubes import source_of
+from cumulus.cubes.folder_host import FolderHost
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
-from cumulus.olap import CubeSource
+from cumulus.olap import CubeSource, FoldedSource
 from cumulus.scalars.user import Functions
 from cumulus.server.answers import Acknowledged, WriteRequest
 from cumulus.server.followed.epoch_reading import EpochReading
@@ -35,11 +35,11 @@ class FollowedFolder:
     kind = "folder"
 
     def __init__(self, out: Path, functions: Functions | None = None) -> None:
-        self._folder = OutputFolder(out, functions)
-        self.program: Program = self._folder.program
+        folder = OutputFolder(out, functions)
+        self.program: Program = folder.program
         """What the run has written of its program."""
-        self._out, self._cubes = out, source_of(self._folder, functions)
-        self._follower = EpochFollower(out)
+        self._out, self._follower = out, EpochFollower(out)
+        self._cubes = FoldedSource(FolderHost(folder, functions, self._follower.look))
         reading = EpochReading(self._follower, self.program, functions)
         self.view, self.get, self.query, self.changes = reading.view, reading.get, reading.query, reading.changes
         self.errors, self.quarantine, self.epochs = reading.errors, reading.quarantine, reading.epochs

@@ -17,6 +17,8 @@ from cumulus.errors import InputError, LimitError, UsageError
 from cumulus.server.http.selections import parsed_json
 
 SMALL_BYTES = 1 << 20
+_BATCH_ROWS = 1_000
+"""So many rows of Parquet are unpacked at once: a few bytes may stand for very many."""
 QUICK_BYTES = 32 << 10
 """A body of so many bytes is taken apart in the loop; larger ones in a thread."""
 
@@ -101,7 +103,7 @@ def _arrow(body: bytes, most_bytes: int) -> pa.Table:
 
 def _parquet(body: bytes, most_bytes: int) -> pa.Table:
     with pq.ParquetFile(pa.BufferReader(body)) as file:
-        return _within(file.schema_arrow, file.iter_batches(), most_bytes)
+        return _within(file.schema_arrow, file.iter_batches(_BATCH_ROWS), most_bytes)
 
 
 def _within(schema: pa.Schema, batches: Iterator[pa.RecordBatch], most_bytes: int) -> pa.Table:

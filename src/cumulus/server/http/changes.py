@@ -10,10 +10,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
 
-from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import CumulusError, UsageError
 from cumulus.server.http.answering import PROBLEMS
-from cumulus.server.http.selections import wanted_columns, wanted_rows
+from cumulus.server.http.selections import seconds_of, wanted_columns, wanted_rows
 from cumulus.server.http.site import Site, user_of
 from cumulus.server.hub.hub import Subscriber
 from cumulus.server.hub.messages import MessageForm, encode_error
@@ -75,9 +74,7 @@ async def _subscribed(
     site: Site, request: Any, name: str, form: MessageForm, snapshot: bool, since: int | None, every: str
 ) -> Subscriber:
     view = site.view_named(user_of(request), name)
-    every_s = parse_trigger(every).every_s if every else 0.0
-    if every_s is None:
-        raise UsageError(f"every={every!r} is no time", hint="Write such as 100ms or 2s.")
+    every_s = seconds_of("every", every) if every else 0.0
     columns = wanted_columns(view, request.query_params.get("columns"))
     bounds = wanted_rows(view, request.query_params, _OPTIONS)
     return await site.hub.subscribe(

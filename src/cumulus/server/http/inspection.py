@@ -57,10 +57,9 @@ def inspection_routes(site: Site) -> APIRouter:
     ) -> Response:
         """Return what views could not take in."""
         user = user_of(request)
-        if view is None:
-            user.require_all_views()
-            return _rows(request, await site.read(site.source.errors), limit)
-        return _rows(request, await site.read(site.source.errors, site.view_named(user, view).name), limit)
+        wanted = "" if view is None else site.view_named(user, view).name
+        user.require_all_views()  # an error shows the row that was not taken in
+        return _rows(request, await site.read(site.source.errors, wanted), limit)
 
     @router.get("/quarantine", responses=ROW_ANSWERS, response_class=Response)
     async def quarantine(request: Request, limit: Annotated[int, _LIMIT] = 1_000) -> Response:

@@ -13,9 +13,12 @@ from cumulus.catalog.names import find_name, known_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
+from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.program import ViewDef
 from cumulus.views.folding import Between, Bound
+
+_LONGEST_S = 86_400.0
 
 
 def parsed_json(text: str | bytes, what: str) -> Any:
@@ -31,6 +34,17 @@ def parsed_json(text: str | bytes, what: str) -> Any:
     except (ValueError, RecursionError, ArithmeticError) as problem:
         told = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
         raise UsageError(f"{what} is no JSON: {told}", hint="RFC 8259 says what JSON is.") from None
+
+
+def seconds_of(name: str, text: str) -> float:
+    """Return how many seconds a parameter gives; UsageError if it is no time of up to a day."""
+    try:
+        found = parse_trigger(text).every_s
+    except UsageError:
+        found = None
+    if found is None or found > _LONGEST_S:
+        raise UsageError(f"{name}={text!r} is no time of up to a day", hint="Write such as 2s or 500ms.")
+    return found
 
 
 def typed_value(view: str, column: Column, value: Any) -> Any:

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from cumulus.catalog.schema import Column
-from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import DelayError, UsageError
 from cumulus.m3.program import ViewDef
 from cumulus.m3.view_reads import key_columns
@@ -19,6 +18,7 @@ from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows
 from cumulus.server.http.models import ColumnModel, RowParameters, ViewList, ViewModel
 from cumulus.server.http.selections import (
     parsed_json,
+    seconds_of,
     typed_value,
     wanted_columns,
     wanted_rows,
@@ -142,9 +142,7 @@ def _page_of(site: Site, user: User, view: ViewDef, cursor: str, request: Reques
 
 
 async def _check_age(site: Site, most: str) -> None:
-    most_s = parse_trigger(most).every_s
-    if most_s is None:
-        raise UsageError(f"{most!r} is no time", hint="Write such as 2s or 500ms.")
+    most_s = seconds_of("max_staleness", most)
     behind_ms = (await site.read(site.source.status)).get("behind_ms", 0)
     if behind_ms > most_s * 1000:
         raise DelayError(f"the rows are {behind_ms / 1000:.1f} s old, more than {most}", hint="Allow more.")

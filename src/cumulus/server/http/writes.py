@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
-from cumulus.errors import DuplicateKeyError, OrphanError, UnknownNameError, UsageError
+from cumulus.errors import DuplicateKeyError, EvaluationError, OrphanError, UnknownNameError, UsageError
 from cumulus.server.access import Role, User
 from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.http.answering import PROBLEMS
@@ -62,6 +62,7 @@ def write_routes(site: Site) -> APIRouter:
         user = user_of(request)
         user.require(Role.WRITER)
         relation = _table_named(site, user, name)
+        _check_encoding(request)
         body = await request.body()
         kind = request.headers.get("content-type", "application/json")
         most = site.limits.body_bytes
@@ -76,6 +77,7 @@ def write_routes(site: Site) -> APIRouter:
         """Apply several parts together, or none of them."""
         user = user_of(request)
         user.require(Role.WRITER)
+        _check_encoding(request)
         body = await request.body()
         if len(body) <= QUICK_BYTES:
             parts = _parts(site, user, body)
@@ -101,6 +103,15 @@ def write_routes(site: Site) -> APIRouter:
         return Moved(at=await asyncio.wrap_future(future))
 
     return router
+
+
+def _check_encoding(request: Request) -> None:
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise UsageError(
+            f"Content-Encoding {encoding} is not unpacked here",
+            hint="Send the body plain; Arrow and Parquet are small.",
+        )
 
 
 def _tables(site: Site, user: User) -> dict[str, Relation]:
@@ -172,6 +183,10 @@ async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, 
         raise type(problem)(
             f"a row is against a key of {problem.relation}", relation=problem.relation, hint=problem.hint
         ) from None
+    except EvaluationError:
+        if user.views is None:
+            raise
+        raise EvaluationError("a number of a view would be beyond its type", hint="Send smaller numbers.") from None
     return WrittenAnswer(at=done.at, rows=done.rows, repeated=done.is_repeated)
 
 

@@ -55,6 +55,8 @@ class Channel:
         """By the transaction after which each begins, in order."""
         self._bytes = 0
         self._told = 0.0
+        self._is_quiet = False
+        """Whether no selected row has changed, the last time that somebody looked."""
         self._lock = Lock()
 
     @property
@@ -64,12 +66,16 @@ class Channel:
 
     def due_s(self, now: float) -> float:
         """Return in how many seconds something may have to be told."""
-        return max(0.0, self._told + (self.every_s if self.every_s else PROGRESS_S) - now)
+        pause_s = PROGRESS_S if self._is_quiet or not self.every_s else self.every_s
+        return max(0.0, self._told + pause_s - now)
 
     def emit(self, now: float) -> bool:
         """Make a message of what has changed, if it is time; return whether there is a new one."""
         at = self.feed.at
-        if not self.is_behind or now - self._told < self.every_s:
+        if not self.is_behind:
+            return False
+        if now - self._told < self.every_s:
+            self._is_quiet = False  # nobody has looked
             return False
         try:
             net = self.selection.net(self.feed.between(self.at, at))
@@ -78,6 +84,7 @@ class Channel:
                 self._messages.clear()
                 self.at, self._bytes, self._told = at, 0, now
             return True
+        self._is_quiet = not net
         if not net and now - self._told < PROGRESS_S:
             return False
         message = Message(self.at, at, encode(self.form, self.selection.table(net), at))

@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from cumulus.catalog.names import known_name
-from cumulus.errors import ClosedError, CumulusError, HistoryError, UsageError
+from cumulus.errors import ClosedError, CumulusError, EvaluationError, HistoryError, UsageError
 from cumulus.m3.program import Program
 from cumulus.server.answers import ReadRows
 from cumulus.server.hub.channel import Channel, Message
@@ -24,6 +24,7 @@ from cumulus.views.folding import Bound
 from cumulus.views.row_changes import CHANGE
 
 _LINGER_S = 15.0
+_ChannelKey: TypeAlias = tuple[RowSelection, MessageForm, float]
 """Changes are kept so long after the last subscriber went, for one that comes back."""
 _ROWS_AT_ONCE = 10_000
 """More rows of a snapshot come in several messages."""
@@ -87,7 +88,7 @@ class Hub:
     ) -> None:
         self._source, self._loop, self._limits = source, loop, limits or HubLimits()
         self._feeds: dict[str, ViewFeed] = {}
-        self._channels: dict[tuple[RowSelection, MessageForm, float], Channel] = {}
+        self._channels: dict[_ChannelKey, Channel] = {}
         self._lock = threading.Lock()
         """Held by who reads or changes feeds and channels, and while they are pumped."""
         self._moved = threading.Event()
@@ -148,8 +149,9 @@ class Hub:
 
     def leave(self, channel: Channel) -> None:
         """End a subscription to a channel."""
-        channel.subscribers -= 1
         channel.idle_since = monotonic()
+        channel.subscribers -= 1
+        self._moved.set()  # so that it is known when to forget it
 
     @property
     def subscribers(self) -> int:
@@ -169,7 +171,7 @@ class Hub:
 
     # --- beginning --------------------------------------------------------------------------------------------------
 
-    def _open(self, key: tuple[RowSelection, MessageForm, float]) -> Channel:
+    def _open(self, key: _ChannelKey) -> Channel:
         """Return the channel of a selection, and count its new subscriber."""
         with self._lock:
             selection, form, every_s = key
@@ -207,8 +209,10 @@ class Hub:
     def _work(self) -> None:
         while not self._is_closed:
             now = monotonic()
-            waits = [channel.due_s(now) for channel in tuple(self._channels.values()) if channel.is_behind]
-            self._moved.wait(min(waits, default=None))
+            channels = tuple(self._channels.values())
+            waits = [channel.due_s(now) for channel in channels if channel.is_behind]
+            waits += [channel.idle_since + _LINGER_S - now for channel in channels if not channel.subscribers]
+            self._moved.wait(max(0.0, min(waits)) if waits else None)
             self._moved.clear()
             self._pump()
 
@@ -220,15 +224,26 @@ class Hub:
             for feed in self._feeds.values():
                 try:
                     feed.pump(at)
-                except CumulusError as problem:
+                except Exception as problem:  # noqa: BLE001  # the other views go on
                     failed.add(feed.view)
-                    self._fail(feed, problem)
+                    known = problem if isinstance(problem, CumulusError) else EvaluationError(str(problem))
+                    self._fail(feed, known)
             for name in failed:
                 self._feeds.pop(name).close()
-            news = [channel for channel in self._channels.values() if channel.emit(now)]
+            news = [channel for key, channel in list(self._channels.items()) if self._has_news(key, channel, now)]
         if news:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(_wake, news)
+
+    def _has_news(self, key: _ChannelKey, channel: Channel, now: float) -> bool:
+        """Let a channel tell what has changed, if it is time; whether there is something for its subscribers."""
+        try:
+            return channel.emit(now)
+        except Exception as problem:  # noqa: BLE001  # a value that has no place in a message; the others go on
+            what = f"the changes of {channel.feed.view} cannot be told: {problem}"
+            del self._channels[key]  # whoever comes again begins anew
+            channel.problem = EvaluationError(what, hint="Read its rows, or other columns of it.")
+            return True
 
     def _fail(self, feed: ViewFeed, problem: CumulusError) -> None:
         """Tell all who subscribe to a view that its changes are not known."""

@@ -12,6 +12,7 @@ from perspective.virtual_servers import VirtualServerHandler
 
 from cumulus.errors import CumulusError, UnknownNameError, UsageError
 from cumulus.olap import CubeShape, CubeSource, FoldedSource, Selection, selection_of
+from cumulus.server.access import User
 from cumulus.server.page.grid import (
     NUMBER,
     OPERATORS,
@@ -38,16 +39,16 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
     ----------
     cubes
         What answers selections.
-    may_read
-        Whether a cube is there for who looks at it.
+    user
+        Who looks at it.
     at
         Returns the transaction or epoch that readers see now.
     tell
         Takes what is to be said beside the grid: what was read for it, and what went wrong.
     """
 
-    def __init__(self, cubes: CubeSource, may_read: Callable[[str], bool], at: Callable[[], int], tell: Tell) -> None:
-        self._cubes, self._may_read, self._at, self._tell = cubes, may_read, at, tell
+    def __init__(self, cubes: CubeSource, user: User, at: Callable[[], int], tell: Tell) -> None:
+        self._cubes, self._user, self._at, self._tell = cubes, user, at, tell
         self._pinned: dict[str, tuple[FoldedSource, int]] = {}
         self._configs: dict[str, tuple[str, GridConfig]] = {}
         self._grids: dict[str, tuple[Grid, float]] = {}
@@ -117,7 +118,7 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
         self._pinned = {shape.name: (FoldedSource(host), host.at)}
 
     def _shape(self, name: str) -> CubeShape:
-        if not self._may_read(name):
+        if not self._user.may_read(name):
             raise UnknownNameError(f"there is no cube or view {name}", hint="The page lists those that there are.")
         return self._cubes.shape(name)
 
@@ -139,7 +140,7 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
 
     def get_hosted_tables(self) -> list[str]:
         """Return the cubes, and the views that can be folded."""
-        return [name for name in self._cubes.names() if self._may_read(name)]
+        return [name for name in self._cubes.names() if self._user.may_read(name)]
 
     def table_schema(self, table_name: str, config: Any = None) -> dict[str, str]:
         """Return the levels and measures of a cube."""
@@ -212,14 +213,15 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
         source = self._pinned[table][0] if table in self._pinned else self._cubes
         grid = grid_of(source, self._shape(table), config)
         self._last = grid.selection
-        told = grid.answered.explanation
+        # Maps are shared: who may read some views only is not told of those of others.
+        told = str(grid.answered.explanation).splitlines() if self._user.views is None else [""]
         self._tell(
             {
                 "selection": grid.selection.to_json(),
                 "config": config_for(grid.selection),
                 "sql": sql_of(grid.selection),
-                "explain": str(told).partition("\n")[0],
-                "candidates": str(told).splitlines()[2:],
+                "explain": told[0],
+                "candidates": told[2:],
                 "columns": list(grid.schema),
                 "at": grid.answered.at,
             }

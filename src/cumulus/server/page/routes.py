@@ -190,14 +190,18 @@ class _Site:
 
     async def views(self, socket: WebSocket) -> None:
         """Speak with the grid of a view: Perspective's messages are bytes, the page's are texts."""
+        import perspective
+
         await socket.accept()
-        loop, user, watched = asyncio.get_running_loop(), user_of(socket), ""
+        loop, user = asyncio.get_running_loop(), user_of(socket)
         sending = _Sending(socket)
+        server, watched = perspective.Server(), None
+        client = server.new_local_client()
 
         def answer(data: bytes) -> None:
             loop.call_soon_threadsafe(sending.put, data)
 
-        session = self._tables.server.new_session(answer)
+        session = server.new_session(answer)
         try:
             async with sending.running():
                 async for message in _messages(socket):
@@ -208,17 +212,17 @@ class _Site:
                     try:
                         if not user.may_read(wanted) or wanted not in self._shown():
                             raise UnknownNameError(f"there is no view {wanted}", hint="The page lists them.")
-                        told = await run_in_threadpool(self._tables.watch, wanted)
+                        fed = await run_in_threadpool(self._tables.watch, wanted, client)
                     except CumulusError as problem:
                         sending.put({"error": problem.message, "hint": problem.hint})
                         continue
-                    if watched:
-                        self._tables.leave(watched)
-                    watched = wanted
-                    sending.put(told)
+                    if watched is not None:
+                        await run_in_threadpool(self._tables.leave, watched)
+                    watched = fed
+                    sending.put(fed.told)
         finally:
-            if watched:
-                self._tables.leave(watched)
+            if watched is not None:
+                await run_in_threadpool(self._tables.leave, watched)
             session.close()
 
     def _shown(self) -> set[str]:
@@ -237,7 +241,7 @@ class _Site:
         def tell(words: Mapping[str, Any]) -> None:
             loop.call_soon_threadsafe(sending.put, {"told": words})
 
-        grids = CubeGrids(self.source.cubes(), user.may_read, lambda: self.source.at, tell)
+        grids = CubeGrids(self.source.cubes(), user, lambda: self.source.at, tell)
         try:
             async with sending.running():
                 async for message in _messages(socket):

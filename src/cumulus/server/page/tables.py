@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import defaultdict
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
-import perspective
 import pyarrow as pa
 
 from cumulus.catalog.arrow import table_of, to_ipc, values_of
@@ -27,7 +27,9 @@ FEED_S = 0.25
 
 
 class LiveTables:
-    """Tables of views in a Perspective server of their own; each is fed while somebody looks at it.
+    """Tables of views in browsers, each fed as long as somebody looks at it.
+
+    Each browser has a Perspective server of its own: whoever reaches one can read and change all that is in it.
 
     Parameters
     ----------
@@ -37,42 +39,40 @@ class LiveTables:
 
     def __init__(self, source: ServedSource) -> None:
         self._source = source
-        self.server = perspective.Server()
-        self._client = self.server.new_local_client()
-        self._fed: dict[str, _FedTable] = {}
-        self._watchers: defaultdict[str, int] = defaultdict(int)
+        self._fed: set[FedTable] = set()
         self._lock = threading.Lock()
         self._moved, self._is_closed = threading.Event(), False
         source.listen(lambda _: self._moved.set())
         self._thread = threading.Thread(target=self._feed, name="page", daemon=True)
         self._thread.start()
 
-    def watch(self, view: str) -> dict[str, Any]:
-        """Host a view, and feed it until `leave`; return how it is to be shown.
+    def watch(self, view: str, client: Any) -> FedTable:
+        """Host a view where a client is, and feed it until `leave`.
 
         Raises
         ------
         LimitError
             If it has too many rows.
         """
+        fed = FedTable(client, self._source, view)
         with self._lock:
-            if view not in self._fed:
-                self._fed[view] = _FedTable(self._client, self._source, view)
-            self._watchers[view] += 1
-            fed = self._fed[view]
-            return {"table": fed.name, "config": {"title": view, "columns": fed.columns, "columns_config": fed.formats}}
+            self._fed.add(fed)
+        self._moved.set()  # something may have changed before it was known here
+        return fed
 
-    def leave(self, view: str) -> None:
-        """Have one less who looks at a view."""
+    def leave(self, fed: FedTable) -> None:
+        """Feed a table no more."""
         with self._lock:
-            self._watchers[view] -= 1
+            if fed in self._fed:
+                self._fed.remove(fed)
+                fed.close()
 
     def close(self) -> None:
         """End feeding."""
         self._is_closed = True
         self._moved.set()
         self._thread.join()
-        for fed in self._fed.values():
+        for fed in self._fed:
             fed.close()
 
     def _feed(self) -> None:
@@ -80,23 +80,22 @@ class LiveTables:
             self._moved.wait()
             self._moved.clear()
             with self._lock:
-                for view in [view for view, watchers in self._watchers.items() if not watchers and view in self._fed]:
-                    self._fed.pop(view).close()
-                for view, fed in list(self._fed.items()):
+                for fed in list(self._fed):
                     try:
                         fed.pump()
-                    except CumulusError:  # what it could not compute stands under the errors of views
-                        self._fed.pop(view).close()
+                    except Exception as problem:  # noqa: BLE001  # others are fed on
+                        if not isinstance(problem, CumulusError):  # which stands under the errors of views
+                            traceback.print_exc(file=sys.stderr)
+                        self._fed.remove(fed)
+                        fed.close()
             threading.Event().wait(FEED_S)
 
 
-class _FedTable:
+class FedTable:
     """One view: its rows by number, so that any row can go, also one of several that are equal."""
 
     def __init__(self, client: Any, source: ServedSource, view: str) -> None:
         self._columns: tuple[Column, ...] = source.program.view(view).columns
-        self.columns = [column.name for column in self._columns]
-        self.formats = formats({column.name: str(column.type) for column in self._columns})
         self._source, self._view = source, view
         self._at, self._changes = source.changes(view)
         self._numbers: dict[Row, list[int]] = {}
@@ -105,7 +104,15 @@ class _FedTable:
         except BaseException:
             self._changes.close()
             raise
-        self.name = self._table.get_name()
+        self.told: dict[str, Any] = {
+            "table": self._table.get_name(),
+            "config": {
+                "title": view,
+                "columns": [column.name for column in self._columns],
+                "columns_config": formats({column.name: str(column.type) for column in self._columns}),
+            },
+        }
+        """How it is to be shown."""
 
     def _whole(self) -> bytes:
         """Return all rows, numbered anew."""
