@@ -38,6 +38,7 @@ SQL = (
 )
 
 
+@pytest.mark.slow
 def test_workers_get_functions_of_a_file_that_they_cannot_import(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "only_here.py").write_text(MODULE)
     spec = importlib.util.spec_from_file_location("only_here", tmp_path / "only_here.py")

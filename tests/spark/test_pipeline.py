@@ -87,6 +87,7 @@ def test_buckets_agree_on_deletions_after_the_last_file(spark: SparkSession, tmp
     assert asked > 0
 
 
+@pytest.mark.slow
 def test_an_epoch_with_votes_is_done_once_more_though_one_epoch_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     star = Star(tmp_path / "in", 3)
     program = compile_sql(STAR, rely=False)
