@@ -67,8 +67,8 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
     levels = data.draw(st.lists(st.sampled_from(subsets(len(keys))[:-1]), max_size=2, unique=True))
     kept = [f"({', '.join(keys[place] for place in level)})" for level in levels]
     cube = f"CREATE CUBE v KEEP {', '.join(kept)} AS {view.select(range(len(keys)))}" if kept else view.script
+    assume(groups_by_all(cumulus.compile(SCHEMA + view.script, keep="none"), len(keys)))
     program = cumulus.compile(SCHEMA + cube, keep="none")
-    assume(groups_by_all(program, len(keys)))
     warehouse = warehouse_of(program, engine)
     # Whole shares of a view's tables, where it reads one of them alone.
     shares = [warehouse_of(program, engine) for _ in range(2 if view.table and not kept else 0)]
