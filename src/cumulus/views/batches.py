@@ -6,8 +6,8 @@ column is read when an expression first names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from cumulus.scalars.python_code import COMPARISONS, may_raise
 from cumulus.scalars.registry import FUNCTIONS, result_type
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.views import kernels
-from cumulus.views.entries import MapSource
+from cumulus.views.entries import Key, MapSource, Values
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import python_values
 from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, join_vectors
@@ -78,6 +78,32 @@ class Grouping(Protocol):
         self, codes: npt.NDArray[np.uint32], groups: int, numbers: npt.NDArray[np.int64], end: str
     ) -> npt.NDArray[np.int64]:
         """Return for each group the row with its least ("MIN") or greatest number, -1 for a group without rows."""
+
+
+class ColumnsAlone:
+    """A `MapSource` of maps that are columns and nothing else: whatever needs their entries is refused."""
+
+    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def read(self, map: str, key: Key) -> Values | None:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
+        """Refuse what only tuples have."""
+        raise NotColumnarError
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
+        """Return None: no map is kept in an order."""
+
+    def in_order(self, map: str, axis: int, descending: bool) -> None:
+        """Return None: no map is kept in an order."""
 
 
 class Tables:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cumulus.m3.view_reads import reads_of
-from cumulus.views.batches import MapColumns, is_far
+from cumulus.views.batches import ColumnsAlone, MapColumns, is_far
 from cumulus.views.column_finishing import Columnar
 from cumulus.views.entries import Key, MapSource, Values
 from cumulus.views.finishing import Finisher
@@ -27,7 +27,7 @@ class CopiedSource(MapSource, CopiedColumns, Protocol):
     """Maps that can be read, and copied."""
 
 
-class _CopiedMaps:
+class _CopiedMaps(ColumnsAlone):
     """The maps of a view as they were, a `MapSource`; what only columns cannot tell is `NotColumnarError`."""
 
     def __init__(self, finisher: Finisher, source: CopiedSource, turn: AbstractContextManager[object]) -> None:
@@ -52,21 +52,6 @@ class _CopiedMaps:
         if map not in self._single:
             raise NotColumnarError
         return self._single[map]
-
-    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
-        raise NotColumnarError
-
-    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        raise NotColumnarError
-
-    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        return None  # trees are not copied
-
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
-        raise NotColumnarError
-
-    def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
-        raise NotColumnarError
 
 
 class CopiedRows:

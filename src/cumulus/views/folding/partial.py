@@ -16,7 +16,7 @@ from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, UsageError
 from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
-from cumulus.views.batches import MapColumns
+from cumulus.views.batches import ColumnsAlone, MapColumns
 from cumulus.views.column_finishing import Columnar
 from cumulus.views.consistency import Consistency
 from cumulus.views.entries import Key, Values
@@ -218,7 +218,7 @@ class Partial:
             ) from None
 
 
-class _Columns:
+class _Columns(ColumnsAlone):
     """The maps of a folded view, of columns: a `cumulus.views.entries.MapSource`."""
 
     def __init__(self, partial: Partial) -> None:
@@ -233,28 +233,6 @@ class _Columns:
     def size(self, map: str) -> int:
         """Return the number of entries of a map."""
         return len(self._maps[map])
-
-    def items(self, map: str) -> Iterator[tuple[Key, Values]]:
-        """Refuse what only tuples have."""
-        raise NotColumnarError
-
-    def read(self, map: str, key: Key) -> Values | None:
-        """Refuse what only tuples have."""
-        raise NotColumnarError
-
-    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
-        """Return None: no map is kept in an order."""
-
-    def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
-        """Refuse what only tuples have."""
-        raise NotColumnarError
-
-    def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
-        """Refuse what only tuples have."""
-        raise NotColumnarError
-
-    def in_order(self, map: str, axis: int, descending: bool) -> None:
-        """Return None: no map is kept in an order."""
 
 
 class Adder:
