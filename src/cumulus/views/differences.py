@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -15,6 +15,8 @@ from cumulus.views.entries import EntriesBefore, Key, MapChanges, MapSource, Val
 from cumulus.views.finishing import Finisher, Raw
 from cumulus.views.reader import MapViewReader
 from cumulus.views.row_changes import Change
+
+_BothValues: TypeAlias = tuple[list[Values | None], list[Values | None]]
 
 
 class BagDifferences:
@@ -64,17 +66,14 @@ class BagDifferences:
         own = [changes.get(name, {}) for name in self._names]
         if len(own) == 1:
             return [(key, [old], [new]) for key, (old, new) in own[0].items()]
-        found: list[tuple[Key, list[Values | None], list[Values | None]]] = []
-        read = self._source.read
-        for key in {key: None for each in own for key in each}:
-            both = []
-            for name, each in zip(self._names, own, strict=True):
-                entry = each.get(key)
-                if entry is None:
-                    entry = (read(name, key),) * 2
-                both.append(entry)
-            found.append((key, [old for old, _ in both], [new for _, new in both]))
-        return found
+        return [
+            (key, *self._both(changes, key, self._source.read)) for key in {key: None for each in own for key in each}
+        ]
+
+    def _both(self, changes: MapChanges, key: Key, read: Callable[[str, Key], Values | None]) -> _BothValues:
+        """Return the values of each map at a key, before and now; `read` gives those that have not changed."""
+        both = [changes.get(name, {}).get(key) or (read(name, key),) * 2 for name in self._names]
+        return [old for old, _ in both], [new for _, new in both]
 
     def _affected_keys(self, changes: MapChanges) -> Iterable[Key] | None:
         """Return the keys of rows that may have changed; None if all may have."""
@@ -92,11 +91,11 @@ class BagDifferences:
         """Return the changes of the rows at some keys."""
         found: list[Change] = []
         before = EntriesBefore(now, self._source.find, changes)
-        entry, own = self._finisher.entry, [(name, changes.get(name, {})) for name in self._names]
+        entry = self._finisher.entry
         for key in keys:
-            both = [each.get(key) or (now.read(name, key),) * 2 for name, each in own]
-            old = entry(key, [values for values, _ in both], before)
-            _add_changes(found, old, entry(key, [values for _, values in both], now))
+            was, is_now = self._both(changes, key, now.read)
+            old = entry(key, was, before)
+            _add_changes(found, old, entry(key, is_now, now))
         return found
 
 
