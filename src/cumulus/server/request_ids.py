@@ -51,7 +51,7 @@ class AnsweredIds:
             return None
         if found[0] != digest:
             raise RepeatedIdError(
-                f"another request had the id {name.partition(':')[2] or name!r}, with other content",
+                f"another request had the id {name!r}, with other content",
                 hint="Give each request an id of its own, and send a request again as it was.",
             )
         return Acknowledged(found[1], found[2], is_repeated=True)

@@ -9,7 +9,14 @@ from fastapi import APIRouter, Header, Query, Request
 
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
-from cumulus.errors import DuplicateKeyError, EvaluationError, OrphanError, UnknownNameError, UsageError
+from cumulus.errors import (
+    DuplicateKeyError,
+    EvaluationError,
+    OrphanError,
+    RepeatedIdError,
+    UnknownNameError,
+    UsageError,
+)
 from cumulus.server.access import Role, User
 from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.http.answering import PROBLEMS
@@ -183,6 +190,8 @@ async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, 
         raise type(problem)(
             f"a row is against a key of {problem.relation}", relation=problem.relation, hint=problem.hint
         ) from None
+    except RepeatedIdError as problem:
+        raise RepeatedIdError(f"another request had the id {id!r}, with other content", hint=problem.hint) from None
     except EvaluationError:
         if user.views is None:
             raise
