@@ -138,12 +138,16 @@ def test_only_what_has_changed_is_written(tmp_path: Path, program: Program) -> N
     assert first["items"] == second["items"]
 
 
-def test_columns_and_rows_that_are_not_needed_are_not_read(tmp_path: Path, program: Program) -> None:
-    stream = OrdersStream(tmp_path / "in", 7)
-    stream.write()
-    out = tmp_path / "out"
-    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
+def after_one_epoch(folder: Path, program: Program, seed: int) -> Path:
+    OrdersStream(folder / "in", seed).write()
+    out = folder / "out"
+    with EmbeddedRun(program, sources_from([str(folder / "in")], program), out, make_engine=engine_of) as run:
         run.step()
+    return out
+
+
+def test_columns_and_rows_that_are_not_needed_are_not_read(tmp_path: Path, program: Program) -> None:
+    out = after_one_epoch(tmp_path, program, 7)
     folder = OutputFolder(out)
     whole = folder.fold("items", ["oid"], columns=["n"])
     some = folder.fold("items", ["oid"], {"oid": [3, 4, 5]}, ["n"])
@@ -151,11 +155,7 @@ def test_columns_and_rows_that_are_not_needed_are_not_read(tmp_path: Path, progr
 
 
 def test_a_cube_of_a_folder_is_no_older_than_asked(tmp_path: Path, program: Program) -> None:
-    stream = OrdersStream(tmp_path / "in", 7)
-    stream.write()
-    out = tmp_path / "out"
-    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
-        run.step()
+    out = after_one_epoch(tmp_path, program, 7)
     asked = cumulus.Cube(out, "sales").rollup("nation")
     expected = asked.rows()
     for read in ("committed", "tentative"):  # what is committed is good enough for both
@@ -167,11 +167,7 @@ def test_a_cube_of_a_folder_is_no_older_than_asked(tmp_path: Path, program: Prog
 
 
 def test_what_cannot_be_folded_says_why(tmp_path: Path, program: Program) -> None:
-    stream = OrdersStream(tmp_path / "in", 8)
-    stream.write()
-    out = tmp_path / "out"
-    with EmbeddedRun(program, sources_from([str(tmp_path / "in")], program), out, make_engine=engine_of) as run:
-        run.step()
+    out = after_one_epoch(tmp_path, program, 8)
     folder = OutputFolder(out)
     with pytest.raises(UsageError, match=r"view revenue of .* is no cube") as refused:
         folder.fold("revenue", [])
