@@ -1,23 +1,32 @@
-# Two targets matter: `make demo` and `make test`. Both install what they need into .venv.
+# Two targets matter: `make demo` and `make test`. Both install what they need into .venv, at the releases that were
+# tested: those of requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check
+EVERYTHING := .[spark,server,workloads,plots,test]
 
 # Some machines forbid Python to write bytecode; every process that a test starts would compile all sources, for 0.6 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-slow test-kill test-kill-server fuzz install-demo install-test clean
+.PHONY: demo test test-latest test-oldest test-all test-slow test-kill test-kill-server fuzz
+.PHONY: install-demo install-test lock clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server,workloads]'
+$(VENV)/.demo: pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(BIN)/python $(PIP) -c requirements.lock -e '.[spark,server,workloads]'
 	touch $@
 
-$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark,server,workloads,plots,test]'
+$(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(BIN)/python $(PIP) -c requirements.lock -e '$(EVERYTHING)'
 	touch $@
+
+# Writes requirements.lock anew, from the newest releases that pyproject.toml allows. Run `make test` before you commit.
+lock: $(VENV)/.test
+	$(BIN)/uv pip compile --quiet --upgrade --universal --all-extras --no-annotate --no-emit-index-url \
+		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
 # A year of flights through Spark, every view checked. Goes on after an interruption; DEMO=--fresh starts anew.
 demo: $(VENV)/.demo
@@ -29,11 +38,27 @@ install-test: $(VENV)/.test
 # The fast tier: linters, types, contracts, goldens, a share of the laws, one Spark run per feature, the pages: about
 # 6,400 tests.
 test: $(VENV)/.test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not kill and not slow"
+	$(call fast_tier,$(BIN))
+
+define fast_tier
+$(1)/ruff check .
+$(1)/ruff format --check .
+$(1)/mypy
+$(1)/lint-imports
+$(1)/pytest -n 2 --dist loadgroup -m "not kill and not slow"
+endef
+
+# The fast tier with the newest and with the oldest releases that pyproject.toml allows, each in a new virtual
+# environment of its own: a release that changes a result is seen on the day it comes.
+test-latest: $(VENV)/.test
+	rm -rf .venv-latest && $(PYTHON) -m venv .venv-latest
+	.venv-latest/bin/python $(PIP) -e '$(EVERYTHING)'
+	$(call fast_tier,.venv-latest/bin)
+
+test-oldest: $(VENV)/.test
+	rm -rf .venv-oldest && $(PYTHON) -m venv .venv-oldest
+	$(BIN)/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -e '$(EVERYTHING)'
+	$(call fast_tier,.venv-oldest/bin)
 
 # Everything that `make test` leaves out, in one go: 35 to 40 minutes on two cores.
 test-all: test-slow test-kill
@@ -58,4 +83,4 @@ test-kill-server: $(VENV)/.test
 	$(BIN)/pytest -n 0 -m kill tests/server/test_kills.py
 
 clean:
-	rm -rf $(VENV) out demo-out
+	rm -rf $(VENV) .venv-latest .venv-oldest out demo-out

@@ -188,6 +188,10 @@ class EngineWarning(UserWarning):
     """A program runs on a slower engine than it might have."""
 
 
+class ReleaseWarning(UserWarning):
+    """State was made under a release of DuckDB whose functions gave other values."""
+
+
 class LowerOrderWarning(UserWarning):
     """A view is kept in a lower order than it might be, as it would need too many maps."""
 

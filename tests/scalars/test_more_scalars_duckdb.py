@@ -136,7 +136,7 @@ def test_functions_of_two_texts(oracle: Any, name: str) -> None:
 
 
 def test_hamming(oracle: Any) -> None:
-    oracle.store("VARCHAR#pairs", "VARCHAR", ("", "abc", "abd", "xyz", "ab", "é", "e\u0301"))
+    oracle.store("VARCHAR#pairs", "VARCHAR", ("", "abc", "abd", "xyz", "ab", "é", "e\u0301", "日本", "aéb"))
     oracle.check("hamming", "hamming({0}, {1})", ("VARCHAR#pairs", "VARCHAR#pairs"))
 
 

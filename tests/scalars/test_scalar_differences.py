@@ -140,12 +140,6 @@ def test_decimals_without_whole_digits_show_their_zero(oracle: Any) -> None:
     assert cast_value(Decimal("0.05"), VARCHAR) == "0.05"
 
 
-def test_true_does_not_fit_a_decimal_without_whole_digits(oracle: Any) -> None:
-    assert oracle.select("SELECT CAST(true AS DECIMAL(1,1))") == [(Decimal("0.1"),)]
-    with pytest.raises(EvaluationError, match="out of range"):
-        cast_value(True, decimal(1, 1))
-
-
 def test_intervals_are_ordered_by_length_everywhere(oracle: Any) -> None:
     month, longer = Interval(1, 0, 0), Interval(0, 40, -90_000_000_000)
     assert (month, longer, True) in oracle.rows("{0} < {1}", ("INTERVAL", "INTERVAL"))

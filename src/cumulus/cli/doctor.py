@@ -8,10 +8,10 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import typer
+from packaging.requirements import Requirement
 
 from cumulus.bench.machine_facts import memory
 from cumulus.version import VERSION
@@ -61,28 +61,26 @@ def _python() -> Finding:
     return Finding("Python", found, sys.version_info >= (3, 11), advice="Install Python 3.11 or newer.")
 
 
-_PACKAGES: tuple[tuple[str, str, str, Callable[[tuple[int, ...]], bool], str], ...] = (
-    ("pyarrow", "everything", "pip install 'pyarrow>=26,<27'", lambda v: v >= (26,), ">= 26"),
-    ("duckdb", "everything", "pip install 'duckdb>=2.0,<2.1'", lambda v: v >= (2,), ">= 2.0"),
-    ("sqlglot", "everything", "pip install 'sqlglot>=30.30,<31'", lambda v: v >= (30, 30), ">= 30.30"),
-    ("pyspark", "--host spark", "pip install 'cumulus-ivm[spark]'", lambda v: (4, 3) <= v < (4, 4), "4.3"),
-    ("pandas", "--host spark", "pip install 'pandas>=2.2,<3'", lambda v: (2, 2) <= v < (3,), ">= 2.2, < 3"),
-    ("protobuf", "--host spark", "pip install 'protobuf>=7,<8'", lambda v: v >= (6,), ">= 7"),
-)
+_SPARKS = ("pyspark", "pandas", "protobuf")
 
 
 def _packages() -> list[Finding]:
+    """Compare what is installed with the releases that this package takes, by its own metadata."""
     findings = []
-    for name, needed_for, advice, fits, wanted in _PACKAGES:
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            findings.append(Finding(name, "not installed", False, needed_for, f"Run: {advice}"))
+    for line in importlib.metadata.requires("cumulus-ivm") or ():
+        wanted = Requirement(line)
+        if wanted.marker is not None and not (wanted.name in _SPARKS and wanted.marker.evaluate({"extra": "spark"})):
             continue
-        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-        good = fits(numbers)
-        found = version if good else f"{version}, but {wanted} is needed"
-        findings.append(Finding(name, found, good, needed_for, "" if good else f"Run: {advice}"))
+        needed_for = "--host spark" if wanted.name in _SPARKS else "everything"
+        advice = f"Run: pip install '{wanted.name}{wanted.specifier}'"
+        try:
+            version = importlib.metadata.version(wanted.name)
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Finding(wanted.name, "not installed", False, needed_for, advice))
+            continue
+        good = wanted.specifier.contains(version)
+        found = version if good else f"{version}, but {wanted.specifier} is needed"
+        findings.append(Finding(wanted.name, found, good, needed_for, "" if good else advice))
     return findings
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from fractions import Fraction
 from typing import Any
 
 from cumulus.catalog.types import (
@@ -126,6 +127,13 @@ def remainder(left: Any, right: Any) -> Any:
     return math.fmod(left, right)
 
 
+def rest_of_floor(left: float, right: float) -> float:
+    """Return left - right * floor(left / right), exactly as DuckDB's fmod: it has the sign of `right`, 0 has none."""
+    if not right:
+        raise failure("fmod", (left, right), "division by zero", _ZERO_HINT)
+    return math.nan if math.isinf(left) else left % right + 0.0
+
+
 _ZERO_HINT = "Guard it: CASE WHEN divisor <> 0 THEN … END, or divide by NULLIF(divisor, 0)."
 
 
@@ -168,17 +176,30 @@ def _without_negative_zero(value: Decimal) -> Decimal:
 
 
 def _round_float(value: float, digits: int) -> float:
-    # DuckDB's arithmetic, step for step: it decides 2.675 (2.68) and 1.005 (1.0).
+    # DuckDB's arithmetic, step for step: it decides 2.675 (2.67) and 1.005 (1.0).
     if digits == 0 or not math.isfinite(value):
         return _nearest(value)
     try:
         scale = math.pow(10.0, abs(digits))
     except OverflowError:
         scale = math.inf
-    rounded = _nearest(value * scale) / scale if digits > 0 else _nearest(value / scale) * scale
-    if math.isfinite(rounded):
-        return rounded
-    return value if digits > 0 else 0.0
+    if digits > 0:
+        rounded = _nearest_scaled(value, scale) / scale
+        return rounded if math.isfinite(rounded) else value
+    rounded = _nearest(value / scale) * scale
+    if math.isinf(rounded):
+        return value
+    return 0.0 if math.isnan(rounded) else rounded
+
+
+def _nearest_scaled(value: float, scale: float) -> float:
+    """Return value * scale rounded to a whole number, half away from zero; a product just below a half goes down."""
+    product = value * scale
+    size = abs(product)
+    is_half = size < 4503599627370496.0 and size - math.floor(size) == 0.5
+    if is_half and abs(Fraction(value)) * int(scale) < Fraction(size):  # the product itself was rounded up to the half
+        return math.copysign(math.floor(size), product)
+    return _nearest(product)
 
 
 def _nearest(value: float) -> float:
@@ -373,6 +394,11 @@ def _remainder_type(types: Types) -> SqlType:
     return decimal(digits + scale, scale) if digits + scale <= MAX_PRECISION else DOUBLE
 
 
+def _rest_type(types: Types) -> SqlType:
+    meeting = _numbers("fmod", types)
+    return meeting if meeting.is_float else DOUBLE
+
+
 def _cast_floats(result: ResultType) -> Callable[[Types], Types]:
     """Return a `ScalarFunction.arguments`: a float result wants float arguments, everything else is taken as it is."""
 
@@ -404,6 +430,7 @@ NUMBER_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _arithmetic("div", divide, _quotient_type),
     _arithmetic("intdiv", divide_whole, _whole_quotient_type),
     _arithmetic("mod", remainder, _remainder_type),
+    _arithmetic("fmod", rest_of_floor, _rest_type),
     define("neg", negate, number_type_of, NUMBERS | {Kind.INTERVAL}),
     define("abs", absolute, number_type_of, NUMBERS),
     define("round", round_number, rounded_type, NUMBERS, INTEGERS, optional=1),

@@ -15,7 +15,7 @@ from cumulus.scalars.registry import FUNCTIONS
 from cumulus.scalars.typing import Typed, scalar_type
 
 _FAILING = frozenset(("make_date", "make_timestamp", "time_bucket", "chr", "factorial", "hamming"))
-_DIVIDING = frozenset(("div", "intdiv", "mod"))
+_DIVIDING = frozenset(("div", "intdiv", "mod", "fmod"))
 _LITERAL = {
     **dict.fromkeys(("date_part", "date_trunc", "date_diff", "date_sub"), (0,)),
     **dict.fromkeys(("strftime", "regexp_matches", "regexp_full_match"), (1, 2)),

@@ -99,16 +99,15 @@ def concat_with(separator: str | None, *parts: Any) -> str | None:
 
 
 # --- distances ------------------------------------------------------------------------------------------------------
-# DuckDB compares bytes here, and so do these.
+# Of code points, as in DuckDB.
 
 
 def levenshtein(left: str, right: str) -> int:
     """Return how many insertions, deletions and replacements lead from one text to the other."""
-    others = right.encode()
-    costs = list(range(len(others) + 1))
-    for at, mine in enumerate(left.encode(), 1):
+    costs = list(range(len(right) + 1))
+    for at, mine in enumerate(left, 1):
         before, costs[0] = costs[0], at
-        for place, yours in enumerate(others, 1):
+        for place, yours in enumerate(right, 1):
             cost = min(costs[place] + 1, costs[place - 1] + 1, before + (mine != yours))
             before, costs[place] = costs[place], cost
     return costs[-1]
@@ -116,18 +115,17 @@ def levenshtein(left: str, right: str) -> int:
 
 def damerau_levenshtein(left: str, right: str) -> int:
     """Return the Levenshtein distance where swapping two neighbours is one step."""
-    ours, others = left.encode(), right.encode()
     # Lowrance and Wagner: a swap may have other steps in between.
-    most = len(ours) + len(others)
-    table = [[most] * (len(others) + 2) for _ in range(len(ours) + 2)]
-    last_row: dict[int, int] = {}
-    for at in range(len(ours) + 1):
+    most = len(left) + len(right)
+    table = [[most] * (len(right) + 2) for _ in range(len(left) + 2)]
+    last_row: dict[str, int] = {}
+    for at in range(len(left) + 1):
         table[at + 1][1] = at
-    for place in range(len(others) + 1):
+    for place in range(len(right) + 1):
         table[1][place + 1] = place
-    for at, mine in enumerate(ours, 1):
+    for at, mine in enumerate(left, 1):
         last_column = 0
-        for place, yours in enumerate(others, 1):
+        for place, yours in enumerate(right, 1):
             row, column = last_row.get(yours, 0), last_column
             cost = 1
             if mine == yours:
@@ -144,10 +142,9 @@ def damerau_levenshtein(left: str, right: str) -> int:
 
 def hamming(left: str, right: str) -> int:
     """Return at how many places two texts of one length differ."""
-    mine, yours = left.encode(), right.encode()
-    if len(mine) != len(yours) or not mine:
+    if len(left) != len(right) or not left:
         raise failure("hamming", (left, right), "the texts must have the same length, and not be empty")
-    return sum(one != other for one, other in zip(mine, yours, strict=True))
+    return sum(one != other for one, other in zip(left, right, strict=True))
 
 
 STRING_FUNCTIONS: tuple[ScalarFunction, ...] = (

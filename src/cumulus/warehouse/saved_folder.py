@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus import m3
+from cumulus.catalog.dialect import FOLLOWED, UNRECORDED, warn_if_changed
 from cumulus.durable.files import open_synced
 from cumulus.durable.folders import lock_file, refuse_remote, sync_folder
 from cumulus.engine.native.values.blocks import RawMaps, restore_all
@@ -144,7 +145,7 @@ def _write_data(data: Path, program: Program, engine: Engine, state: dict[str, A
             files[f"map-{place}.arrow"] = _write(data / f"map-{place}.arrow", write)
     sync_folder(data)
     number = RAW_FORMAT if HEADER in files else PORTABLE_FORMAT
-    return {"format": number, "version": VERSION, "data": data.name, "files": files}
+    return {"format": number, "version": VERSION, "dialect": FOLLOWED, "data": data.name, "files": files}
 
 
 def _write_table(table: pa.Table, file: Any) -> None:
@@ -207,6 +208,7 @@ def _open_data(root: Path, manifest: dict[str, Any]) -> SavedState:
         if _hash(data / name) != digest:
             raise StoreError(f"{data / name} is damaged: its hash is not the manifest's", hint=_DAMAGED)
     text = (data / "program.m3").read_text(encoding="utf-8")
+    warn_if_changed(root, manifest.get("dialect", UNRECORDED), text)
     state = json.loads((data / "state.json").read_text(encoding="utf-8"))
     if kind == PORTABLE_FORMAT:
         return SavedState(text, state, data, None)

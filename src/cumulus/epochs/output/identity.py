@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+from cumulus.catalog.dialect import FOLLOWED, UNRECORDED, warn_if_changed
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file
 from cumulus.epochs.plan import BucketPlan
@@ -134,6 +135,7 @@ class Checkpoint:
                     hint="State of one program is not that of another: start with a new --out and --checkpoint, "
                     "or run the old SQL.",
                 )
+            warn_if_changed(self.path, found.get("dialect", UNRECORDED), text)
             return Identity(found["checkpoint"], now, BucketPlan(**found["plan"]), False)
         plan = choose()
         identity = uuid.uuid4().hex
@@ -141,6 +143,7 @@ class Checkpoint:
             "checkpoint": identity,
             "host": self.host,
             "program": now,
+            "dialect": FOLLOWED,
             "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
             "text": text,
         }

@@ -101,10 +101,6 @@ def _floor_of_quotient(args: Args, at: int) -> Expr:
     return SqlCall("floor", (SqlCall("div", args, at),), at)
 
 
-def _rest_of_floor(args: Args, at: int) -> Expr:
-    return SqlCall("sub", (args[0], SqlCall("mul", (args[1], _floor_of_quotient(args, at)), at)), at)
-
-
 _MANY = 1 << 30
 _SHORT: dict[str, tuple[int, int, Callable[[Args, int], Expr]]] = {
     "concat": (1, _MANY, _concat),
@@ -113,7 +109,6 @@ _SHORT: dict[str, tuple[int, int, Callable[[Args, int], Expr]]] = {
     "log": (1, 2, lambda args, at: SqlCall("log10" if len(args) == 1 else "log", args, at)),
     "pi": (0, 0, lambda args, at: Literal(math.pi, DOUBLE, at)),
     "fdiv": (2, 2, _floor_of_quotient),
-    "fmod": (2, 2, _rest_of_floor),
     "add": (2, 2, lambda args, at: SqlCall("add", args, at)),
     "date_add": (2, 2, lambda args, at: SqlCall("add", args, at)),
     "days_in_month": (1, 1, lambda args, at: SqlCall("day", (SqlCall("last_day", args, at),), at)),
