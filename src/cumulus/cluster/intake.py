@@ -7,7 +7,7 @@ which is emptied each time it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,12 @@ from cumulus.engine import snapshot
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.replay import count_rows
+from cumulus.explain.lineage import views_of_columns
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
 
@@ -85,12 +87,16 @@ class Intake:
         late_epochs: int = LATE_EPOCHS,
     ) -> None:
         keeping, self._nets = intake_program(program, tables)
+        self._views = _views_of_tables(program)
+        self._tables = {statement.map: trigger.relation for trigger, statement in keeping.statements()}
         self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs)
         self._ordered = [each for each in parents_first(program) if each.name in tables]
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
         """Take in payloads; return what became of their rows, and the net changes, parents before children."""
         outcome = self._bucket.apply(epoch, packed)
+        if outcome.errors:
+            _blame_views(outcome, self._tables, self._views)
         return outcome, list(self._take_nets())
 
     def _take_nets(self) -> Iterator[NetChange]:
@@ -114,3 +120,32 @@ class Intake:
     def load(self, data: bytes) -> None:
         """Replace the state by what `save` returned."""
         self._bucket.load(data)
+
+
+def _views_of_tables(program: Program) -> dict[str, frozenset[str]]:
+    """Return for each table the views that depend on it."""
+    places = views_of_columns(program)
+    found: dict[str, set[str]] = {}
+    for trigger, statement in program.statements():
+        definition = program.map(statement.map)
+        column = definition.values[definition.column_index(statement.column)].name
+        found.setdefault(trigger.relation, set()).update(places.get((statement.map, column), ()))
+    return {table: frozenset(views) for table, views in found.items()}
+
+
+def _blame_views(outcome: Outcome, tables: Mapping[str, str], views: Mapping[str, frozenset[str]]) -> None:
+    """Make errors of the intake's maps errors of the views that lack the rows; of the maps where no view does.
+
+    A row that several maps of a table could not take in is one error of each view.
+    """
+    errors: dict[FailedRow, None] = {}
+    for row in outcome.errors:
+        for view in sorted(views.get(row.relation, ())) or (row.view,):
+            errors[row._replace(view=view)] = None
+    counts: dict[tuple[str, str], int] = {}
+    for name, count in outcome.error_counts.items():
+        for view in views.get(tables[name], ()) or (name,):
+            counts[view, tables[name]] = max(count, counts.get((view, tables[name]), 0))
+    outcome.errors, outcome.error_counts = list(errors), {}
+    for (view, _), count in counts.items():
+        outcome.error_counts[view] = outcome.error_counts.get(view, 0) + count

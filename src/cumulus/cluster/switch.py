@@ -292,7 +292,9 @@ class Switch:
             parts = [payload[at : at + PART_BYTES] for at in range(0, len(payload), PART_BYTES)] or [b""]
             effects += (Send(node_name(node), EpochPart(epoch, each)) for each in parts[:-1])
             effects.append(Send(node_name(node), EpochEnd(epoch, final, parts[-1])))
-        if self._gates or outcome is None:  # the gate takes the same rows in, and says what has become of them
+        if outcome is not None and self._gates:  # the gate takes the same rows in, and counts them
+            outcome = outcome.errors_alone() if outcome.errors else None
+        if outcome is None:
             effects.append(Send(PUBLISHER, EpochReady(epoch, ())))
         else:
             effects.append(Perform(WriteOutputs(epoch, final, outcome)))

@@ -30,7 +30,7 @@ from cumulus.durable.files import aside_of, open_durably
 from cumulus.durable.folders import sync_folder
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.intake.reading import read_files
-from cumulus.epochs.output.publish import counts_of, merge_functions, output_error, write_outputs, write_quarantine
+from cumulus.epochs.output.publish import merge_functions, output_error, write_outcome, write_outputs
 from cumulus.epochs.output.sink import Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource, files_left, next_files
@@ -137,12 +137,7 @@ class SwitchTasks:
         return pack_rows(readings, gate, is_spread=bool(self._plan.division.spread.maps))
 
     def _write(self, epoch: int, outcome: Outcome) -> Written:
-        out = Path(self._card.out)
-        try:
-            files = write_quarantine(outcome, self._bucket, epoch, os.urandom(4).hex(), out)
-        except OSError as problem:
-            raise output_error(out, problem) from None
-        return Written(self._bucket, files, counts_of(outcome), {}, True)
+        return write_outcome(outcome, self._bucket, epoch, os.urandom(4).hex(), Path(self._card.out))
 
 
 class NodeTasks:

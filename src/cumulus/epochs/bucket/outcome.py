@@ -19,6 +19,8 @@ from cumulus.m3.program import Program
 class Outcome:
     """What an epoch did to a bucket.
 
+    `cumulus.epochs.output.publish.write_outcome` puts it into a manifest, whole: no other code makes numbers of it.
+
     What comes in is somewhere afterwards: ``events + waited`` is ``applied + repeated + waiting + quarantined +
     ignored``, where `waited` is what waited before the epoch.
 
@@ -39,6 +41,8 @@ class Outcome:
         Rows that views could not take in whole: the first of each view, and how many of each.
     poll
         The deletions that wait for the vote of all buckets, and this one's.
+    is_counted
+        Whether its rows count: not where another bucket takes the same rows in and counts them.
     """
 
     events: int = 0
@@ -52,6 +56,7 @@ class Outcome:
     errors: list[FailedRow] = field(default_factory=list)
     error_counts: dict[str, int] = field(default_factory=dict)
     poll: Poll = field(default_factory=Poll)
+    is_counted: bool = True
 
     def take_in(self, payload: Payload) -> None:
         """Count what a payload has."""
@@ -60,6 +65,10 @@ class Outcome:
         for name, count in payload.ignored.items():
             self.ignored[name] = self.ignored.get(name, 0) + count
             self.events += count
+
+    def errors_alone(self) -> Outcome:
+        """Return the errors without the rows, of a bucket whose rows another bucket counts."""
+        return Outcome(errors=self.errors, error_counts=self.error_counts, is_counted=False)
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:

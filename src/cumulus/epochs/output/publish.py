@@ -11,6 +11,7 @@ import decimal
 import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def _share(bucket: Bucket, name: str) -> Entries:
 def write_outputs(
     bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, snapshots: Snapshots, *, final: bool = False
 ) -> Written:
-    """Write what an epoch changed in one bucket: files of views and of the quarantine.
+    """Write what an epoch changed in one bucket: files of views, of the quarantine and of errors.
 
     `final` says that nothing is left to read after this epoch.
 
@@ -152,12 +153,29 @@ def write_outputs(
                 except EvaluationError as problem:
                     errors[view.name] = problem.message
         parts = write_parts(bucket, outcome, epoch, attempt, out, whole=snapshots.whole(epoch)) if snapshot else {}
-        files |= write_quarantine(outcome, bucket.index, epoch, attempt, out)
-        view_errors = _write_errors(bucket, outcome, epoch, out)
     except OSError as problem:
         raise output_error(out, problem) from None
-    counts, poll = counts_of(outcome), outcome.poll.plain()
-    return Written(bucket.index, files, counts, errors, snapshot, view_errors, outcome.error_counts, poll, parts)
+    written = write_outcome(outcome, bucket.index, epoch, attempt, out)
+    return replace(written, files={**files, **written.files}, errors=errors, snapshot=snapshot, parts=parts)
+
+
+def write_outcome(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Path) -> Written:
+    """Write the refused rows and the errors of an epoch in one bucket; return these with its counts, without views.
+
+    This is the only way from an outcome to a manifest, so that each outcome's errors are in the manifest.
+
+    Raises
+    ------
+    StoreError
+        If the output folder cannot be written.
+    """
+    try:
+        files = _write_quarantine(outcome, bucket, epoch, attempt, out)
+        view_errors = _write_errors(outcome, bucket, epoch, out)
+    except OSError as problem:
+        raise output_error(out, problem) from None
+    counts, poll = _counts_of(outcome), outcome.poll.plain()
+    return Written(bucket, files, counts, {}, True, view_errors, outcome.error_counts, poll)
 
 
 def output_error(out: Path, problem: OSError) -> StoreError:
@@ -168,8 +186,10 @@ def output_error(out: Path, problem: OSError) -> StoreError:
     )
 
 
-def counts_of(outcome: Outcome) -> dict[str, int]:
-    """Return the numbers of an epoch in a bucket, as manifests have them."""
+def _counts_of(outcome: Outcome) -> dict[str, int]:
+    """Return the numbers of an epoch in a bucket, as manifests have them; nothing if another bucket counts its rows."""
+    if not outcome.is_counted:
+        return {}
     return {
         "events": outcome.events,
         "applied": outcome.applied,
@@ -180,7 +200,7 @@ def counts_of(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Path) -> dict[str, str]:
+def _write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Path) -> dict[str, str]:
     """Write the rows that an epoch has refused; return the path of the file by its name, nothing if there are none."""
     if not outcome.quarantine:
         return {}
@@ -189,14 +209,14 @@ def write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, ou
     return {QUARANTINE: str(path)}
 
 
-def _write_errors(bucket: Bucket, outcome: Outcome, epoch: int, out: Path) -> dict[str, str]:
+def _write_errors(outcome: Outcome, bucket: int, epoch: int, out: Path) -> dict[str, str]:
     """Write a file for each view that had errors; return their paths."""
     rows: dict[str, list[FailedRow]] = {}
     for row in outcome.errors:
         rows.setdefault(row.view, []).append(row)
     files = {}
     for view, failed in rows.items():
-        path = error_path(view, epoch, bucket.index)
+        path = error_path(view, epoch, bucket)
         write_parquet(out / path, table_of_epoch(epoch, failed))
         files[view] = str(path)
     return files

@@ -293,7 +293,8 @@ class Sink:
             error_files,
             error_counts,
             totals_with(before.view_error_totals, error_counts),
-            Poll.together(Poll.of_plain(report.poll) for report in reports).plain(),
+            # A report without counts is not of a bucket: nobody asks it about deletions.
+            Poll.together(Poll.of_plain(report.poll) for report in reports if report.counts).plain(),
             failing,
             held,
             parts,
