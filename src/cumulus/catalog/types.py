@@ -92,6 +92,11 @@ class SqlType:
         return self.kind in INTEGER_BITS
 
     @property
+    def fills_words(self) -> bool:
+        """Whether each pattern of a value's 64 or 128 bits is a value, so that none of them is left for NULL."""
+        return self.kind in (Kind.BIGINT, Kind.HUGEINT)
+
+    @property
     def is_exact(self) -> bool:
         """Whether values are numbers that add without rounding."""
         return self.is_integer or self.kind in (Kind.DECIMAL, Kind.BIGDECIMAL)

@@ -17,6 +17,7 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import BIGINT
 from cumulus.compiler.initial_rows import initial_entries, starts_empty
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
+from cumulus.compiler.maps.null_keys import never_null
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.statements.definitions import spell_out
 from cumulus.m3.infer import nodes
@@ -126,20 +127,25 @@ def _bodies(group: ColumnGroup) -> list[list[Monomial]]:
 def _map_definition(group: ColumnGroup, tables: Mapping[str, Table], derived: Registry) -> MapDef:
     first = group.columns[0]
     types = variable_types([f for m in first.body for f in m.factors], tables)
-    keys = tuple(NamedColumn(name, types[name].type) for name in first.keys)
     bodies = _bodies(group)
     parts = [spell_out(first.keys, body, derived) for body in bodies]
     values = tuple(NamedColumn(column.hint, BIGINT if column.is_count else column.type) for column in group.columns)
     pairs = zip(bodies, parts, strict=True)
+    definitions = tuple(_with_nice_names(first.keys, sum_of(part)) for part in parts)
     started = [(_not_empty(body, part, derived), value.type) for (body, part), value in zip(pairs, values, strict=True)]
+    initial = () if first.order == 0 else initial_entries(first.keys, started)
+    there = never_null(definitions, tables)
     return MapDef(
         name=group.name,
-        keys=keys,
+        keys=tuple(
+            NamedColumn(name, types[name].type, name in there and all(key[at] is not None for key, _ in initial))
+            for at, name in enumerate(first.keys)
+        ),
         values=values,
         count=next((each.hint for each in group.row_counts if len(group.columns) > 1 or group.of_view), ""),
-        definitions=tuple(_with_nice_names(first.keys, sum_of(part)) for part in parts),
+        definitions=definitions,
         sql=definition_sql([column.hint for column in group.columns], first.keys, bodies, tables, derived),
-        initial=() if first.order == 0 else initial_entries(first.keys, started),
+        initial=initial,
     )
 
 

@@ -77,8 +77,11 @@ class FrameColumns:
         """Return a key column at some rows."""
         column, words = self._keys[place], self.key_words(place, at)
         assert column.type is not None, "it has words"
-        is_null = null_flags(words, column.type) if column.nullable else None
-        null = is_null if is_null is not None and is_null.any() else None
+        null = null_flags(words, column.type) if column.nullable else None
+        if column.form in (ColumnForm.SIGNED, ColumnForm.SIGNED_WIDE):
+            words.pop()  # which says what is NULL: the mask is there even if nothing is
+        elif null is not None and not null.any():
+            null = None
         data: Array = words[0] if len(words) == 1 else np.stack(words, axis=1)
         if column.form is ColumnForm.TEXT:
             return Vector(column.type, data, null, self._texts)

@@ -184,7 +184,7 @@ def count_rows(relation: Relation, names: Sequence[str]) -> tuple[list[MapDef], 
     columns = relation.column_names
     definition = Atom(relation.name, columns)
     count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
-    keys = tuple(Column(column.name, column.type) for column in relation.columns)
+    keys = tuple(Column(column.name, column.type, column.not_null) for column in relation.columns)
     value = (Column(count, BIGINT),)
     maps = [MapDef(name, keys, value, count=count, definitions=(definition,)) for name in names]
     triggers = []

@@ -25,7 +25,16 @@ from cumulus.views import kernels
 from cumulus.views.entries import Key, MapSource, Values
 from cumulus.views.finishing import Finisher
 from cumulus.views.vector_values import python_values
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector, constant, join_vectors
+from cumulus.views.vectors import (
+    Array,
+    Mask,
+    NotColumnarError,
+    Vector,
+    Words,
+    constant,
+    join_vectors,
+    with_one_form,
+)
 
 _SAMPLE = 64
 """So many entries at most are looked at for one that exists."""
@@ -166,6 +175,12 @@ def match_rows(
     matches = np.full(count, -1, np.int64)
     matches[pairs["row"].to_numpy()] = pairs["number"].to_numpy()
     return matches
+
+
+def _in_pairs(mine: Sequence[Words], theirs: Sequence[Words]) -> tuple[Words, Words]:
+    """Return the words of key columns on two sides, as many on both."""
+    pairs = [with_one_form(*pair) for pair in zip(mine, theirs, strict=True)]
+    return [word for words, _ in pairs for word in words], [word for _, words in pairs for word in words]
 
 
 class EntryColumns:
@@ -375,8 +390,8 @@ class EntryColumns:
         if (map.name, keys) not in self._numbers:
             places = range(len(keys))
             words, entries = self._key_words(map, keys, places), self.tables.existing(map.name)
-            theirs = [word for place in places for word in columns.key_words(place, entries)]
-            self._numbers[map.name, keys] = match_rows(words, theirs, entries, self.count)
+            mine, theirs = _in_pairs(words, [columns.key_words(place, entries) for place in places])
+            self._numbers[map.name, keys] = match_rows(mine, theirs, entries, self.count)
         numbers = self._numbers[map.name, keys]
         missing = numbers < 0
         if not missing.any():
@@ -385,25 +400,25 @@ class EntryColumns:
         zero = Vector(found.type, np.zeros(np.count_nonzero(missing), found.data.dtype))
         return join_vectors([(found, ~missing), (zero, missing)], found.type, self.count)
 
-    def _key_words(self, map: MapDef, keys: Keys, places: Iterable[int]) -> list[npt.NDArray[np.int64]]:
-        """Return the words of the view's keys by which a map is read."""
-        words: list[npt.NDArray[np.int64]] = []
+    def _key_words(self, map: MapDef, keys: Keys, places: Iterable[int]) -> list[Words]:
+        """Return the words of each of the view's keys by which a map is read."""
+        words: list[Words] = []
         first = self.tables.maps[0]
         for place in places:
             key = keys[place]
             if not isinstance(key, Var) or key.name not in self.tables.keys:
                 raise NotColumnarError
             own, other = first.keys[self.tables.keys[key.name]], map.keys[place]
-            if own.type != other.type or own.not_null != other.not_null:
+            if own.type != other.type:
                 raise NotColumnarError
-            words += self.tables.first.key_words(self.tables.keys[key.name], self.at)
+            words.append(self.tables.first.key_words(self.tables.keys[key.name], self.at))
         return words
 
     def _end(self, read: EntryRead) -> Vector:
         """Return the least or greatest key of each entry's slice of a map."""
         axis = read.axis
         others = [place for place in range(len(read.keys)) if place != axis]
-        keys = self._key_words(read.map, read.keys, others)
+        own = self._key_words(read.map, read.keys, others)
         columns = self.tables.columns(read.map.name)
         size = self.tables.source.size(read.map.name)
         if is_far(size, self.count) and self._is_in_order(read, columns, others):
@@ -416,10 +431,10 @@ class EntryColumns:
         if searched.null is not None:
             numbers, searched = numbers[~searched.null], searched.take(~searched.null)
         sortable = [searched.data] if searched.is_wide else searched.sortable()
+        keys, words = _in_pairs(own, [columns.key_words(place, numbers) for place in others])
         if isinstance(columns, Grouping) and others and len(sortable) == 1:
             which = (read.map.name, read.keys, read.column)
             if which not in self._groups:  # MIN and MAX have the same
-                words = [word for place in others for word in columns.key_words(place, numbers)]
                 both = [np.concatenate(pair) for pair in zip(keys, words, strict=True)]
                 codes, firsts = columns.group(both, np.ones(len(both[0]), np.bool_))
                 self._groups[which] = codes, len(firsts)
@@ -429,7 +444,6 @@ class EntryColumns:
             entries = np.full(self.count, -1)
             entries[places >= 0] = numbers[places[places >= 0]]
             return self._ends_at(columns, axis, entries)
-        words = [word for place in others for word in columns.key_words(place, numbers)]
         best = _end_places(words, searched.sortable(), read.end)
         if not others:
             entries = np.full(self.count, numbers[best[0]] if len(best) else -1)

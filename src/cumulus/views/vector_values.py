@@ -12,7 +12,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import array_of
 from cumulus.catalog.types import INTEGER_BITS, VARCHAR, Kind, SqlType, arrow_type
 from cumulus.scalars.python_code import NAN
-from cumulus.views.vectors import DAY_ZERO, Array, NotColumnarError, Vector, check_within
+from cumulus.views.vectors import DAY_ZERO, NULL_WORD, Array, NotColumnarError, Vector, check_within
 
 _FIRST_DAY, _LAST_DAY = dt.date.min.toordinal() - DAY_ZERO, dt.date.max.toordinal() - DAY_ZERO
 _DAY_US = 86_400_000_000
@@ -180,7 +180,7 @@ def _python_decimals(vector: Vector, target: SqlType) -> list[Any]:
 def _texts(vector: Vector) -> Any:
     numbers = vector.data
     if vector.null is not None:
-        numbers = np.where(vector.null, np.int64(-(1 << 63)), numbers)
+        numbers = np.where(vector.null, np.int64(NULL_WORD), numbers)
     try:
         return vector.text_array(numbers).cast(arrow_type(VARCHAR))
     except pa.ArrowInvalid:  # too many bytes

@@ -22,10 +22,29 @@ from cumulus.catalog.types import DOUBLE, EXACT, Kind, SqlType
 
 Array: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Words: TypeAlias = list[npt.NDArray[np.int64]]
+
+NULL_WORD = -(1 << 63)
+"""The last word of NULL among the words of keys."""
 
 
 class NotColumnarError(Exception):
     """Something that must be looked at value by value."""
+
+
+def with_one_form(mine: Words, theirs: Words) -> tuple[Words, Words]:
+    """Return the words of two key columns of one type in as many words on both sides.
+
+    Where values fill their words, those of a column that may be NULL have one more, which repeats the sign.
+
+    Examples
+    --------
+    >>> [each.tolist() for each in with_one_form([np.array([5, -5])], [np.array([0, 7]), np.array([NULL_WORD, 0])])[0]]
+    [[5, -5], [0, -1]]
+    """
+    if len(mine) < len(theirs):
+        return [*mine, mine[-1] >> 63], theirs
+    return mine, [*theirs, theirs[-1] >> 63] if len(theirs) < len(mine) else theirs
 
 
 class NumberedTexts(Protocol):
@@ -51,7 +70,7 @@ class Vector:
         int64, a pair of them for each wide number (low, high), float64, or bool; anything where a value is NULL.
         Without a dimension it is a constant.
     null
-        Which are NULL; None if none is.
+        Which are NULL; None if none is. Keys whose type fills its words have a mask wherever their column may be NULL.
     numbered
         What texts and intervals stand for.
     """

@@ -18,7 +18,7 @@ from cumulus.engine.frames.value_words import (
     TOO_WIDE,
     Words,
     joined,
-    null_of,
+    last_null_word,
     split,
     word_decoder,
     word_encoder,
@@ -114,15 +114,17 @@ def _decoder(column: FrameColumn, texts: list[str], others: Any) -> Callable[[li
         case ColumnForm.CELL:
             return lambda words: _CELL.unpack(_WORDS.pack(*words))
         case _:
-            return _number_decoder(column.type, nullable=column.nullable)
+            assert column.type is not None
+            return _number_decoder(column, column.type)
 
 
-def _number_decoder(sql_type: SqlType | None, *, nullable: bool) -> Callable[[list[int]], Any]:
-    assert sql_type is not None
-    decode, null = word_decoder(sql_type), null_of(sql_type)
+def _number_decoder(column: FrameColumn, sql_type: SqlType) -> Callable[[list[int]], Any]:
+    decode, null, nullable = word_decoder(sql_type), last_null_word(sql_type), column.nullable
+    is_two = column.form in (ColumnForm.WIDE, ColumnForm.SIGNED_WIDE)
 
     def value(words: list[int]) -> Any:
-        number = joined(*words) if len(words) > 1 else words[0]
-        return None if nullable and number == null else decode(number)
+        if nullable and words[-1] == null:
+            return None
+        return decode(joined(words[0], words[1]) if is_two else words[0])
 
     return value

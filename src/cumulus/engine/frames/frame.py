@@ -25,7 +25,7 @@ from cumulus.catalog.partition import bucket_of, buckets_of_words
 from cumulus.catalog.types import Interval, Kind, SqlType, arrow_type, decimal
 from cumulus.engine.frames.layout import ColumnForm, FrameColumn, FrameLayout
 from cumulus.engine.frames.tagged_texts import from_text, to_text
-from cumulus.engine.frames.value_words import NULL_WORD, joined, null_of, word_decoder
+from cumulus.engine.frames.value_words import NULL_WORD, is_wide, last_null_word, whole_of, word_decoder
 from cumulus.engine.frames.word_arrays import decimal_array, key_array, null_flags
 from cumulus.errors import EvaluationError, RemoteProtocolError
 
@@ -129,8 +129,8 @@ class MapFrame:
             hashed = np.array([*map(crc32, self.texts.to_pylist()), 0], dtype=np.int64)
             return buckets_of_words(hashed[np.where(nulls, -1, words[:, 0])], count, nulls)
         if column.type is not None and self._is_whole(column):
-            nulls = null_flags(list(words.T), column.type)
-            return buckets_of_words(words[:, 0], count, nulls if column.nullable else None)
+            nulls = null_flags(list(words.T), column.type) if column.nullable else None
+            return buckets_of_words(words[:, 0], count, nulls)
         # Anything else is hashed in Python, each different value once.
         different, rows = np.unique(words, axis=0, return_inverse=True)
         found = [bucket_of(self._value(column, each), count) for each in different.tolist()]
@@ -141,23 +141,24 @@ class MapFrame:
         if column.form is ColumnForm.OTHER:
             return None if words[0] == NULL_WORD else self.others[words[0]]
         assert column.type is not None
-        number = joined(*words) if len(words) > 1 else words[0]
-        return None if column.nullable and number == null_of(column.type) else word_decoder(column.type)(number)
+        if column.nullable and words[-1] == last_null_word(column.type):
+            return None
+        return word_decoder(column.type)(whole_of(words, column.type))
 
     def _is_whole(self, column: FrameColumn) -> bool:
         """Whether the first words of a column are whole numbers, and what `buckets_of` takes for them."""
         if column.type is None or column.type.scale:
             return False
-        if column.form is ColumnForm.WIDE:
+        if is_wide(column.type):
             low, high = self.words[:, column.word], self.words[:, column.word + 1]
             is_short = (low >> 63 == high) | ((high == NULL_WORD) & (low == 0))
             return bool(is_short.all())
-        return column.form is ColumnForm.WORD
+        return column.form in (ColumnForm.WORD, ColumnForm.SIGNED)
 
     def numbers(self, place: int) -> npt.NDArray[np.int64]:
-        """Return a BIGINT key column, such as versions, as it is; NULL is the least number."""
+        """Return a BIGINT NOT NULL key column, such as versions, as it is."""
         column = self.layout.keys[place]
-        assert column.form is ColumnForm.WORD, "a column of whole numbers"
+        assert column.form is ColumnForm.WORD, "a column of whole numbers that are all there"
         return self.words[:, column.word]
 
     # --- rows -------------------------------------------------------------------------------------------------------
@@ -212,6 +213,8 @@ class MapFrame:
         words = np.frombuffer(data, _LITTLE, rows * layout.width, _HEADER.size).reshape(rows, layout.width)
         if sys.byteorder != "little":
             words = words.astype(np.int64)
+        for column in layout.signed:
+            _check_signs(words, column)
         if layout.is_plain and not (text_count or text_bytes or other_count or other_bytes):
             return MapFrame(layout, words)
         view = memoryview(data)
@@ -224,6 +227,16 @@ class MapFrame:
                 if not is_text and not (_is_key(value, column.type) if is_key else _is_number(value)):
                     _refuse(f"{value!r} of a frame is no {column.type}")
         return MapFrame(layout, words, texts, others)
+
+
+def _check_signs(words: Matrix, column: FrameColumn) -> None:
+    """Check the last word of a column that repeats the sign, or is NULL's with zeros before it."""
+    *value, sign = (words[:, column.word + part] for part in range(column.form.words))
+    is_null = sign == NULL_WORD
+    for word in value:
+        is_null &= word == 0
+    if not (is_null | (sign == value[-1] >> 63)).all():
+        _refuse(f"a frame has a {column.type} that is neither a number nor NULL")
 
 
 def concat(frames: Sequence[MapFrame]) -> MapFrame:

@@ -55,15 +55,18 @@ def frame_of_arrays(layout: FrameLayout, columns: Columns, rows: int) -> MapFram
 
 
 def _words(column: FrameColumn, array: pa.Array) -> Words:
-    """Return the words of an array of numbers or times, two for each if the column is wide."""
+    """Return the words of an array of numbers or times, a row for each if the column has several."""
     is_null = np.asarray(array.is_null()) if array.null_count else None
     words: Words
     match column.form:
-        case ColumnForm.WIDE:
-            pairs = _pairs(array, column)
+        case ColumnForm.WIDE | ColumnForm.SIGNED | ColumnForm.SIGNED_WIDE:
+            wide = _whole(array)[:, None] if column.form is ColumnForm.SIGNED else _pairs(array, column)
+            if column.form is not ColumnForm.WIDE:
+                wide = np.concatenate([wide, wide[:, -1:] >> 63], axis=1)
             if is_null is not None:
-                pairs[is_null] = (0, NULL_WORD)
-            return pairs
+                wide[is_null] = 0
+                wide[is_null, -1] = NULL_WORD
+            return wide
         case ColumnForm.WORD if column.type is not None and column.type.kind is Kind.DECIMAL:
             pairs = _pairs(array, column)
             words = np.ascontiguousarray(pairs[:, 0])

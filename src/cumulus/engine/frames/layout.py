@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from cumulus.catalog.types import BIGINT, Kind, SqlType
-from cumulus.engine.frames.value_words import is_wide
+from cumulus.engine.frames.value_words import has_sign_word, is_wide
 from cumulus.errors import UsageError
 from cumulus.m3.program import MapDef
 
@@ -22,13 +22,15 @@ class ColumnForm(Enum):
 
     WORD = "a word"
     WIDE = "a whole number of 128 bits, the low word first"
+    SIGNED = "a whole number of 64 bits, and its sign or NULL"
+    SIGNED_WIDE = "a whole number of 128 bits, and its sign or NULL"
     FLOAT = "the bits of a float"
     CELL = "a sum of floats, its compensation and its size (`cumulus.algebra.float_sums`)"
     TEXT = "the number of a text of the frame"
     OTHER = "the number of another value of the frame"
 
     def __init__(self, _: str) -> None:
-        self.words = {"WIDE": 2, "CELL": 3}.get(self.name, 1)
+        self.words = {"WIDE": 2, "SIGNED": 2, "SIGNED_WIDE": 3, "CELL": 3}.get(self.name, 1)
 
 
 class FrameColumn(NamedTuple):
@@ -58,7 +60,7 @@ class FrameLayout:
         columns: list[FrameColumn] = []
         word = 0
         for sql_type, nullable, form in (
-            *((sql_type, nullable, _key_form(sql_type)) for sql_type, nullable in keys),
+            *((sql_type, nullable, _key_form(sql_type, nullable)) for sql_type, nullable in keys),
             *((sql_type, False, _value_form(sql_type)) for sql_type in values),
         ):
             columns.append(FrameColumn(sql_type, nullable, form, word))
@@ -69,6 +71,8 @@ class FrameLayout:
         self.key_words = self.values[0].word if self.values else word
         self.texts = tuple(each for each in columns if each.form is ColumnForm.TEXT)
         self.others = tuple(each for each in columns if each.form is ColumnForm.OTHER)
+        self.signed = tuple(each for each in columns if each.form in (ColumnForm.SIGNED, ColumnForm.SIGNED_WIDE))
+        """Columns whose last word is a sign or NULL."""
         self.is_plain = not self.texts and not self.others
         """Whether its rows are words alone."""
         self.fingerprint = crc32(repr((keys, values)).encode())
@@ -94,13 +98,15 @@ def _layout(keys: Keys, values: tuple[SqlType | None, ...]) -> FrameLayout:
     return FrameLayout(keys, values)
 
 
-def _key_form(sql_type: SqlType | None) -> ColumnForm:
+def _key_form(sql_type: SqlType | None, nullable: bool) -> ColumnForm:
     if sql_type is None or sql_type.kind in (Kind.INTERVAL, Kind.BIGDECIMAL, Kind.NULL):
         return ColumnForm.OTHER
     if sql_type.kind is Kind.VARCHAR:
         return ColumnForm.TEXT
     if sql_type.is_float:
         return ColumnForm.FLOAT
+    if has_sign_word(sql_type, nullable=nullable):
+        return ColumnForm.SIGNED_WIDE if is_wide(sql_type) else ColumnForm.SIGNED
     return ColumnForm.WIDE if is_wide(sql_type) else ColumnForm.WORD
 
 

@@ -2,16 +2,17 @@
 
 Every value of a type is one word, or two: integers and decimals of up to 18 digits as they are, scaled; dates as days
 and timestamps, of both kinds, as microseconds from 1970; booleans as 0 and 1; floats as their bits, with one NaN and no
-negative zero; texts, intervals and numbers of any length as a number that stands for them somewhere else. NULL is the
-least word, which none of these values has but -2**63 of a BIGINT and -2**127 of a HUGEINT: these two are refused where
-NULL is possible. So equal values are equal words, NULL included.
+negative zero; texts, intervals and numbers of any length as a number that stands for them somewhere else. NULL has the
+least word as its last one, and 0 in the words before. No value of these types has that word there, but BIGINT and
+HUGEINT, whose values fill their words: where they may be NULL, one more word repeats the sign. So equal values are
+equal words, NULL included, and the words of a value that is there begin with those of the same type NOT NULL.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -23,7 +24,6 @@ Words: TypeAlias = tuple[int, ...]
 _SIGN, _ALL = 1 << 63, 1 << 64
 
 NULL_WORD = -(1 << 63)
-NULL_WIDE = -(1 << 127)
 NULL_FLOAT = 0x7FF8_0000_DEAD_BEEF
 """The bits of a NaN that nobody computes."""
 NAN_BITS = 0x7FF8_0000_0000_0000
@@ -41,9 +41,36 @@ def is_wide(sql_type: SqlType) -> bool:
     return sql_type.kind is Kind.HUGEINT or (sql_type.kind is Kind.DECIMAL and sql_type.precision > 18)
 
 
-def null_of(sql_type: SqlType) -> int:
-    """Return what stands for NULL, as one integer."""
-    return NULL_FLOAT if sql_type.is_float else NULL_WIDE if is_wide(sql_type) else NULL_WORD
+def has_sign_word(sql_type: SqlType, *, nullable: bool) -> bool:
+    """Return whether the last word of a value repeats its sign, so that there is a word for NULL."""
+    return nullable and sql_type.fills_words
+
+
+def word_count(sql_type: SqlType, *, nullable: bool) -> int:
+    """Return how many words a value of a type takes."""
+    return 1 + is_wide(sql_type) + has_sign_word(sql_type, nullable=nullable)
+
+
+def null_words(sql_type: SqlType) -> Words:
+    """Return the words of NULL.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import BIGINT, INTEGER
+    >>> null_words(INTEGER) == (NULL_WORD,), null_words(BIGINT) == (0, NULL_WORD)
+    (True, True)
+    """
+    return (*(0,) * (word_count(sql_type, nullable=True) - 1), last_null_word(sql_type))
+
+
+def last_null_word(sql_type: SqlType) -> int:
+    """Return the last word of NULL, which no value has there."""
+    return NULL_FLOAT if sql_type.is_float else NULL_WORD
+
+
+def whole_of(words: Sequence[int], sql_type: SqlType) -> int:
+    """Return the whole number that the words of a value are, which is not NULL."""
+    return joined(words[0], words[1]) if is_wide(sql_type) else words[0]
 
 
 def split(value: int) -> Words:
@@ -88,28 +115,22 @@ def word_encoder(sql_type: SqlType, *, nullable: bool) -> Callable[[Any], Words]
 
     It raises an EvaluationError where a value has none.
     """
-    is_two, null = is_wide(sql_type), null_of(sql_type)
-    null_words, limit = split(null) if is_two else (null,), 1 << (127 if is_two else 63)
+    is_two, has_sign = is_wide(sql_type), has_sign_word(sql_type, nullable=nullable)
+    null, limit = null_words(sql_type), 1 << (127 if is_two else 63)
+    least = -limit
+    if nullable and not (sql_type.fills_words or sql_type.is_float):  # the last word may not be NULL's
+        least = (NULL_WORD + 1) << (64 if is_two else 0)
 
     def encode(value: Any) -> Words:
         if value is None:
-            return null_words
+            return null
         word = plain_word(value, sql_type)
-        if word == null and nullable:
-            raise stands_for_null(value, sql_type)
-        if not -limit <= word < limit:
+        if not least <= word < limit:
             raise EvaluationError(f"{value} does not fit the words of {sql_type} columns", hint=TOO_WIDE)
-        return split(word) if is_two else (word,)
+        words = split(word) if is_two else (word,)
+        return (*words, -1 if word < 0 else 0) if has_sign else words
 
     return encode
-
-
-def stands_for_null(value: Any, sql_type: SqlType) -> EvaluationError:
-    """Return the error that a value is the one that stands for NULL."""
-    return EvaluationError(
-        f"{value} stands for NULL in the words of a nullable {sql_type} column",
-        hint="Declare the column NOT NULL, or open the warehouse with engine='interpreter'.",
-    )
 
 
 def word_decoder(sql_type: SqlType) -> Callable[[int], Any]:

@@ -10,17 +10,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.types import Kind, SqlType, arrow_type
-from cumulus.engine.frames.value_words import NULL_WORD, is_wide, null_of
+from cumulus.engine.frames.value_words import is_wide, last_null_word
 
 Words: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 def null_flags(words: Sequence[Words], sql_type: SqlType) -> Flags:
-    """Return which values are NULL."""
-    flags: Flags = words[0] == (0 if is_wide(sql_type) else null_of(sql_type))
-    if is_wide(sql_type):
-        flags &= words[1] == NULL_WORD
+    """Return which values of a nullable column are NULL."""
+    flags: Flags = words[-1] == last_null_word(sql_type)
     return flags
 
 

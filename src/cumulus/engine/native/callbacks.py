@@ -19,7 +19,7 @@ from cumulus.errors import EvaluationError
 from cumulus.scalars.user import UserFunction
 
 TOO_LARGE = EvaluationError(
-    "a number is beyond what the native engine keeps: 128 bits, and -2**63 in a key stands for NULL",
+    "a number is beyond what the native engine keeps: 128 bits, and in keys those of their type",
     hint="Divide before you add, use DOUBLE, or open the warehouse with engine='interpreter'.",
 )
 

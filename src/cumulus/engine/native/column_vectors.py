@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cumulus.catalog.types import DOUBLE, Kind
-from cumulus.engine.frames.value_words import NULL_FLOAT, NULL_WORD
 from cumulus.engine.native.column_gathering import WORTH, gather
 from cumulus.engine.native.column_grouping import add_up, end_rows, group_rows
 from cumulus.engine.native.store.memory_layout import ColumnStorage
@@ -68,8 +67,14 @@ class StoredColumns:
         if self.size < WORTH:
             return
         store = self._store
+        keys = [*keys]
         places = [store.words_of(place) for place in keys]
-        words = [(each.start, len(each)) for each in places]
+        words = []
+        for place, each in zip(keys, places, strict=True):
+            lane = store.keys[place]
+            words.append((each.start, 1 + lane.is_wide))
+            if lane.has_sign:
+                words.append((each.stop - 1, 1))
         counted = () if store.count is None else (store.count,)
         for place in dict.fromkeys((*values, *counted)):
             lane = store.values[place]
@@ -101,13 +106,12 @@ class StoredColumns:
     def key(self, place: int, at: Places) -> Vector:
         """Return a key column at some rows."""
         lane, words = self._store.keys[place], self._store.words_of(place)
-        data: Array = self._words(words.start, words.stop, at)
+        data: Array = self._words(words.start, words.start + 1 + lane.is_wide, at)
         null: Mask | None = None
-        if lane.nullable:
-            if lane.is_wide:
-                null = (data[:, 1] == lane.null_words[1]) & (data[:, 0] == lane.null_words[0])
-            else:
-                null = data == (NULL_FLOAT if lane.type.is_float else NULL_WORD)
+        if lane.has_sign:  # the mask is there even if nothing is NULL: see `cumulus.views.vectors.key_words_of`
+            null = self._words(words.stop - 1, words.stop, at) == lane.last_null_word
+        elif lane.nullable:
+            null = (data[:, 1] if lane.is_wide else data) == lane.last_null_word
             null = null if np.any(null) else None
         if lane.type.kind in _NUMBERED:
             return Vector(lane.type, data, null, self._dictionary)

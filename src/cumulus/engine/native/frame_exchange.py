@@ -135,9 +135,9 @@ class NativeFrames:
         check_can_be_cut(port.definition, position)
         column = port.layout.keys[position]
         before = self._cells[port.live]
-        least = NULL_WORD + column.nullable
+        sign = column.word + column.form.words - 1  # the word itself where no row has NULL
         is_open = int(self._transactions.is_open)
-        if before and most >= least:
-            cut = partial(port.cut, column.word, least, min(most, -1 - NULL_WORD), is_open)
+        if before and most >= NULL_WORD:
+            cut = partial(port.cut, column.word, sign, min(most, -1 - NULL_WORD), is_open)
             self._transactions.change(map, cut)
         return before - self._cells[port.live]

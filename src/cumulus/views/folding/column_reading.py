@@ -19,7 +19,7 @@ from cumulus.views.folding.group_columns import EndColumns, GroupColumns, kept_k
 from cumulus.views.folding.measures import CountedValues
 from cumulus.views.folding.plan import FoldedEnd, FoldPlan
 from cumulus.views.vector_values import python_values
-from cumulus.views.vectors import Array, Mask, NotColumnarError
+from cumulus.views.vectors import NULL_WORD, Array, Mask, NotColumnarError
 
 MANY_GROUPS = 256
 """So many stay columns; fewer become tuples at once."""
@@ -214,23 +214,28 @@ class _Filter:
                 if wanted is not None:
                     found |= _equal(words, wanted)
             return found
-        if isinstance(within, Between) and len(words) == 1 and _is_whole(self._key):
-            return self._between(words[0], within)
+        if isinstance(within, Between) and _is_whole(self._key) and len(words) == 1 + self._has_sign:
+            return self._between(words, within)
         codes, firsts = self._columns.group(words, among)
         vector = self._columns.key(self._place, firsts)
         holds = [False, *(test(canonical(value)) for value in python_values(vector, vector.type))]
         return np.array(holds, np.bool_)[codes]
 
-    def _between(self, words: Words, within: Between) -> Mask:
-        found = np.ones(len(words), np.bool_)
+    @property
+    def _has_sign(self) -> bool:
+        return not self._key.not_null and self._key.type is not None and self._key.type.fills_words
+
+    def _between(self, words: Sequence[Words], within: Between) -> Mask:
+        numbers = words[0]
+        found = np.ones(len(numbers), np.bool_)
         if not self._key.not_null:
-            found = words != np.int64(-(1 << 63))
+            found = words[-1] != NULL_WORD
         for end, compare in ((within.low, np.greater_equal), (within.high, np.less_equal)):
             if end is not None:
                 wanted = self._columns.words_of(self._place, end)
                 if wanted is None:
                     raise NotColumnarError
-                found &= compare(words, np.int64(wanted[0]))
+                found &= compare(numbers, np.int64(wanted[0]))
         return found
 
 

@@ -19,10 +19,9 @@ from cumulus.catalog.types import DOUBLE, Kind, SqlType
 from cumulus.views.batches import Places, match_rows
 from cumulus.views.entries import Key
 from cumulus.views.vector_values import arrow_values, check_digits, python_values
-from cumulus.views.vectors import Array, Mask, NotColumnarError, Vector
+from cumulus.views.vectors import NULL_WORD, Array, Mask, NotColumnarError, Vector, with_one_form
 
 Words = npt.NDArray[np.int64]
-_NULL_WORD = -(1 << 63)
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 
 
@@ -48,7 +47,7 @@ class KeptTexts:
 
     def array(self, numbers: Words) -> Any:
         """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""
-        nulls = numbers == _NULL_WORD
+        nulls = numbers == NULL_WORD
         places = np.searchsorted(self.numbers, numbers)
         return self.texts.take(pa.array(places, mask=nulls if nulls.any() else None))
 
@@ -72,8 +71,12 @@ def kept_key(vector: Vector) -> Vector:
 
 
 def words_of(vector: Vector) -> list[Words]:
-    """Return words of key values: equal words, equal values, NULL included."""
+    """Return words of key values: equal words, equal values, NULL included (`cumulus.views.vectors.with_one_form`)."""
     data = vector.data
+    if vector.null is not None and vector.type.fills_words:
+        values = [*data.T] if vector.is_wide else [data]
+        words = [np.where(vector.null, 0, each) for each in values]
+        return [*words, np.where(vector.null, NULL_WORD, words[-1] >> 63)]
     if vector.type.is_float:
         data = data.view(np.int64)  # NULL has bits of its own
     elif data.dtype != np.int64:
@@ -150,7 +153,7 @@ class GroupColumns(_Keyed, Mapping[Key, list[Any]]):
     def plus(self, other: GroupColumns) -> GroupColumns | None:
         """Return the groups of both; None where numbers must be added one by one."""
         mine, theirs = _with_one_numbering(self.key_columns, other.key_columns)
-        pairs = [(words_of(a), words_of(b)) for a, b in zip(mine, theirs, strict=True)]
+        pairs = [with_one_form(words_of(a), words_of(b)) for a, b in zip(mine, theirs, strict=True)]
         words = [word for a, _ in pairs for word in a], [word for _, b in pairs for word in b]
         if not words[0]:
             words = [np.zeros(self.size, np.int64)], [np.zeros(other.size, np.int64)]
@@ -240,7 +243,7 @@ def _with_one_numbering(mine: Sequence[Vector], theirs: Sequence[Vector]) -> tup
         if pair[0].type.kind is Kind.VARCHAR:
             arrays = [_texts(each) for each in pair]
             coded = pa.chunked_array(arrays).dictionary_encode().combine_chunks()
-            codes = pc.fill_null(coded.indices.cast(pa.int64()), _NULL_WORD).to_numpy(zero_copy_only=False)
+            codes = pc.fill_null(coded.indices.cast(pa.int64()), NULL_WORD).to_numpy(zero_copy_only=False)
             texts = KeptTexts(np.arange(len(coded.dictionary)), coded.dictionary)
             first, second = np.split(codes, [len(pair[0].data)])
             pair = replace(pair[0], data=first, numbered=texts), replace(pair[1], data=second, numbered=texts)
@@ -251,7 +254,7 @@ def _with_one_numbering(mine: Sequence[Vector], theirs: Sequence[Vector]) -> tup
 
 def _texts(vector: Vector) -> Any:
     """Return texts as Arrow's large_string."""
-    return vector.text_array(vector.data if vector.null is None else np.where(vector.null, _NULL_WORD, vector.data))
+    return vector.text_array(vector.data if vector.null is None else np.where(vector.null, NULL_WORD, vector.data))
 
 
 def _joined(first: Vector, second: Vector) -> Vector:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial, reduce
 from operator import or_
 
+from cumulus.engine.frames.value_words import NULL_WORD
 from cumulus.engine.native.code.adders import stays
 from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, implement
@@ -62,7 +63,10 @@ class RowMover:
 
     @property
     def cut(self) -> Signature:
-        """`(…, key word, least, most, is journalled)` → how many rows were removed, or `FAILED`."""
+        """`(…, key word, sign word, most, is journalled)` → how many rows were removed, or `FAILED`.
+
+        The sign word is the key word itself where no row has NULL there.
+        """
         return self.shape.function("cut", I64, PTR, I64, I64, I64, I64)
 
     def functions(self) -> tuple[Function, ...]:
@@ -77,7 +81,7 @@ def _functions(shape: Shape, values: tuple[ValueLane, ...]) -> tuple[Function, .
     return (
         implement(mover.take, (*head, "to", "empties", "journalled"), partial(_take, shape), inline=False),
         implement(mover.add, (*head, "rows", "count", "sign"), partial(_add, shape, values), inline=False),
-        implement(mover.cut, (*head, "word", "least", "most", "journalled"), partial(_cut, shape), inline=False),
+        implement(mover.cut, (*head, "word", "sign", "most", "journalled"), partial(_cut, shape), inline=False),
     )
 
 
@@ -205,7 +209,7 @@ def _cut(
     number: Local,
     map_: Local,
     word: Local,
-    least: Local,
+    sign: Local,
     most: Local,
     journalled: Local,
 ) -> None:
@@ -214,7 +218,10 @@ def _cut(
         place = body.let(address(body, shape, map_, row), "place")
         key = body.load(I64, place.at(word << 3), 0, "key")
         is_there = reduce(or_, _values_at(shape, body, place)).ne(0)
-        with body.when(is_there & (key >= least) & (key <= most)):
+        goes = body.let(is_there & (key <= most), "goes")
+        with body.when(goes & sign.ne(word)):
+            body.set(goes, body.load(I64, place.at(sign << 3), 0, "sign").ne(NULL_WORD))
+        with body.when(goes):
             with body.when(journalled.ne(0), likely=False):
                 noted = body.call(note(shape), context, number, place, hint="noted")
                 body.leave_if(noted.eq(0), FAILED, likely=False)

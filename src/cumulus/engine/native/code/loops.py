@@ -10,6 +10,7 @@ from operator import and_
 
 from cumulus.algebra.terms import Range, Term, Var
 from cumulus.catalog.types import BIGINT, HUGEINT, Kind
+from cumulus.engine.frames.value_words import NULL_WORD
 from cumulus.engine.native.code.loop_sources import LoopSource
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then
 from cumulus.engine.native.kernel.lanes import Lane, NotNativeError, Scalar, bits_of, from_words, kernel_type
@@ -266,7 +267,7 @@ class Scanner:
         if scalar.null is not None and not lane.nullable:
             there = ~scalar.null
             possible = there if possible is None else possible & there
-        return self.writer.words(self.body, scalar), possible
+        return self.writer.words(self.body, lane, scalar), possible
 
     def as_key(self, lane: Lane, scalar: Scalar) -> tuple[Scalar, Expr | None]:
         """Return a scalar in the kernel type of a key, and the condition under which it fits."""
@@ -301,10 +302,16 @@ class Scanner:
                 fits = fits | scalar.null
             possible = fits if possible is None else possible & fits
         part = self.body.let(value.to(kernel), "part")
-        if lane.nullable and bits >= bits_of(HUGEINT if lane.is_wide else BIGINT):
-            is_number = part.ne(lane.null) if scalar.null is None else part.ne(lane.null) | scalar.null
+        if lane.nullable and not lane.has_sign and bits >= bits_of(HUGEINT if lane.is_wide else BIGINT):
+            is_number = part >= Literal(kernel, _least(lane))
+            is_number = is_number if scalar.null is None else is_number | scalar.null
             possible = is_number if possible is None else possible & is_number
         return Scalar(lane.type, part, scalar.null, bits), possible
+
+
+def _least(lane: Lane) -> int:
+    """Return the least number whose last word is not NULL's, of a lane whose type has none below."""
+    return (NULL_WORD + 1) << (64 if lane.is_wide else 0)
 
 
 def _words_in(bound: Mapping[int, Sequence[Expr]]) -> list[Expr]:

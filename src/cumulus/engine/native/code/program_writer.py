@@ -213,9 +213,9 @@ class ProgramWriter:
             body.set(number, select(failed, i64(0), found.value))
         return number
 
-    def words(self, body: Body, scalar: Scalar) -> list[Expr]:
+    def words(self, body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
         """Write the words of a value, as `to_words`, of whatever form it is."""
-        return to_words(body, self.numbered(body, scalar))
+        return to_words(body, lane, self.numbered(body, scalar))
 
     # --- ways out ---------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class ProgramWriter:
 
     def _argument_words(self, body: Body, lane: Lane, arg: Scalar) -> list[Expr]:
         if not lane.is_text:
-            return self.words(body, _in_lane(lane, arg))
+            return self.words(body, lane, _in_lane(lane, arg))
         assert arg.length is not None
         length = arg.length if arg.null is None else select(arg.null, i64(-1), arg.length)
         return [arg.value.to(I64), body.let(length, "length")]

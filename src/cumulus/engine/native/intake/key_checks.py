@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 from typing import TypeAlias
 
 from cumulus.catalog.schema import Relation
@@ -24,7 +24,7 @@ from cumulus.engine.integrity import Reference, references, wanted_indexes
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.undo_log import read_note
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.lanes import Lane
+from cumulus.engine.native.kernel.lanes import Lane, in_words_of
 from cumulus.engine.native.kernel.language import FALSE, I64, PTR, Expr, Function, i64
 from cumulus.engine.native.store import memory_layout
 from cumulus.engine.native.store.memory_layout import ColumnStorage, EventLane, MapLayout, event_parameters, words_of
@@ -223,7 +223,13 @@ class KeyChecks:
         """
         store, ranges = self._writer.store(lookup.map), words_of(columns)
         record, shape = self._writer.record(store), store.shape
-        given = [words[word] for column in lookup.columns for word in ranges[column]]
+        given = [
+            word
+            for key, column in zip(lookup.keys, lookup.columns, strict=True)
+            for word in in_words_of(
+                body, store.keys[key], [words[word] for word in ranges[column]], columns[column].lane
+            )
+        ]
         if len(lookup.keys) == len(store.keys):
             return body.call(shape.find, record, *given, hint="found")
         index = store.indexes.index(lookup.keys)
@@ -306,7 +312,8 @@ def _is_plain(relation: Relation, store: MapLayout, columns: Sequence[EventLane]
     return (
         [value.held for value in store.values] == [ColumnStorage.COUNT]
         and all(column.is_used and not column.is_text for column in columns)
-        and [lane.type for lane in store.keys] == [column.lane.type for column in columns]
+        and [(lane.type, lane.words) for lane in store.keys]
+        == [(column.lane.type, column.lane.words) for column in columns]
         and not any(columns[place].lane.nullable for place in relation.key_positions)
     )
 
@@ -332,4 +339,4 @@ def _lookup(map_: str, places: tuple[int, ...], columns: tuple[int, ...]) -> Key
 
 
 def _is_null(lane: Lane, words: Sequence[Expr]) -> Expr:
-    return reduce(and_, [word.eq(i64(null)) for word, null in zip(words, lane.null_words, strict=True)])
+    return words[-1].eq(i64(lane.last_null_word))

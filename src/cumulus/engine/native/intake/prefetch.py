@@ -13,6 +13,7 @@ from cumulus.algebra.terms import MapRead, Range, Term, Var, children
 from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.intake.key_checks import KeyLookup
 from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.lanes import in_words_of
 from cumulus.engine.native.kernel.language import Expr, Function, i64, select
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
 from cumulus.engine.native.store.memory_layout import EventLane, MapLayout, event_parameters, words_of
@@ -82,7 +83,13 @@ def _slot_of(
     """Write where the probing for a place begins; return its map, the segment's address, the slot's number, the tag."""
     store = writer.store(place.map)
     ranges = words_of(columns)
-    words = [body.parameter(f"w{word}") for column in place.columns for word in ranges[column]]
+    words = [
+        word
+        for key, column in zip(place.keys, place.columns, strict=True)
+        for word in in_words_of(
+            body, store.keys[key], [body.parameter(f"w{word}") for word in ranges[column]], columns[column].lane
+        )
+    ]
     whole = len(place.keys) == len(store.keys)
     table = PRIMARY if whole else store.shape.table(store.indexes.index(place.keys))
     tag = tag_of(body, words)

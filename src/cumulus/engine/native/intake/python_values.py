@@ -17,7 +17,7 @@ from cumulus.catalog.types import DOUBLE, EXACT, INTEGER_BITS, Interval, Kind, S
 from cumulus.engine.frames.value_words import NAN_BITS, NULL_WORD, Words, plain_word, split
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.kernel.body import Body
-from cumulus.engine.native.kernel.lanes import Lane
+from cumulus.engine.native.kernel.lanes import Lane, sign_of
 from cumulus.engine.native.kernel.language import (
     F64,
     FALSE,
@@ -127,20 +127,20 @@ class ValueReader:
         given = self._object(place)
         if lane.type.kind is Kind.VARCHAR:
             return self._text_words(given, column)
-        found = [body.local(I64, "word") for _ in lane.null_words]
-        for word, null in zip(found, lane.null_words, strict=True):
+        found = [body.local(I64, "word") for _ in range(lane.words)]
+        for word, null in zip(found, lane.null_words[-lane.words :], strict=True):
             body.set(word, null)
         is_null = given.eq(self._known("none"))
         if not lane.nullable:
             self._leave_unless(~is_null)
         with body.when(~is_null):
             if lane.is_wide:
-                for part, word in enumerate(found):
+                for part, word in enumerate(found[:2]):
                     self._convert(word, given, column, (relation, place, part))
             else:
                 self._read(found[0], given, column, (relation, place, 0))
-                if lane.nullable and column.is_used:
-                    self._leave_unless(found[0].ne(lane.null))
+            if lane.has_sign:
+                body.set(found[-1], sign_of(found[-2]))
         return [*found] if column.is_used else []
 
     # --- numbers ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,17 @@ from operator import or_
 from typing import NamedTuple
 
 from cumulus.catalog.types import INTEGER_BITS, Interval, Kind, SqlType
-from cumulus.engine.frames.value_words import NAN_BITS, NULL_FLOAT, NULL_WIDE, NULL_WORD, Words, is_wide, null_of, split
+from cumulus.engine.frames.value_words import (
+    NAN_BITS,
+    NULL_FLOAT,
+    NULL_WORD,
+    Words,
+    has_sign_word,
+    is_wide,
+    last_null_word,
+    null_words,
+    word_count,
+)
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.language import BOOL, F64, I64, I128, TRUE, Expr, Immediate, Type, i64, select
 
@@ -61,23 +71,28 @@ class Lane:
 
     @property
     def is_wide(self) -> bool:
-        """Whether a value takes two words."""
+        """Whether a value that is there takes two words."""
         return is_wide(self.type)
 
     @property
-    def null(self) -> int:
-        """What stands for NULL, as one integer."""
-        return null_of(self.type)
+    def has_sign(self) -> bool:
+        """Whether the last word repeats the sign of the value, or is NULL's."""
+        return has_sign_word(self.type, nullable=self.nullable)
 
     @property
     def null_words(self) -> Words:
-        """What stands for NULL, as the words of a number."""
-        return split(self.null) if self.is_wide else (self.null,)
+        """What stands for NULL."""
+        return null_words(self.type)
+
+    @property
+    def last_null_word(self) -> int:
+        """The last word of NULL, which no value has there."""
+        return last_null_word(self.type)
 
     @property
     def words(self) -> int:
         """How many words a value takes."""
-        return 2 if self.is_wide or self.is_text else 1
+        return 2 if self.is_text else word_count(self.type, nullable=self.nullable)
 
     @property
     def is_ordered(self) -> bool:
@@ -208,25 +223,32 @@ def from_words(body: Body, lane: Lane, words: Sequence[Expr]) -> Scalar:
     kernel = kernel_type(lane.type)
     if kernel is I128:
         value = body.let((words[1].to(I128) << 64) | (words[0].to(I128) & ((1 << 64) - 1)), "wide")
-        null = value.eq(NULL_WIDE)
     elif kernel is F64:
-        value, null = body.let(words[0].bits(), "float"), words[0].eq(NULL_FLOAT)
+        value = body.let(words[0].bits(), "float")
     else:
-        null = words[0].eq(NULL_WORD)
         value = body.let(words[0].ne(0), "flag") if kernel is BOOL else body.let(words[0], "word")
-    return Scalar(lane.type, value, body.let(null, "null") if lane.nullable else None, bits_of(lane.type))
+    null = body.let(words[-1].eq(lane.last_null_word), "null") if lane.nullable else None
+    return Scalar(lane.type, value, null, bits_of(lane.type))
 
 
-def to_words(body: Body, scalar: Scalar) -> list[Expr]:
+def to_words(body: Body, lane: Lane, scalar: Scalar) -> list[Expr]:
     """Write the words of a value whose kernel type is the lane's already; it may be NULL only if the lane's may.
 
     A text must have its number: see `cumulus.engine.native.code.program_writer.ProgramWriter.numbered`.
     """
     value = scalar.value
-    if value.type is I128:
-        word = value if scalar.null is None else select(scalar.null, Immediate(I128, NULL_WIDE), value)
-        word = body.let(word, "wide")
-        return [body.let(word.to(I64), "low"), body.let((word >> 64).to(I64), "high")]
+    if lane.has_sign or value.type is I128:
+        if scalar.null is not None:
+            value = select(scalar.null, Immediate(value.type, 0), value)
+        value = body.let(value, "whole")
+        words: list[Expr] = [value]
+        if lane.is_wide:
+            words = [body.let(value.to(I64), "low"), body.let((value >> 64).to(I64), "high")]
+        if lane.has_sign:
+            words.append(sign_of(words[-1]))
+        if scalar.null is not None:
+            words[-1] = select(scalar.null, i64(NULL_WORD), words[-1])
+        return [*words[:-1], body.let(words[-1], "last")]
     null = NULL_WORD
     if value.type is F64:
         # Adding 0.0 makes the negative zero positive; a NaN differs from itself.
@@ -234,3 +256,17 @@ def to_words(body: Body, scalar: Scalar) -> list[Expr]:
     elif value.type is BOOL:
         value = value.to(I64)
     return [body.let(value if scalar.null is None else select(scalar.null, i64(null), value), "word")]
+
+
+def sign_of(word: Expr) -> Expr:
+    """Return -1 for a word below 0, else 0; `>>` shifts zeros in."""
+    return i64(0) - (word >> 63)
+
+
+def in_words_of(body: Body, lane: Lane, words: Sequence[Expr], own: Lane) -> list[Expr]:
+    """Write the words of a value that is there, of the lane `own`, as those of another one of the same width."""
+    count = 1 + lane.is_wide
+    value = [*words[:count]]
+    if lane.has_sign:
+        value.append(words[count] if own.has_sign else body.let(sign_of(value[-1]), "sign"))
+    return value

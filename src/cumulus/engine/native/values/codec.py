@@ -76,23 +76,28 @@ def decoder(lane: Lane, dictionary: NumberedValues) -> Callable[[Sequence[int]],
     """Return the function from the words of a lane to the value."""
     if lane.is_text:
         return _text_of
-    decode, null, is_wide, nullable = _number_decoder(lane.type, dictionary), lane.null, lane.is_wide, lane.nullable
+    decode, null = _number_decoder(lane.type, dictionary), lane.last_null_word
+    is_wide, nullable = lane.is_wide, lane.nullable
 
     def value(words: Sequence[int]) -> Any:
-        number = joined(words[0], words[1]) if is_wide else words[0]
-        return None if nullable and number == null else decode(number)
+        if nullable and words[-1] == null:
+            return None
+        return decode(joined(words[0], words[1]) if is_wide else words[0])
 
     return value
 
 
 def column_decoder(lane: Lane, dictionary: NumberedValues) -> Callable[[npt.NDArray[np.int64]], list[Any]]:
     """Return the function from the words of many values of a lane, not of arguments, a row each, to the values."""
-    decode, null, nullable = _number_decoder(lane.type, dictionary), lane.null, lane.nullable
+    decode, count = _number_decoder(lane.type, dictionary), 1 + lane.is_wide
 
     def values(words: npt.NDArray[np.int64]) -> list[Any]:
-        numbers = numbers_of(words)
-        if nullable:
-            return [None if number == null else decode(number) for number in numbers]
+        numbers = numbers_of(words[:, :count])
+        if lane.nullable:
+            is_null = words[:, -1] == lane.last_null_word
+            if is_null.any():
+                pairs = zip(numbers, is_null.tolist(), strict=True)
+                return [None if missing else decode(number) for number, missing in pairs]
         return numbers if decode is int else list(map(decode, numbers))
 
     return values

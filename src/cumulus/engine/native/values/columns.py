@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
-from cumulus.engine.frames.value_words import NAN_BITS, NULL_WORD, stands_for_null
+from cumulus.engine.frames.value_words import NAN_BITS
 from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.values.codec import encoder
 
@@ -46,11 +46,6 @@ def write_column(column: pa.Array | pa.ChunkedArray, lane: Lane, dictionary: Dic
     ----------
     column
         Of the Arrow type of the lane's type.
-
-    Raises
-    ------
-    EvaluationError
-        If a value stands for NULL in the native engine.
     """
     if lane.type.kind is Kind.VARCHAR:
         texts = plain_texts(column)  # kept until they are read
@@ -64,17 +59,17 @@ def write_column(column: pa.Array | pa.ChunkedArray, lane: Lane, dictionary: Dic
         return
     if pa.types.is_decimal(array.type):
         pairs = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
-        for word, words in enumerate(into):
-            words[:] = pairs[word::2]
+        for word in range(1 + lane.is_wide):
+            into[word][:] = pairs[word::2]
     else:
-        assert len(into) == 1, f"{array.type} is not of the form of {lane.type}"
+        assert not lane.is_wide, f"{array.type} is not of the form of {lane.type}"
         _write_plain(array, lane.type.kind, into[0])
-    if lane.nullable:
-        missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-        _check(into[0], lane, missing)
-        if missing is not None:
-            for word, null in zip(into, lane.null_words, strict=True):
-                word[missing] = null
+    if lane.has_sign:
+        np.right_shift(into[-2], 63, out=into[-1])
+    if lane.nullable and array.null_count:
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        for words, null in zip(into, lane.null_words, strict=True):
+            words[missing] = null
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -101,15 +96,6 @@ def _write_plain(array: Any, kind: Kind, into: Column) -> None:
         into[np.isnan(numbers)] = NAN_BITS
     else:
         into[:] = numbers
-
-
-def _check(words: Column, lane: Lane, missing: npt.NDArray[np.bool_] | None) -> None:
-    """Refuse values that stand for NULL; only whole numbers of all 64 or 128 bits have one."""
-    if lane.type.kind is not Kind.BIGINT:
-        return
-    bad = words == NULL_WORD
-    if (bad if missing is None else bad & ~missing).any():
-        raise stands_for_null(NULL_WORD, lane.type)
 
 
 def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
