@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +90,36 @@ def test_a_cache_that_cannot_be_written_is_none(folder, tmp_path: Path, monkeypa
     assert dict(engine.items("v")) == {(1,): (1,)}
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["file"]
     build.forget()
+
+
+def test_the_cache_knows_all_sources_that_decide_code() -> None:
+    """Whatever is imported to write code is part of its name, and a change of its text is another name."""
+    script = (
+        "import sys, cumulus.engine.native.build\n"
+        "print(*(each.__file__ for name, each in sys.modules.items() if name.startswith('cumulus.')), sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
+    package = Path(build.version.__file__).parent
+    used = {Path(each).relative_to(package).parts[0] for each in done.stdout.split()}
+    assert used - {*build.SOURCES} == set()
+
+
+@pytest.mark.parametrize("changed", ["scalars/arithmetic.py", "engine/native/code/adders.py", "version.py"])
+def test_another_source_is_another_name(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(build.version.__file__).parent
+    copy = tmp_path / "cumulus"
+    copy.mkdir()
+    for source in build.SOURCES:
+        copying = shutil.copytree if (package / source).is_dir() else shutil.copy2
+        copying(package / source, copy / source)
+    monkeypatch.setattr(build.version, "__file__", str(copy / "version.py"))
+    before = build._source.__wrapped__()
+    place = copy / changed
+    stat, text = place.stat(), place.read_text()
+    place.write_text(text.replace("0", "1", 1))  # as many bytes, and the times that it had
+    os.utime(place, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert build._source.__wrapped__() != before
+    place.write_text(text)
+    assert build._source.__wrapped__() == before
+    monkeypatch.setattr(build.version, "VERSION", "0.0.0")
+    assert build._source.__wrapped__() != before

@@ -6,6 +6,7 @@ the user is only loaded. Any other is written and compiled, but for the librarie
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,10 +150,32 @@ def name_of(program: Program, functions: Mapping[str, UserFunction], indexes: In
     return identity(_source(), repr(wanted), repr(signatures), repr(program))
 
 
+SOURCES = (
+    "algebra",
+    "catalog",
+    "engine",
+    "explain",
+    "m3",
+    "scalars",
+    "views",
+    "errors.py",
+    "garbage_collection.py",
+    "version.py",
+)
+"""Folders and files of the package whose code decides what machine code is, and what the plan beside it means."""
+
+
 @cache
 def _source() -> str:
-    """Return what changes when the code that writes code does."""
+    """Return a digest of the code that writes code, and the release.
+
+    It is of what the files say, not of their times: an installer may give two releases the same times and sizes.
+    """
     folder = Path(version.__file__).parent
-    rooms = ("catalog", "algebra", "m3", "engine")
-    files = [path for room in rooms for path in sorted((folder / room).rglob("*.py"))]
-    return repr([(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files])
+    digest = hashlib.sha256(version.VERSION.encode())
+    for source in SOURCES:
+        place = folder / source
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
