@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,13 @@ pytestmark = pytest.mark.usefixtures("each_engine")
 BROKEN = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
 FINER = "more precise than a microsecond"
 BAD = [
+    ("DECIMAL(12,2)", pa.array([1.239, 1.24, 19.99 * 3]), ["1.24", "59.97"], "has more than 2 digits after the point"),
+    ("DECIMAL(12,2)", pa.array([1.239]), [], "has more than 2 digits after the point"),
+    ("DECIMAL(38,38)", pa.array([Decimal(7)], pa.decimal128(1, 0)), [], "does not fit DECIMAL(38,38)"),
+    ("HUGEINT", pa.array([1.5]), [], "is not an integer"),
+    ("HUGEINT", pa.array(["9" * 38, "9" * 39]), ["9" * 38], "does not fit 128 bits"),
+    ("HUGEINT", pa.array(["1" * 39]), [], "has 39 digits; Arrow's columns hold 38"),
+    ("INTERVAL", pa.array(["1 day", "2562047788:00:54"]), ["1 day"], "longer than Arrow's columns hold an INTERVAL"),
     ("REAL", pa.array([0.5, 1e300, -1e300]), ["0.5"], "does not fit REAL"),
     ("REAL", pa.array(["0.5", "1e300"]), ["0.5"], "does not fit REAL"),
     ("TIMESTAMP", pa.array([0, 1], pa.timestamp("ns")), ["1970-01-01 00:00:00"], FINER),
@@ -47,6 +56,9 @@ BAD = [
     ("DATE", pa.array(["2024-01-31", "2024-02-30"]), ["2024-01-31"], "not a DATE: write it as 2024-01-31"),
 ]
 FINE = [
+    ("INTEGER", pa.array([7.0, math.nan, None]), ["7", None, None]),
+    ("DECIMAL(4,2)", pa.array([0.1 + 0.2, math.nan, -0.0]), ["0.30", None, "0.00"]),
+    ("DOUBLE", pa.array([Decimal("1.2E-17"), None], pa.decimal128(18, 18)), ["1.2e-17", None]),
     ("REAL", pa.array([0.1, None, float("inf")]), ["0.10000000149011612", None, "inf"]),
     ("REAL", pa.array([2**25 + 1, None]), ["33554432.0", None]),
     ("DOUBLE", pa.array([0.1, None]), ["0.1", None]),

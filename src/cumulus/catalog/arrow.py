@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.events import Row
+from cumulus.catalog.interval_texts import span_as_text
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import INTEGER_BITS, INTERVAL, Interval, Kind, SqlType, arrow_type
 
@@ -48,7 +50,7 @@ def table_of(columns: Sequence[Column], rows: Iterable[Row]) -> pa.Table:
 
 
 def array_of(values: Sequence[Any], sql_type: SqlType | None) -> pa.Array:
-    """Return plain values of one type as an Arrow array."""
+    """Return plain values of one type as an Arrow array; ArrowInvalid or OverflowError if it cannot hold one."""
     if sql_type is None:
         return pa.array(values)
     target = arrow_type(sql_type)
@@ -60,7 +62,36 @@ def array_of(values: Sequence[Any], sql_type: SqlType | None) -> pa.Array:
             given = [None if value is None else (value.months, value.days, value.micros * 1000) for value in values]
         case _:
             given = values
-    return pa.array(given, type=target)
+    try:
+        return pa.array(given, type=target)
+    except (pa.ArrowInvalid, OverflowError):
+        for value in values:
+            if value is not None:
+                check_arrow_holds(value, sql_type)
+        raise
+
+
+def check_arrow_holds(value: Any, sql_type: SqlType) -> None:
+    """Raise ArrowInvalid, a ValueError, for a value of a type, not NULL, that the type's Arrow columns cannot hold.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.types import HUGEINT
+    >>> check_arrow_holds(10**38, HUGEINT)
+    Traceback (most recent call last):
+    pyarrow.lib.ArrowInvalid: 100000000000000000000000000000000000000 has 39 digits; Arrow's columns hold 38
+    """
+    if sql_type.kind is Kind.HUGEINT and not -(10**38) < value < 10**38:
+        raise pa.ArrowInvalid(f"{value} has 39 digits; Arrow's columns hold 38")
+    if sql_type.kind is Kind.INTERVAL and not (
+        -_MOST_NANOS <= value.micros * 1000 <= _MOST_NANOS
+        and -(2**31) <= value.months < 2**31
+        and -(2**31) <= value.days < 2**31
+    ):
+        raise pa.ArrowInvalid(f"{span_as_text(value)} is longer than Arrow's columns hold an INTERVAL")
+
+
+_MOST_NANOS = 2**63 - 1
 
 
 def values_of(array: pa.Array | pa.ChunkedArray, sql_type: SqlType | None) -> list[Any] | None:
@@ -85,16 +116,16 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     The type of the result is `arrow_type`, but for whole numbers of up to 64 bits, whose width stays what it is, and
     DOUBLE, which may have 32 bits. An array without a type, of which all is NULL, is of any.
     """
+    array = decoded(array)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type(sql_type))
-    array = decoded(array)
     if not _is_of(array, sql_type):
         return None
     if sql_type.kind is Kind.VARCHAR and not _is_sound(array):
         return None
     if sql_type.kind in _CAST and array.type != arrow_type(sql_type):
         try:
-            array = array.cast(arrow_type(sql_type))
+            array = _cast(array, arrow_type(sql_type))
         except pa.ArrowInvalid:
             return None
     if sql_type.kind is Kind.REAL and array.type != pa.float32():
@@ -108,6 +139,24 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     ):
         return None
     return array
+
+
+def _cast(array: Any, wanted: pa.DataType) -> Any:
+    """Return an array by Arrow's cast; ArrowInvalid where that is not exact.
+
+    Arrow multiplies 128 bits without a look at what is lost: 7 as a DECIMAL(38,38) would be 0.194. So decimals with too
+    many digits go by 256 bits.
+    """
+    source = array.type
+    if pa.types.is_decimal(wanted):
+        if pa.types.is_integer(source):
+            array, source = array.cast(pa.decimal128(20, 0)), pa.decimal128(20, 0)
+        digits = source.precision - source.scale + wanted.scale
+        if digits > 76:
+            raise pa.ArrowInvalid("more digits than a decimal has")
+        if digits > 38:
+            array = array.cast(pa.decimal256(76, wanted.scale))
+    return array.cast(wanted)
 
 
 MOST_DIGITS = 36
@@ -152,16 +201,6 @@ def numbers_of_text(texts: Any, sql_type: SqlType) -> Any:
 
 def _has_letter(texts: Any, letters: str) -> bool:
     return any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in letters)
-
-
-def decoded(array: Any) -> Any:
-    """Return an Arrow array without a dictionary: categories, enumerations, and whatever else is written so."""
-    while pa.types.is_dictionary(array.type):
-        pieces = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        kind = pa.string() if pa.types.is_string_view(array.type.value_type) else array.type.value_type
-        # Not every type of values has a `take`, nor a cast to itself; texts that are views have neither.
-        array = pa.chunked_array([piece.dictionary.cast(kind).take(piece.indices) for piece in pieces], kind)
-    return array
 
 
 _CAST = (Kind.HUGEINT, Kind.DECIMAL, Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)

@@ -12,7 +12,7 @@ import math
 import re
 import struct
 from dataclasses import dataclass
-from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +55,9 @@ INTEGER_BITS = {Kind.TINYINT: 8, Kind.SMALLINT: 16, Kind.INTEGER: 32, Kind.BIGIN
 MAX_PRECISION = 38
 # Digits that an integer of the kind needs when it meets a decimal: DuckDB's own table.
 INTEGER_DIGITS = {Kind.TINYINT: 3, Kind.SMALLINT: 5, Kind.INTEGER: 10, Kind.BIGINT: 19, Kind.HUGEINT: 38}
+
+NEAR_DIGITS = 15
+"""A decimal of so many digits is the only one that is near its DOUBLE."""
 
 EXACT = Context(prec=4000, traps=[Inexact, InvalidOperation, Overflow])
 """The context of all decimal arithmetic: it never rounds, it raises. The square of any DOUBLE has fewer digits."""
@@ -289,7 +292,7 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
                 return value
         case Kind.INTERVAL:
             if isinstance(value, Interval):
-                return value
+                return _checked_interval(value)
             if isinstance(value, dt.timedelta):
                 _refuse_nanoseconds(getattr(value, "nanoseconds", 0), value)
                 return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
@@ -297,6 +300,14 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
         case _:
             pass
     raise TypeError(f"{value!r} is not a {sql_type}")
+
+
+def _checked_interval(value: Interval) -> Interval:
+    """Return an interval; ValueError if its parts do not fit 32, 32 and 64 bits."""
+    bits = (32, 32, 64)
+    if not all(-(1 << (most - 1)) <= part < 1 << (most - 1) for part, most in zip(value, bits, strict=True)):
+        raise ValueError(f"{value} does not fit INTERVAL")
+    return value
 
 
 def sound_text(text: str) -> str:
@@ -336,6 +347,8 @@ def _coerce_integer(value: Any, bits: int) -> int:
 def _coerce_float(value: float | Decimal, sql_type: SqlType) -> float:
     try:
         number = float(value)
+        if math.isinf(number) and not isinstance(value, float) and value.is_finite():  # no error of Decimal
+            raise OverflowError
     except OverflowError:
         raise ValueError(f"{value} does not fit {sql_type}") from None
     return as_real(number) if sql_type.kind is Kind.REAL else number
@@ -353,10 +366,28 @@ def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
     try:
         scaled = number.quantize(Decimal(1).scaleb(-sql_type.scale), context=EXACT)
     except (Inexact, InvalidOperation):
-        raise ValueError(f"{value} has more than {sql_type.scale} digits after the point") from None
+        near = _near_decimal(float(value), sql_type.scale) if isinstance(value, float) else None
+        if near is None:
+            raise ValueError(f"{value} has more than {sql_type.scale} digits after the point") from None
+        scaled = near
     if scaled.adjusted() + 1 > sql_type.precision - sql_type.scale and scaled:
         raise ValueError(f"{value} does not fit {sql_type}")
-    return scaled
+    return scaled if scaled else scaled.copy_abs()
+
+
+def _near_decimal(number: float, scale: int) -> Decimal | None:
+    """Return the decimal of at most 15 digits from which a float is one unit in its last place away; None if none.
+
+    Sums and products of prices are such: 0.1 + 0.2 is 0.30000000000000004.
+    """
+    nearest = Decimal(repr(number)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_EVEN, _ROUNDING)
+    if not nearest or nearest.adjusted() + scale >= NEAR_DIGITS:
+        return None
+    ends = math.nextafter(float(nearest), -math.inf), math.nextafter(float(nearest), math.inf)
+    return nearest if number in ends else None
+
+
+_ROUNDING = Context(prec=4000)
 
 
 def _coerce_date(value: Any) -> dt.date:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import decoded
+from cumulus.catalog.arrow_cells import decoded
 
 ALIGNMENT = 64
 ROWS_PER_VALUE = 16

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.catalog.arrow import values_of
+from cumulus.catalog.arrow_cells import plain_cells, shown_cell
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import INTEGER_BITS, Kind
@@ -64,14 +65,13 @@ def arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
 
 def _any_values(relation: Relation, column: Column, array: pa.ChunkedArray) -> list[Any]:
     """Return the values of a column that is not of the column's type."""
-    try:
-        values: list[Any] = array.to_pylist()
-    except (ValueError, OverflowError) as problem:
+    values, problems = plain_cells(array)
+    for row, reason in problems.items():
         raise ValueTypeError(
-            f"{relation.name}.{column.name}: a value of type {array.type} is none of Python's: {problem}",
+            f"{relation.name}.{column.name}, row {row + 1}: {shown_cell(array, row)!r} {reason}",
             relation=relation.name,
-            hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
-        ) from None
+            hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999, to the microsecond.",
+        )
     return values
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import decoded, interval_of
+from cumulus.catalog.arrow import interval_of
+from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.interval_texts import span_as_text
 
 SAFE = (1 << 53) - 1

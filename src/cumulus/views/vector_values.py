@@ -42,7 +42,10 @@ def arrow_values(vector: Vector, target: SqlType) -> Any:
         case Kind.VARCHAR:
             return _texts(vector)
         case Kind.INTERVAL:
-            return array_of(_spans(vector), target)
+            try:
+                return array_of(_spans(vector), target)
+            except pa.ArrowInvalid:  # Arrow has nanoseconds
+                raise NotColumnarError from None
         case Kind.DATE:
             days = check_within(vector.data, vector.null, _FIRST_DAY, _LAST_DAY).astype(np.int32)
             return pa.array(days, pa.int32(), mask=vector.null).view(pa.date32())

@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import array_of, decoded, numbers_of_text, typed
+from cumulus.catalog.arrow import array_of, check_arrow_holds, numbers_of_text
+from cumulus.catalog.arrow_cells import decoded, plain_cells, shown_cell
+from cumulus.catalog.column_casts import converted, is_text
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE
 from cumulus.catalog.schema import Column, Relation
-from cumulus.catalog.text_values import value_of
-from cumulus.catalog.types import EXACT, Kind, SqlType, arrow_type, coerce
+from cumulus.catalog.text_values import is_null, value_of
+from cumulus.catalog.types import EXACT, Kind, SqlType, coerce
 from cumulus.epochs.formats.encodings import Encoding, way_out
 from cumulus.epochs.formats.parsed_rows import OPERATIONS, Found, Values
 from cumulus.epochs.sources import FolderSource
@@ -91,7 +93,7 @@ class _Reader:
 
     def value(self, value: Any) -> Any:
         """Return one cell as the column's type wants it."""
-        if value is None:
+        if is_null(value, self.type):
             return None
         given = value
         try:
@@ -101,7 +103,9 @@ class _Reader:
                 value = value_of_text(value.strip(), self.type)
             elif isinstance(value, Decimal) and self.type.is_numeric:
                 value = _sized(value, self.type)
-            return coerce(value, self.type)
+            value = coerce(value, self.type)
+            check_arrow_holds(value, self.type)
+            return value
         except (TypeError, ValueError, ArithmeticError) as problem:
             raise ValueError(f"{problem}{way_out(given, self.type, self._source)}") from None
 
@@ -120,23 +124,16 @@ class _Reader:
         """Return an Arrow array as one of the column's type; None if each value must be looked at."""
         try:
             if self.encoding is not None:
-                if self.type.kind is Kind.VARCHAR and not _is_text(values.type):
+                if self.type.kind is Kind.VARCHAR and not is_text(values.type):
                     return None  # not the digits of a time
                 made = self.encoding.decoded(values)
                 if made is not None:
                     values = made
                 elif pa.types.is_nested(values.type):
                     return None
-            if _is_text(values.type) and self.type.is_numeric:
-                found = numbers_of_text(values, self.type)
-                return None if found is None else typed(found, self.type)
-            if _is_text(values.type) and self.type.is_temporal and self.type.kind is not Kind.DATE:
-                values = _moments(values)
-            if self.type.kind is Kind.DATE and not _are_days(values):
-                return None
-            return typed(values.cast(arrow_type(self.type.computed), safe=True), self.type)
         except (pa.ArrowException, ValueError, ArithmeticError, TypeError):
             return None
+        return converted(values, self.type)
 
 
 def _column(values: Values, reader: _Reader, relation: Relation, place: str, problems: Problems) -> pa.Array:
@@ -169,21 +166,6 @@ def _parts(values: Any, reader: _Reader, first: int, problems: Problems) -> list
         for begin in range(0, count, size)
         for part in _parts(values.slice(begin, size), reader, first + begin, problems)
     ]
-
-
-def _moments(texts: Any) -> Any:
-    """Return texts of times as times; those with an offset are taken to UTC, as `coerce` does."""
-    try:
-        return texts.cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:
-        return texts.cast(pa.timestamp("us", "UTC"))
-
-
-def _are_days(values: Any) -> bool:
-    """Whether times are midnights without a time zone: Arrow would cut others."""
-    if not pa.types.is_timestamp(values.type):
-        return True
-    return values.type.tz is None and bool(values.cast(pa.date32()).cast(values.type).equals(values))
 
 
 def value_of_text(text: str, wanted: SqlType) -> Any:
@@ -219,39 +201,17 @@ def _sized(number: Decimal, wanted: SqlType) -> Decimal:
     return number
 
 
-_UNPLAIN = {
-    OverflowError: "is beyond the years 1 to 9999",
-    UnicodeDecodeError: "is not UTF-8",
-    ValueError: "is more precise than a microsecond",
-}
-
-
 def _plain(values: Any, column: Column, first: int, problems: Problems) -> list[Any]:
     """Return the values as Python's; None and a problem where it has none."""
-    try:
-        found: list[Any] = values.to_pylist()
-        return found
-    except (ValueError, OverflowError):
-        plain: list[Any] = [None] * len(values)
-        for index, value in enumerate(values):
-            try:
-                plain[index] = value.as_py()
-            except (ValueError, OverflowError) as problem:
-                reason = next(reason for kind, reason in _UNPLAIN.items() if isinstance(problem, kind))
-                problems.setdefault(first + index, f"{column.name}: {cell_of(values, index)!r} {reason}")
-        return plain
+    found, wrong = plain_cells(values)
+    for index, reason in wrong.items():
+        problems.setdefault(first + index, f"{column.name}: {shown_cell(values, index)!r} {reason}")
+    return found
 
 
 def cell_of(column: Values, index: int) -> Any:
     """Return one cell as it may be shown."""
-    if isinstance(column, list):
-        return column[index]
-    try:
-        return column[index].as_py()
-    except UnicodeDecodeError:
-        return column[index].as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
-    except (ValueError, OverflowError):  # a time that Python does not have
-        return column.slice(index, 1).cast(pa.string())[0].as_py()
+    return column[index] if isinstance(column, list) else shown_cell(column, index)
 
 
 def text_of(columns: dict[str, Values]) -> Callable[[int], str]:
@@ -271,27 +231,23 @@ def _unchunked(values: Any) -> Any:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def _is_text(found: Any) -> bool:
-    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
-
-
 def _may_become(found: Any, wanted: SqlType) -> bool:
-    is_text = _is_text(found)
+    has_texts = is_text(found)
     if pa.types.is_null(found):
         return True
     if wanted.is_numeric:
         is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
-        return bool(is_number or is_text)
+        return bool(is_number or has_texts)
     match wanted.kind:
         case Kind.VARCHAR:
-            return is_text
+            return has_texts
         case Kind.BOOLEAN:
-            return bool(pa.types.is_boolean(found) or is_text)
+            return bool(pa.types.is_boolean(found) or has_texts)
         case _ if wanted.is_temporal:
             is_moment = pa.types.is_timestamp(found) and not (wanted.kind is Kind.DATE and found.tz is not None)
-            return bool(pa.types.is_date(found) or is_moment or is_text)
+            return bool(pa.types.is_date(found) or is_moment or has_texts)
         case Kind.INTERVAL:
-            return bool(pa.types.is_duration(found) or pa.types.is_interval(found) or is_text)
+            return bool(pa.types.is_duration(found) or pa.types.is_interval(found) or has_texts)
         case _:
             return False
 
@@ -330,7 +286,7 @@ def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Arr
     column = _unchunked(decoded(values))
     if pa.types.is_temporal(column.type):
         column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-    elif _is_text(column.type):
+    elif is_text(column.type):
         try:
             column = numbers_of_text(column, _WHOLE)
         except pa.ArrowException:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from cumulus.catalog.arrow import widest_decimal
@@ -89,7 +90,16 @@ def parse_block(lines: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Table, by
     except pa.ArrowException:
         return None
     # Each line begins and ends an object: as many objects as lines means one in each.
-    return (table, block) if table.num_rows == len(lines) else None
+    if table.num_rows != len(lines) or any(map(_has_infinity, table.columns)):
+        return None
+    return table, block
+
+
+def _has_infinity(values: Any) -> bool:
+    """Whether a number was too large: Arrow reads 1e400 as an infinity."""
+    if pa.types.is_struct(values.type):
+        return any(map(_has_infinity, values.flatten()))
+    return bool(pa.types.is_floating(values.type) and pc.any(pc.is_inf(values)).as_py())
 
 
 def _leaves(schema: Iterable[pa.Field]) -> Iterator[pa.DataType]:

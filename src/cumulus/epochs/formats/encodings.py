@@ -62,6 +62,8 @@ class Encoding(NamedTuple):
         ValueError, TypeError, ArithmeticError
             If it cannot be one.
         """
+        if isinstance(value, Decimal) and not value:
+            value = 0  # JSON's -0
         match self.what:
             case "unscaled" if isinstance(value, str):
                 return _unscaled(value, self.scale)

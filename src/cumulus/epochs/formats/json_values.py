@@ -14,8 +14,8 @@ _LONG_NUMBER = 4000
 
 
 def _whole(text: str) -> Any:
-    """Return a whole number; a decimal of as many digits where Python refuses so many."""
-    return int(text) if len(text) < _LONG_NUMBER else Decimal(text)
+    """Return a whole number; a decimal of as many digits where Python refuses so many, and for the zero with a sign."""
+    return int(text) if len(text) < _LONG_NUMBER and text != "-0" else Decimal(text)
 
 
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=_whole)

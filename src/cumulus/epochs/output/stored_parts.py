@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.algebra.float_sums import add_cells, read_stored
-from cumulus.catalog.arrow import array_of, decoded
+from cumulus.catalog.arrow import array_of
+from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, coerce
 from cumulus.engine.frame_columns import FrameColumns, added_entries

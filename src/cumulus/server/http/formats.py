@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from cumulus.catalog.arrow import decoded, interval_of
+from cumulus.catalog.arrow import interval_of
+from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.interval_texts import span_as_text
 from cumulus.errors import UsageError
 from cumulus.server.answers import ReadRows
