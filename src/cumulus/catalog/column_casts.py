@@ -57,9 +57,14 @@ def _of_family(array: Any, sql_type: SqlType) -> Any:
         array = array.cast(pa.date32())
         return array if sql_type.kind is Kind.DATE else array.cast(pa.timestamp("us"))
     if pa.types.is_timestamp(source) and sql_type.kind is Kind.DATE:
-        days = array.cast(pa.date32())
-        return days if source.tz is None and days.cast(source).equals(array) else None
+        return _days(array)
     return array
+
+
+def _days(moments: Any) -> Any:
+    """Return midnights without a time zone as days, None if one is none; Arrow would cut others."""
+    days = moments.cast(pa.date32())
+    return days if moments.type.tz is None and days.cast(moments.type).equals(moments) else None
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -78,7 +83,10 @@ def _of_text(array: Any, sql_type: SqlType) -> Any:
         case Kind.BOOLEAN:
             return array.cast(pa.bool_())
         case Kind.DATE:
-            return array.cast(pa.date32())
+            try:
+                return array.cast(pa.date32())
+            except pa.ArrowInvalid:
+                return _days(array.cast(pa.timestamp("us")))
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return _moments(array)
     return None

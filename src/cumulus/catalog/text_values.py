@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.interval_texts import parse_span
-from cumulus.catalog.types import Kind, SqlType, refuse_finer
+from cumulus.catalog.time_texts import refuse_finer
+from cumulus.catalog.types import Kind, SqlType
 
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _NULLS = ("NAType", "NaTType")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import re
 import struct
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cumulus.catalog.time_texts import date_of_text, moment_of_text
 from cumulus.catalog.utf8 import half_character
 
 if TYPE_CHECKING:
@@ -402,10 +402,7 @@ def _coerce_date(value: Any) -> dt.date:
     elif isinstance(value, dt.date):
         return value
     elif isinstance(value, str):
-        try:
-            return dt.date.fromisoformat(value)
-        except ValueError:
-            raise ValueError(f"{_shortened(value)} is not a DATE: write it as 2024-01-31") from None
+        return date_of_text(value)
     raise TypeError(f"{value!r} is not a DATE")
 
 
@@ -415,7 +412,7 @@ def _coerce_timestamp(value: Any, sql_type: SqlType) -> dt.datetime:
         _refuse_nanoseconds(getattr(value, "nanosecond", 0), value)
         value = value.to_pydatetime()
     if isinstance(value, str):
-        value = _moment_of(value, sql_type)
+        value = moment_of_text(value, str(sql_type))
     if isinstance(value, dt.datetime):
         try:
             return value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
@@ -424,27 +421,3 @@ def _coerce_timestamp(value: Any, sql_type: SqlType) -> dt.datetime:
     if isinstance(value, dt.date):
         return dt.datetime(value.year, value.month, value.day)
     raise TypeError(f"{value!r} is not a {sql_type}")
-
-
-def _moment_of(text: str, sql_type: SqlType) -> dt.datetime:
-    """Return the time that a text says; `fromisoformat` would cut what is finer than a microsecond."""
-    try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{_shortened(text)} is not a {sql_type}: write it as 2024-01-31 12:00:00") from None
-    if found.microsecond or "." in text or "," in text:
-        refuse_finer(text)
-    return found
-
-
-_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
-
-
-def refuse_finer(text: str) -> None:
-    """Raise ValueError for the text of a time with more than six digits behind its point, which would be lost."""
-    if _FINER.search(text) is not None:
-        raise ValueError(f"{_shortened(text)} is more precise than a microsecond")
-
-
-def _shortened(text: str) -> str:
-    return repr(text if len(text) <= 100 else f"{text[:100]}…")

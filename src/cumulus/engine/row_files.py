@@ -12,10 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.catalog.arrow import numbers_of_text, plain_list, typed
+from cumulus.catalog.arrow import typed
+from cumulus.catalog.arrow_cells import plain_cells, shown_cell
+from cumulus.catalog.column_casts import converted
+from cumulus.catalog.csv_headers import split_header
+from cumulus.catalog.parquet_tables import read_parquet_table
 from cumulus.catalog.schema import Relation
-from cumulus.catalog.types import Kind, SqlType, arrow_type
-from cumulus.errors import DataError, InputError
+from cumulus.catalog.types import Kind, SqlType
+from cumulus.errors import DataError, InputError, ValueTypeError
 
 PARQUET, CSV, TSV = (".parquet", ".pq"), (".csv", ".csv.gz"), (".tsv", ".tsv.gz")
 """Endings of files, by what is in them."""
@@ -70,9 +74,7 @@ def read_table(path: str | Path, relation: Relation | None = None) -> pa.Table:
     text = str(path)
     try:
         if _is_parquet(text):
-            import pyarrow.parquet as pq
-
-            return pq.read_table(text, partitioning=None)
+            return read_parquet_table(text)
         if text.lower().endswith((*CSV, *TSV)):
             return _read_csv(text)
     except (pa.ArrowException, OSError, ValueError) as problem:
@@ -127,8 +129,15 @@ def _read_csv(path: str) -> pa.Table:
     with pa.input_stream(path) as stream:  # which is unpacked, if it ends so
         data = stream.read()
     data = data if b"\n" in data else data + b"\n"
-    header = data[: data.find(b"\n") + 1]
-    names = pa_csv.read_csv(io.BytesIO(header), parse_options=pa_csv.ParseOptions(delimiter=delimiter)).column_names
+    first, _ = split_header(data)
+    if first.count(b'"') % 2:
+        raise InputError(
+            f"{path}: a quote in the header is not closed",
+            hint='Close it; inside quotes, a quote of the name is written twice: "".',
+        )
+    header = io.BytesIO(first + b"\n")
+    in_quotes = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    names = pa_csv.read_csv(header, parse_options=in_quotes).column_names
     has_quotes = b'"' in data
     if has_quotes:
         data += b"\n" + _END.encode() + delimiter.encode() * (len(names) - 1) + b"\n"
@@ -152,15 +161,10 @@ def _without_end(table: pa.Table, path: str) -> pa.Table:
 
 def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedArray:
     """Return a column of text as one of a type, if each of its cells is one; else as it is."""
-    if sql_type is None or sql_type.kind in (Kind.VARCHAR, Kind.INTERVAL):
+    if sql_type is None or sql_type.kind is Kind.VARCHAR:
         return column
-    try:
-        if sql_type.is_numeric:
-            found = numbers_of_text(column, sql_type)
-            return column if found is None else found
-        return column.cast(arrow_type(sql_type))
-    except pa.ArrowException:
-        return column
+    found = converted(column, sql_type)
+    return column if found is None else found
 
 
 def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
@@ -173,13 +177,14 @@ def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
                 raise _with_place(relation.missing_column(name), path)
             columns.append([None] * table.num_rows)
             continue
-        try:
-            columns.append(plain_list(table.column(name)))
-        except (ValueError, OverflowError, pa.ArrowException) as problem:
-            raise InputError(
-                f"{path}: column {name} has a value that Python has not: {first_line(problem)}",
-                hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999.",
-            ) from None
+        values, problems = plain_cells(table.column(name))
+        for place, reason in problems.items():
+            raise ValueTypeError(
+                f"{path}, row {place + 1}: {relation.name}.{name}: {shown_cell(table.column(name), place)!r} {reason}",
+                relation=relation.name,
+                hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999, to the microsecond.",
+            )
+        columns.append(values)
     rows = []
     for number, row in enumerate(zip(*columns, strict=True), 1):
         try:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cumulus.catalog.parquet_tables import read_parquet_table
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.cells import cell_of, text_of
 from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
@@ -23,12 +24,11 @@ RowGroups = tuple[int, int]
 def read_parquet(source: FolderSource, relation: Relation, path: str, part: RowGroups | None) -> Content:
     """Return the rows of a Parquet file or of a part of it."""
     try:
-        if part is None:
-            table, before = pq.read_table(path, partitioning=None), 0
-        else:
-            with pq.ParquetFile(path) as file:
-                before = sum(file.metadata.row_group(group).num_rows for group in range(part[0]))
-                table = file.read_row_groups(range(*part))
+        table = read_parquet_table(path, None if part is None else range(*part))
+        before = 0
+        if part is not None:
+            metadata = pq.read_metadata(path)
+            before = sum(metadata.row_group(group).num_rows for group in range(part[0]))
     except (pa.ArrowException, OSError) as problem:
         raise InputError(
             f"{path}: not a whole Parquet file: {str(problem).splitlines()[0]}",

@@ -7,6 +7,7 @@ take in all that follows): those are for an own reader, which goes on with the n
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from cumulus.catalog.csv_headers import split_header
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.arrow_tables import by_name
 from cumulus.epochs.formats.content import BOM, is_utf8, read_text, readable
@@ -33,10 +35,10 @@ def read_csv(source: FolderSource, relation: Relation, path: str) -> Content:
     if not source.header:
         header = list(relation.column_names)
     else:
-        first, _, rest = data.partition(b"\n")
+        first, rest = split_header(data)
         if not rest and b"\r" in first.rstrip(b"\r"):
             data = data.replace(b"\r", b"\n")
-            first, _, rest = data.partition(b"\n")
+            first, rest = split_header(data)
         header = _header(first, mark, path)
         data = b"\n" + rest if rest.startswith(BOM) else rest  # Arrow takes it for the file's
     content = Content()
@@ -52,8 +54,13 @@ def read_csv(source: FolderSource, relation: Relation, path: str) -> Content:
 
 
 def _header(line: bytes, mark: str, path: str) -> list[str]:
+    if line.count(b'"') % 2:
+        raise InputError(
+            f"{path}: not a CSV file with a header: a quote in it is not closed",
+            hint='Close it; inside quotes, a quote of the name is written twice: "".',
+        )
     try:
-        names = next(csv.reader([line.decode().rstrip("\r")], delimiter=mark), [])
+        names = next(csv.reader(io.StringIO(line.decode().rstrip("\r"), newline=""), delimiter=mark), [])
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InputError(
             f"{path}: not a CSV file with a header: {problem}",
