@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
-from cumulus.catalog.events import DELETE, INSERT, UPSERT
+from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, UPSERT
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import Intake
@@ -253,8 +253,8 @@ def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_cha
     others = {
         "p": pa.array([None], pa.int32()),
         "amount": pa.array([1.5]),
-        "_op": pa.array([UPSERT], pa.int8()),  # sales has no key
-        "_position": pa.array([None], pa.int64()),
+        OP_COLUMN: pa.array([UPSERT], pa.int8()),  # sales has no key
+        POSITION_COLUMN: pa.array([None], pa.int64()),
     }
     changed = [table.set_column(table.schema.get_field_index(name), name, each) for name, each in others.items()]
     wrong = [("sale", good), ("people", good), ("sales", good[:-20]), *(("sales", to_ipc(each)) for each in changed)]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cumulus.catalog.events import POSITION_COLUMN
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import Bucket
@@ -202,7 +203,9 @@ def check_fates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence
                     read_file(source, relation, str(path), label)
                 continue
             reading = read_file(source, relation, str(path), label)
-            positions = set(reading.rows.column("_position").to_pylist()) | {row.position for row in reading.rejected}
+            positions = set(reading.rows.column(POSITION_COLUMN).to_pylist()) | {
+                row.position for row in reading.rejected
+            }
             assert len(positions) + sum(reading.ignored.values()) == records_in(kind, data, reading)
             for mine, payload in zip(payloads, pack([reading], plan), strict=True):
                 mine.append(payload)

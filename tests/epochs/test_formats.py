@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cumulus.catalog.events import OP_COLUMN
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.formats import lines
 from cumulus.epochs.formats.json_file import read_json
@@ -292,7 +293,7 @@ null
 """
     reading = agree(tmp_path, data, format="debezium", order="source.lsn")
     assert reading.rows.column("id").to_pylist() == [9, 10, None]
-    assert reading.rows.column("_op").to_pylist() == [1, 1, 3]
+    assert reading.rows.column(OP_COLUMN).to_pylist() == [1, 1, 3]
     assert reading.ignored == {"tombstones": 2, "messages": 1}
     assert [(at, why.split(";")[0].split(":")[0]) for at, why in reasons(reading)] == [
         (6, "no Debezium envelope"),
@@ -391,7 +392,7 @@ def test_an_array_of_objects_is_read(tmp_path: Path) -> None:
 def test_columns_of_files_are_found_in_any_case(tmp_path: Path) -> None:
     rest = "price,big,x,r,ok,day,at"
     reading = read(tmp_path, f"ID,Name,{rest},OP\n1,x,,,,,,,,d\n".encode(), "1.csv")
-    assert (reading.rows.column("id")[0].as_py(), reading.rows.column("_op")[0].as_py()) == (1, -1)
+    assert (reading.rows.column("id")[0].as_py(), reading.rows.column(OP_COLUMN)[0].as_py()) == (1, -1)
     reading = read(tmp_path, f"ID,Name,id,{rest}\n7,x,1,,,,,,,\n".encode(), "1.csv")
     assert reading.rows.column("id").to_pylist() == [1]
     with pytest.raises(InputError, match="'ID' and 'Id' differ only in case, and neither is 'id'"):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus.catalog import Column, Relation
+from cumulus.catalog.events import OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.types import BIGINT, VARCHAR
 from cumulus.epochs.bucket.moves import changes_of, drop_repeated
 from cumulus.epochs.bucket.positions import Positions
@@ -23,9 +24,9 @@ def payload(choose: random.Random, source: str) -> Payload:
             "a": pa.array([choose.randrange(3) for _ in range(count)], pa.int64()),
             "x": pa.array([choose.randrange(100) for _ in range(count)], pa.int64()),
             "s": pa.array([choose.choice(["", "é"]) for _ in range(count)], pa.string()),
-            "_op": pa.array([choose.choice([1, -1]) for _ in range(count)], pa.int8()),
-            "_position": pa.array(range(count), pa.int64()),
-            "_seq": pa.array([choose.randrange(-20, 60) for _ in range(count)], pa.int64()),
+            OP_COLUMN: pa.array([choose.choice([1, -1]) for _ in range(count)], pa.int8()),
+            POSITION_COLUMN: pa.array(range(count), pa.int64()),
+            ORDER_COLUMN: pa.array([choose.randrange(-20, 60) for _ in range(count)], pa.int64()),
         }
     )
     return Payload("t", source, count, rows)
@@ -49,7 +50,7 @@ def test_columns_and_rows_leave_the_same(seed: int) -> None:
         else:
             newer = native.newer(payloads)
             assert newer is not None
-            found = {(each.source, place) for each in newer for place in each.rows.column("_position").to_pylist()}
+            found = {(each.source, place) for each in newer for place in each.rows.column(POSITION_COLUMN).to_pylist()}
             assert found == expected
         native_again, plain_again = Positions(TABLE, is_native=True), Positions(TABLE, is_native=False)
         native_again.load(choose.choice([plain, native]).dump())
@@ -72,7 +73,7 @@ def test_what_has_no_room_in_a_word_goes_row_by_row() -> None:
 
 def test_without_an_order_nothing_is_dropped() -> None:
     rows = payload(random.Random(1), "f")
-    plain = Payload("t", "f", rows.count, rows.rows.drop_columns(["_seq"]))
+    plain = Payload("t", "f", rows.count, rows.rows.drop_columns([ORDER_COLUMN]))
     native = Positions(TABLE, is_native=True)
     assert native.newer([plain]) == [plain]
     assert native.newer([plain, rows]) is None

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cumulus.catalog.events import OP_COLUMN
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
@@ -193,7 +194,9 @@ def rows(*rows: tuple[int, str, int | None]) -> list[Payload]:
 
 def dealt(*given: tuple[int, str, int | None]) -> list[list[tuple[int, int]]]:
     tables = deal_rounds(PROGRAM.relation("sales"), rows(*given))
-    return [list(zip(table.column("id").to_pylist(), table.column("_op").to_pylist(), strict=True)) for table in tables]
+    return [
+        list(zip(table.column("id").to_pylist(), table.column(OP_COLUMN).to_pylist(), strict=True)) for table in tables
+    ]
 
 
 def test_the_rows_of_a_key_go_in_their_order() -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cumulus.catalog.events import POSITION_COLUMN
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.formats import csv_file
 from cumulus.epochs.intake.reading import read_file
@@ -155,7 +156,7 @@ def test_decimals_are_exact_at_any_scale(tmp_path: Path, form: str) -> None:
             path.write_text("\n".join(f'{{"{name}": {mark}{text}{mark}}}' for text in texts))
         reading = read_file(FolderSource("t", str(tmp_path)), relation, str(path), "t/1")
         taken = dict(
-            zip(reading.rows.column("_position").to_pylist(), reading.rows.column(name).to_pylist(), strict=True)
+            zip(reading.rows.column(POSITION_COLUMN).to_pylist(), reading.rows.column(name).to_pylist(), strict=True)
         )
         assert len(taken) + len(reading.rejected) == len(texts)
         for position, value in taken.items():

@@ -6,6 +6,7 @@ from a user, or from data, finds it here first.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Mapping
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -13,6 +14,13 @@ from typing import Any
 from cumulus.errors import UnknownNameError
 
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+MOST_CHARACTERS = 255
+"""A name has no more characters."""
+NAME_RULE = (
+    f"A name has 1 to {MOST_CHARACTERS} characters, none of them a control character, a line break or half a character."
+)
+_CONTROLS = frozenset(("Cc", "Cs", "Zl", "Zp"))
+"""Categories of Unicode: characters that break lines of logs and addresses, or cannot be written in UTF-8."""
 
 
 def folded(name: str) -> str:
@@ -24,6 +32,35 @@ def folded(name: str) -> str:
     ('custid', 'É')
     """
     return name.lower() if name.isascii() else name.translate(_LOWER)
+
+
+def name_fault(name: str) -> str:
+    """Return why a name cannot be that of a table, view, cube or column; empty if it can.
+
+    Examples
+    --------
+    >>> name_fault("../all shops"), name_fault(""), name_fault("a\\nb")
+    ('', 'is empty', 'has the control character U+000A')
+    """
+    if not name:
+        return "is empty"
+    if len(name) > MOST_CHARACTERS:
+        return f"has {len(name):,} characters"
+    if name.isprintable():
+        return ""
+    found = next((each for each in name if unicodedata.category(each) in _CONTROLS), "")
+    return f"has the control character U+{ord(found):04X}" if found else ""
+
+
+def shown_name(name: str) -> str:
+    """Return a name as an error shows it: short, and with escapes for what a line cannot have.
+
+    Examples
+    --------
+    >>> shown_name("a" * 300)[-8:], shown_name("a\\nb")
+    ("aaaaaa…'", "'a\\\\nb'")
+    """
+    return repr(name if len(name) <= 40 else f"{name[:40]}…")
 
 
 def find_name(name: Any, known: Collection[str] | Mapping[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.names import find_name, folded
+from cumulus.durable.file_names import file_name
 from cumulus.durable.folders import refuse_remote
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
@@ -171,7 +172,10 @@ def _folders_in(text: str, program: Program, named: Collection[str | None]) -> d
     packed = [suffix + packing for suffix in SUFFIXES if suffix != ".parquet" for packing in PACKED]
     there = sorted(os.listdir(root))
     for relation in program.relations:
-        wanted = {folded(relation.name + ending) for ending in ("", *SUFFIXES, *packed)}
+        encoded = {each.name: folded(file_name(each.name)) for each in program.relations}
+        mine = encoded.pop(relation.name)
+        names = {mine, *({folded(relation.name)} - set(encoded.values()))}
+        wanted = {folded(name + ending) for name in names for ending in ("", *SUFFIXES, *packed)}
         candidates = [name for name in there if folded(name) in wanted]
         if len(candidates) > 1 and relation.name not in named:
             raise InputError(
@@ -315,6 +319,17 @@ def _no_file(source: FolderSource, entry: os.DirEntry[str]) -> InputError:
         f"{entry.path}: this is {what}",
         hint=f"{way}, or give it a name that begins with '_': such names are left alone (table {source.relation!r}).",
     )
+
+
+def file_label(relation: str, name: str) -> str:
+    """Return what the rows of a file are labelled with; no table's name makes it look like another label.
+
+    Examples
+    --------
+    >>> file_label("orders", "1.csv"), file_label(" a/b", "1.csv")
+    ('orders/1.csv', '%20a%2Fb/1.csv')
+    """
+    return f"{file_name(relation)}/{name}"
 
 
 def file_path(source: FolderSource, name: str) -> str:

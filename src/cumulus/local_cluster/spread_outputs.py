@@ -24,6 +24,7 @@ from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump
 from cumulus.epochs.output.parts import part_path, write_part
+from cumulus.epochs.view_folders import data_path
 from cumulus.errors import EvaluationError
 from cumulus.views import Finisher, MapViewReader
 
@@ -59,7 +60,7 @@ class SpreadOutputs:
         """
         files, errors, attempt = {}, {}, os.urandom(4).hex()
         for name, share in shares.items():
-            stem = Path("data") / name / f"{epoch}-{node}-{attempt}"
+            stem = data_path(name, f"{epoch}-{node}-{attempt}")
             if self._plan.layout.placement_of_view(name).by is FinishedBy.MERGE:
                 write_bytes(self._out / f"{stem}.share", b"".join(encode(self._packed(share))))
                 files[name] = f"{stem}.share"
@@ -100,7 +101,7 @@ class SpreadOutputs:
         def merge(epoch: int, files: list[str]) -> str:
             shares = [each for file in files for each in self._unpacked(Path(file).read_bytes())]
             table = self._finished(name, shares)
-            path = Path("data") / name / f"{epoch}-all-{os.urandom(4).hex()}.parquet"
+            path = data_path(name, f"{epoch}-all-{os.urandom(4).hex()}.parquet")
             write_parquet(self._out / path, table)
             return str(path)
 

@@ -10,6 +10,7 @@ from typing import Any
 from cumulus.algebra.printing import literal, print_literal
 from cumulus.algebra.scope import inputs, maps_of, outputs, variables_of
 from cumulus.algebra.terms import Atom, Batch, Scalar, Term
+from cumulus.catalog.names import NAME_RULE, name_fault, shown_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import BIGDECIMAL, SqlType
@@ -35,6 +36,7 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
     ):
         for name in repeated(names):
             yield Problem((kind, name), f"two {kind}s are called {name}", name)
+    yield from _name_problems(program)
     relations = {relation.name: relation for relation in program.relations}
     for name in sorted(relations.keys() & set(functions)):
         yield Problem(("relation", name), f"{name} is a relation and a function", name)
@@ -53,6 +55,20 @@ def declaration_problems(program: Program, functions: Collection[str]) -> Iterat
         yield from _cube(cube, program)
     yield from _kept(program)
     yield from _enforced(program)
+
+
+def _name_problems(program: Program) -> Iterator[Problem]:
+    """Yield the names of tables, their columns, views and cubes that none may have.
+
+    A column of a view may have a long name, or one with line breaks, which is the text of its expression.
+    """
+    parts = [*(("relation", each.name) for each in program.relations), *(("view", each.name) for each in program.views)]
+    named: list[tuple[Part, str]] = [(part, part[1]) for part in parts]
+    named += [(("relation", each.name), name) for each in program.relations for name in each.column_names]
+    for part, name in named:
+        fault = name_fault(name)
+        if fault:
+            yield Problem(part, f"the name {shown_name(name)} {fault}", name, NAME_RULE)
 
 
 def _relation(relation: RelationDef, known: dict[str, RelationDef]) -> Iterator[Problem]:

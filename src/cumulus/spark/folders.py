@@ -26,7 +26,7 @@ from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_tab
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, file_path, next_files
+from cumulus.epochs.sources import FolderSource, file_label, file_path, next_files
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.streams import Frame, file_source
 
@@ -117,7 +117,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
-        label = f"{partition.relation}/{partition.name}"
+        label = file_label(partition.relation, partition.name)
         read = partial(read_file, source, relation, file_path(source, partition.name), label, partition.part)
         payloads, seconds = _read_and_pack(read, settings.plan)
         yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first, final=partition.final)
@@ -201,7 +201,7 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
         if partition == 0:
             yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)
         for number, batch in enumerate(batches):
-            label = f"{source.relation}/{epoch:09d}-{partition:05d}-{number:05d}"
+            label = file_label(source.relation, f"{epoch:09d}-{partition:05d}-{number:05d}")
             read = partial(read_table, source, relation, pa.Table.from_batches([batch]), label)
             payloads, seconds = _read_and_pack(read, plan)
             yield packed_batch(payloads, keys, label, seconds)

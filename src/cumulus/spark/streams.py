@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow.parquet as pq
 
 from cumulus.catalog.names import known_name
+from cumulus.durable.file_names import file_name
 from cumulus.durable.files import written_aside
 from cumulus.epochs.sources import FolderSource, check_readable, sources_from
 from cumulus.errors import InputError
@@ -74,7 +75,7 @@ def _source(name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
     frame = given if isinstance(given, Frame) else Frame(name, given)
     if frame.frame.isStreaming:
         return frame
-    file = checkpoint / "static" / f"{name}.parquet"
+    file = checkpoint / "static" / f"{file_name(name)}.parquet"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         with written_aside(file) as making:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import from_ipc, table_of
-from cumulus.catalog.events import DELETE, INSERT, UPSERT
+from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import ClientRows
@@ -112,7 +112,7 @@ class Guests:
 def _is_of(rows: pa.Table, relation: Relation) -> bool:
     """Whether a table has typed rows of a relation, with operations and positions."""
     expected = table_of(relation.columns, ())
-    if rows.column_names != [*expected.column_names, "_op", "_position"]:
+    if rows.column_names != [*expected.column_names, OP_COLUMN, POSITION_COLUMN]:
         return False
     types = [*expected.schema.types, pa.int8(), pa.int64()]
     for column, wanted, found in zip((*relation.columns, None, None), types, rows.columns, strict=True):
@@ -121,4 +121,4 @@ def _is_of(rows: pa.Table, relation: Relation) -> bool:
         if found.null_count and (column is None or is_required(relation, column)):
             return False
     known = pa.array([INSERT, DELETE, *([UPSERT] if relation.key else [])], pa.int8())
-    return bool(pc.all(pc.is_in(rows.column("_op"), value_set=known), min_count=0).as_py())
+    return bool(pc.all(pc.is_in(rows.column(OP_COLUMN), value_set=known), min_count=0).as_py())

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT
+from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, ORDER_COLUMN, TRUNCATE, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.batches import Columns, Upserts, rows_of
@@ -172,7 +172,7 @@ class ColumnarPath:
 
 def _take(opened: Transaction, operation: int, relation: Relation, table: pa.Table) -> bool:
     """Fire the deletions, insertions or updates of a table; False if one was left."""
-    mine = table.filter(pc.equal(table.column("_op"), operation)).select(list(relation.column_names))
+    mine = table.filter(pc.equal(table.column(OP_COLUMN), operation)).select(list(relation.column_names))
     bulk = rows_of(-1 if operation == DELETE else 1, relation, mine, relation.checked)
     if not mine.num_rows or not isinstance(bulk, Columns):
         return not mine.num_rows
@@ -202,11 +202,11 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
 
     O(rows), and O(log rows) for each row whose key has another.
     """
-    ordered = {"_seq" in payload.rows.column_names for payload in payloads}
+    ordered = {ORDER_COLUMN in payload.rows.column_names for payload in payloads}
     if len(ordered) > 1 or _has_interval_key(relation):
         return []
-    order = ["_seq"] if ordered == {True} else []
-    columns = [*relation.column_names, "_op", *order]
+    order = [ORDER_COLUMN] if ordered == {True} else []
+    columns = [*relation.column_names, OP_COLUMN, *order]
     rows = pa.concat_tables(payload.rows.select(columns) for payload in payloads)
     if not relation.key:
         return [rows]
@@ -222,7 +222,7 @@ def deal_rounds(relation: Relation, payloads: Sequence[Payload]) -> list[pa.Tabl
     places = named.join(several, keys, join_type="left semi", use_threads=False).sort_by("_at")
     mine = rows.take(places.column("_at"))
     if order:  # a deletion comes before an insertion with its position
-        sorting = pa.table({"seq": mine.column("_seq"), "op": mine.column("_op"), "at": places.column("_at")})
+        sorting = pa.table({"seq": mine.column(ORDER_COLUMN), "op": mine.column(OP_COLUMN), "at": places.column("_at")})
         places = places.take(pc.sort_indices(sorting, [(name, "ascending") for name in ("seq", "op", "at")]))
     dealt = np.zeros(rows.num_rows, np.int8)
     seen: dict[tuple[object, ...], int] = {}
@@ -242,9 +242,9 @@ def set_aside(
     if _has_interval_key(relation):
         return None
     names = [f"_key{place}" for place in range(len(relation.key))]
-    rows = pa.concat_tables(each.rows.select([*relation.key, "_op"]) for each in payloads)
-    rows = rows.rename_columns([*names, "_op"]).append_column("_at", pa.array(np.arange(rows.num_rows)))
-    wanted = rows.filter(pc.is_in(rows.column("_op"), value_set=pa.array(operations, pa.int8()))).select(names)
+    rows = pa.concat_tables(each.rows.select([*relation.key, OP_COLUMN]) for each in payloads)
+    rows = rows.rename_columns([*names, OP_COLUMN]).append_column("_at", pa.array(np.arange(rows.num_rows)))
+    wanted = rows.filter(pc.is_in(rows.column(OP_COLUMN), value_set=pa.array(operations, pa.int8()))).select(names)
     mine = rows.join(wanted, names, join_type="left semi", use_threads=False)
     chosen = np.zeros(rows.num_rows, np.bool_)
     chosen[mine.column("_at").to_numpy()] = True
@@ -267,4 +267,4 @@ def _has_interval_key(relation: Relation) -> bool:
 
 def _have(payloads: Sequence[Payload], *operations: int) -> bool:
     """Whether a row has one of some operations."""
-    return any(pc.any(pc.equal(each.rows.column("_op"), op)).as_py() for each in payloads for op in operations)
+    return any(pc.any(pc.equal(each.rows.column(OP_COLUMN), op)).as_py() for each in payloads for op in operations)

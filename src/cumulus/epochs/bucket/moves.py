@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from cumulus.catalog.arrow import plain_list
-from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
+from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN, TRUNCATE, UPSERT, Row
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.intake.packing import Payload
 
@@ -63,10 +63,10 @@ def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputC
             continue
         columns = [plain_list(column) for column in payload.rows.columns]
         names = payload.rows.column_names
-        operations = columns[names.index("_op")]
-        positions = columns[names.index("_position")]
-        orders = columns[names.index("_seq")] if "_seq" in names else [None] * len(positions)
-        rows = zip(*columns[: names.index("_op")], strict=True)
+        operations = columns[names.index(OP_COLUMN)]
+        positions = columns[names.index(POSITION_COLUMN)]
+        orders = columns[names.index(ORDER_COLUMN)] if ORDER_COLUMN in names else [None] * len(positions)
+        rows = zip(*columns[: names.index(OP_COLUMN)], strict=True)
         fields = (repeat(payload.relation), operations, rows, orders, repeat(payload.source), positions, repeat(epoch))
         found.setdefault(payload.relation, []).extend(map(InputChange._make, zip(*fields, strict=False)))
     return found

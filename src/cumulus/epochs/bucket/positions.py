@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
-from cumulus.catalog.events import DELETE
+from cumulus.catalog.events import DELETE, OP_COLUMN, ORDER_COLUMN
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.bucket.moves import Key, Position
 from cumulus.epochs.intake.packing import Payload
@@ -80,20 +80,20 @@ class Positions:
 
         None, and nothing is remembered, where that must be done row by row.
         """
-        ordered = ["_seq" in payload.rows.column_names for payload in payloads]
+        ordered = [ORDER_COLUMN in payload.rows.column_names for payload in payloads]
         if not any(ordered):
             return list(payloads)
         if self._there is None or self._here or not all(ordered):
             return None
-        rows = pa.concat_tables([payload.rows.select([*self._names, "_op", "_seq"]) for payload in payloads])
-        if rows.column("_seq").null_count:
+        rows = pa.concat_tables([payload.rows.select([*self._names, OP_COLUMN, ORDER_COLUMN]) for payload in payloads])
+        if rows.column(ORDER_COLUMN).null_count:
             return None
-        seq = rows.column("_seq").to_numpy().astype(np.int64)
+        seq = rows.column(ORDER_COLUMN).to_numpy().astype(np.int64)
         if len(seq) and not (seq.min() > -_FAR and seq.max() < _FAR):
             return None
         if self._truncated is not None and len(seq) and seq.min() <= self._truncated[0]:
             return None
-        places = seq << 1 | (rows.column("_op").to_numpy() != DELETE)
+        places = seq << 1 | (rows.column(OP_COLUMN).to_numpy() != DELETE)
         order = np.argsort(places, kind="stable")
         sorted_rows = rows.take(pa.array(order))
         flags = self._there.take([sorted_rows.column(name) for name in self._names], places[order])

@@ -18,6 +18,7 @@ from cumulus.catalog.events import Row
 from cumulus.durable.files import write_parquet
 from cumulus.engine.failures import ErrorLog
 from cumulus.epochs.bucket.moves import InputChange, Move
+from cumulus.epochs.view_folders import data_path
 from cumulus.m3.program import Program
 
 VIEW_ERRORS = "view_errors"
@@ -73,7 +74,7 @@ def row_text(program: Program, relation: str, row: Row) -> str:
 
 def error_path(view: str, epoch: int, bucket: object) -> Path:
     """Return a new path, relative to the output folder, for the errors of a view."""
-    return Path("data") / view / f"{epoch}-{bucket}-{os.urandom(4).hex()}.errors.parquet"
+    return data_path(view, f"{epoch}-{bucket}-{os.urandom(4).hex()}.errors.parquet")
 
 
 def table_of_epoch(epoch: int, rows: Sequence[object], schema: pa.Schema = SCHEMA) -> pa.Table:

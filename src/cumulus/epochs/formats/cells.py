@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import array_of, check_arrow_holds, numbers_of_text
 from cumulus.catalog.arrow_cells import decoded, plain_cells, shown_cell
 from cumulus.catalog.column_casts import converted, is_text
-from cumulus.catalog.events import DELETE, INSERT, TRUNCATE
+from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN, TRUNCATE
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import EXACT, Kind, SqlType, coerce
@@ -39,7 +39,7 @@ _LONGEST_REASON = 300
 
 
 def typed_rows(source: FolderSource, relation: Relation, found: Found, place: str) -> tuple[pa.Table, Problems]:
-    """Return rows with the types of `relation`, then `_op`, `_position` and, if the rows have an order, `_seq`.
+    """Return rows with the types of `relation`, then operations, positions and, if they have one, their order.
 
     Rows with problems are in the table, too. An order that is not there is NULL, and no problem yet.
 
@@ -60,10 +60,10 @@ def typed_rows(source: FolderSource, relation: Relation, found: Found, place: st
         else _operations(found.operations, problems)
     )
     columns += [operations, pa.array(found.positions, pa.int64())]
-    names = [*relation.column_names, "_op", "_position"]
+    names = [*relation.column_names, OP_COLUMN, POSITION_COLUMN]
     if found.orders is not None:
         columns.append(_orders(found.orders, place, source.order, problems))
-        names.append("_seq")
+        names.append(ORDER_COLUMN)
     _find_nulls(relation, columns, problems)
     return pa.table(columns, names=names), {index: reason[:_LONGEST_REASON] for index, reason in problems.items()}
 

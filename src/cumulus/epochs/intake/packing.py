@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
-from cumulus.catalog.events import TRUNCATE, UPSERT
+from cumulus.catalog.events import OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN, TRUNCATE, UPSERT
 from cumulus.catalog.partition import buckets_of
 from cumulus.durable import faults
 from cumulus.epochs.formats.parsed_rows import Rejected
@@ -26,6 +26,8 @@ from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
 _NOTICE = "notice"
+_OLD_NAMES = {"_op": OP_COLUMN, "_position": POSITION_COLUMN, "_seq": ORDER_COLUMN}
+"""What logs of earlier releases call columns; no table with such a column could be read then."""
 _REJECTED = pa.schema(
     [(item.name, pa.int64() if item.name == "position" else pa.string()) for item in fields(Rejected)]
 )
@@ -59,7 +61,7 @@ class Payload:
     @property
     def first(self) -> int:
         """The position of the first row, 0 without rows: a file that was read in parts gives a payload for each."""
-        return self.rows.column("_position")[0].as_py() if self.rows.num_rows else 0
+        return self.rows.column(POSITION_COLUMN)[0].as_py() if self.rows.num_rows else 0
 
 
 def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
@@ -132,7 +134,7 @@ def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
         return [(rows, 0 if bucket else rows.num_rows) for bucket in range(plan.buckets)]
     owner = buckets_of(rows.column(column), plan.buckets)
     # The old row may be in any bucket, and all have some that a truncation takes.
-    everywhere = pc.is_in(rows.column("_op"), value_set=pa.array([UPSERT, TRUNCATE], pa.int8()))
+    everywhere = pc.is_in(rows.column(OP_COLUMN), value_set=pa.array([UPSERT, TRUNCATE], pa.int8()))
     parts = []
     for bucket in range(plan.buckets):
         own = pc.equal(owner, bucket)
@@ -162,6 +164,8 @@ def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
 
 def _payload(header: Mapping[str, Any], body: memoryview) -> Payload:
     rows = from_ipc(bytes(body))  # a copy lies where columns may lie, and keeps nothing else
+    if header["kind"] == "rows" and POSITION_COLUMN not in rows.column_names:
+        rows = rows.rename_columns([_OLD_NAMES.get(name, name) for name in rows.column_names])
     rejected: tuple[Rejected, ...] = ()
     if header["kind"] == "rejected":
         rejected = tuple(Rejected(**row) for row in rows.to_pylist())

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import table_of
+from cumulus.catalog.events import OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.schema import Relation
 from cumulus.durable import faults
 from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of_table
@@ -24,7 +25,7 @@ from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import Content, Rejected
-from cumulus.epochs.sources import FolderSource, file_path
+from cumulus.epochs.sources import FolderSource, file_label, file_path
 from cumulus.m3.program import Program
 
 PART_ROWS = 200_000
@@ -38,8 +39,8 @@ class Reading:
     Parameters
     ----------
     rows
-        The relation's columns with its types, then `_op` (int8), `_position` (int64) and, where the source has an
-        order, `_seq`.
+        The relation's columns with its types, then `OP_COLUMN`, `POSITION_COLUMN` and, where the source has an
+        order, `ORDER_COLUMN` (`cumulus.catalog.events`).
     source
         A label for the file.
     rejected
@@ -101,7 +102,7 @@ def read_files(
     for source in sources:
         for name in files.get(source.relation, ()):
             relation = program.relation(source.relation)
-            reading = read_file(source, relation, file_path(source, name), f"{source.relation}/{name}")
+            reading = read_file(source, relation, file_path(source, name), file_label(source.relation, name))
             faults.crash_point("after-read")
             yield reading
 
@@ -123,7 +124,7 @@ def reading_of(source: FolderSource, relation: Relation, content: Content, place
     """
     rejected = list(content.rejected)
     typed = [(found, *typed_rows(source, relation, found, place)) for found in content.found]
-    ordered = any("_seq" in rows.column_names for _, rows, _ in typed)
+    ordered = any(ORDER_COLUMN in rows.column_names for _, rows, _ in typed)
     tables: list[pa.Table] = []
     for found, rows, problems in typed:
         if ordered:
@@ -147,9 +148,9 @@ def reading_of(source: FolderSource, relation: Relation, content: Content, place
 
 def _with_order(rows: pa.Table, name: str, problems: dict[int, str]) -> pa.Table:
     """Return rows with an order, which all rows of a file have where one has it."""
-    if "_seq" not in rows.column_names:
-        rows = rows.append_column("_seq", pa.nulls(rows.num_rows, pa.int64()))
-    order = rows.column("_seq")
+    if ORDER_COLUMN not in rows.column_names:
+        rows = rows.append_column(ORDER_COLUMN, pa.nulls(rows.num_rows, pa.int64()))
+    order = rows.column(ORDER_COLUMN)
     if order.null_count:
         for index in pc.indices_nonzero(order.is_null()).to_pylist():
             problems.setdefault(index, f"{name} is NULL")
@@ -159,12 +160,12 @@ def _with_order(rows: pa.Table, name: str, problems: dict[int, str]) -> pa.Table
 def _in_order(rows: pa.Table) -> pa.Table:
     """Return rows by their positions: what was looked at more closely came later."""
     rows = rows.combine_chunks()
-    positions = rows.column("_position").to_numpy()
+    positions = rows.column(POSITION_COLUMN).to_numpy()
     if len(positions) < 2 or bool(np.all(positions[1:] >= positions[:-1])):
         return rows
     return rows.take(pa.array(np.argsort(positions, kind="stable")))
 
 
 def _no_rows(relation: Relation) -> pa.Table:
-    rows = table_of(relation.columns, ()).append_column("_op", pa.array([], pa.int8()))
-    return rows.append_column("_position", pa.array([], pa.int64()))
+    rows = table_of(relation.columns, ()).append_column(OP_COLUMN, pa.array([], pa.int8()))
+    return rows.append_column(POSITION_COLUMN, pa.array([], pa.int64()))

@@ -18,11 +18,11 @@ from cumulus.engine.snapshot import dump, tagged
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.epochs.view_folders import PARTS
 from cumulus.layout.one_round import Merge
 from cumulus.m3.program import Program
 from cumulus.views.folding.measures import maps_to_fold
 
-FOLDER = "parts"
 SHARE = ".share.parquet"
 
 
@@ -61,7 +61,7 @@ def write_parts(
 
 def part_path(epoch: int, bucket: int, attempt: str, number: int, *, is_share: bool) -> str:
     """Return the path of the file of a map, which has a number, relative to the output folder."""
-    return f"data/{FOLDER}/{epoch}-{bucket}-{attempt}-{number}{SHARE if is_share else '.parquet'}"
+    return f"data/{PARTS}/{epoch}-{bucket}-{attempt}-{number}{SHARE if is_share else '.parquet'}"
 
 
 def write_part(path: Path, table: pa.Table) -> None:

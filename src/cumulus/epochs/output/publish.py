@@ -26,9 +26,10 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.output.parts import write_parts
-from cumulus.epochs.output.sink import QUARANTINE, Written
+from cumulus.epochs.output.sink import REFUSED, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.epochs.view_folders import QUARANTINE, data_path
 from cumulus.errors import EvaluationError, StoreError
 from cumulus.layout.one_round import Merge
 from cumulus.m3.program import MapDef, Program, ViewDef
@@ -75,7 +76,7 @@ def merge_functions(
             with decimal.localcontext(EXACT):
                 entries = _merged(plan, program, view, files)
                 table = finish(program, view, lambda name: entries[name].items(), functions)
-            path = Path("data") / view.name / f"{epoch}-all-{os.urandom(4).hex()}.parquet"
+            path = data_path(view.name, f"{epoch}-all-{os.urandom(4).hex()}.parquet")
             write_parquet(out / path, table)
             return str(path)
 
@@ -206,7 +207,7 @@ def _write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, o
         return {}
     path = Path("data") / QUARANTINE / f"{epoch}-{bucket}-{attempt}.parquet"
     write_parquet(out / path, table_of_epoch(epoch, outcome.quarantine, QUARANTINE_SCHEMA))
-    return {QUARANTINE: str(path)}
+    return {REFUSED: str(path)}
 
 
 def _write_errors(outcome: Outcome, bucket: int, epoch: int, out: Path) -> dict[str, str]:
@@ -223,7 +224,7 @@ def _write_errors(outcome: Outcome, bucket: int, epoch: int, out: Path) -> dict[
 
 
 def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
-    stem = Path("data") / view.name / f"{epoch}-{bucket.index}-{attempt}"
+    stem = data_path(view.name, f"{epoch}-{bucket.index}-{attempt}")
     if merge_of(bucket.plan, bucket.program, view) is Merge.ADD:
         write_bytes(out / f"{stem}.share", pickle.dumps(_shares(bucket, view), protocol=5))
         return f"{stem}.share"

@@ -18,7 +18,8 @@ from cumulus.durable.folders import refuse_remote
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.sink import QUARANTINE, Manifest, committed_epochs, read_manifest
+from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.duckdb_functions import create_functions, set_utc
@@ -90,10 +91,10 @@ def query(
         files = {view: manifest.files(view) for view in views}
         for view in views:
             _register(connection, view, out, files[view])
-        if only is None:
+        if only is None and find_name(QUARANTINE, views) is None:
             files[QUARANTINE] = manifest.quarantine
             _register(connection, QUARANTINE, out, manifest.quarantine, QUARANTINE_SCHEMA)
-        if only is None and VIEW_ERRORS not in views:
+        if only is None and find_name(VIEW_ERRORS, views) is None:
             files[VIEW_ERRORS] = [path for paths in manifest.view_errors.values() for path in paths]
             _register(connection, VIEW_ERRORS, out, files[VIEW_ERRORS], ERRORS_SCHEMA)
         if guard is not None:

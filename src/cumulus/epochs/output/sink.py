@@ -22,9 +22,11 @@ from cumulus.durable.folders import lock_file
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import IGNORED
+from cumulus.epochs.view_folders import view_folder
 from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
 
-QUARANTINE = "quarantine"
+REFUSED = ""
+"""What `Written.files` calls the file of the quarantine: no view has this name."""
 FORMAT = 1
 
 
@@ -35,7 +37,7 @@ class Written:
     Parameters
     ----------
     files
-        View (or "quarantine") → path of its file, relative to the sink.
+        View, or `REFUSED`, → path of its file, relative to the sink.
     counts
         Numbers to add up over buckets: events, applied, repeated, waiting, quarantined, and what says nothing.
     errors
@@ -254,7 +256,7 @@ class Sink:
         touched: set[str] = set()
         for report in reports:
             for name, path in report.files.items():
-                if name == QUARANTINE:
+                if name == REFUSED:
                     quarantine.append(path)
                 else:
                     views.setdefault(name, {})[str(report.bucket)] = path
@@ -328,18 +330,19 @@ class Sink:
     def show(self, manifest: Manifest) -> None:
         """Point `latest` at the views of `manifest`; each view switches in one step."""
         for view in manifest.views:
-            link = self.path / "latest" / view
+            folder = view_folder(view)
+            link = self.path / "latest" / folder
             files = {Path(path).name for path in manifest.files(view)}
             if not files or (link.is_dir() and {file.name for file in link.iterdir()} == files):
                 continue
-            target = self.path / "views" / view / str(manifest.epoch)
+            target = self.path / "views" / folder / str(manifest.epoch)
             if not target.exists():
                 with written_aside(target) as making:
                     making.mkdir(parents=True)
                     for path in manifest.files(view):
                         _link(self.path / path, making / Path(path).name)
             with written_aside(link) as fresh:
-                fresh.symlink_to(Path("..") / "views" / view / str(manifest.epoch))
+                fresh.symlink_to(Path("..") / "views" / folder / str(manifest.epoch))
 
     def drop_old_epochs(self, keep: int) -> None:
         """Delete all but the last `keep` epochs, and the files that only they used."""
@@ -351,9 +354,10 @@ class Sink:
         for epoch in old:
             manifest = read_manifest(self.path, epoch)
             for view in manifest.views:
-                shown = (self.path / "latest" / view).resolve().name
+                folder = view_folder(view)
+                shown = (self.path / "latest" / folder).resolve().name
                 if shown != str(epoch):
-                    shutil.rmtree(self.path / "views" / view / str(epoch), ignore_errors=True)
+                    shutil.rmtree(self.path / "views" / folder / str(epoch), ignore_errors=True)
             # A file used by an old and a new epoch is used by all between: looking at the oldest kept one is enough.
             for path in listed_files(manifest) - still:
                 (self.path / path).unlink(missing_ok=True)
@@ -371,6 +375,11 @@ class Sink:
             leftover.unlink(missing_ok=True)
         for leftover in (self.path / "views").glob("*/.*"):
             shutil.rmtree(leftover, ignore_errors=True)
+        newest = self.newest()
+        shown = set(map(view_folder, () if newest is None else newest.views))
+        for link in (self.path / "latest").iterdir():
+            if link.name not in shown and link.is_symlink():
+                link.unlink()  # of an earlier release, which wrote some names otherwise
 
 
 def listed_files(manifest: Manifest) -> set[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from cumulus.catalog.arrow import table_of
-from cumulus.catalog.events import UPSERT
+from cumulus.catalog.events import OP_COLUMN, POSITION_COLUMN, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import UsageError
@@ -40,5 +40,5 @@ def rows_to_send(relation: Relation, op: int, data: Any) -> pa.Table:
         raise UsageError(f"{relation.name} has no primary key to upsert by", hint="Insert, or delete and insert.")
     rows = table_of(relation.columns, checked_rows(relation, data))
     count = rows.num_rows
-    rows = rows.append_column("_op", pa.array(np.full(count, op, np.int8)))
-    return rows.append_column("_position", pa.array(np.arange(1, count + 1)))
+    rows = rows.append_column(OP_COLUMN, pa.array(np.full(count, op, np.int8)))
+    return rows.append_column(POSITION_COLUMN, pa.array(np.arange(1, count + 1)))

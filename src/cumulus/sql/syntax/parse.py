@@ -24,7 +24,7 @@ from cumulus.sql.syntax.dialect import TAKEN
 from cumulus.sql.syntax.heads import Options, StatementHead, head_of
 from cumulus.sql.syntax.mistakes import tree_of
 from cumulus.sql.syntax.queries import query_of
-from cumulus.sql.syntax.words import check_nesting, statements_of, too_deep, words_of
+from cumulus.sql.syntax.words import check_names, check_nesting, statements_of, too_deep, words_of
 
 
 def parse_script(text: str, name: str = "", functions: Sequence[FunctionSignature] = (), begin: int = 0) -> Script:
@@ -109,6 +109,7 @@ def _declared_names(words: Sequence[Token]) -> set[str]:
 
 
 def _statement(source: SqlText, words: Sequence[Token]) -> Statement:
+    check_names(source, words)
     check_nesting(source, words)
     head = head_of(source, words)
     tree = tree_of(source, head.tokens)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlglot
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
+from cumulus.catalog.names import NAME_RULE, name_fault, shown_name
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
@@ -58,6 +59,15 @@ def words_of(source: SqlText) -> list[Token]:
             max(text.find("$", source.begin), source.begin),
             hint="Look for a quote that is not closed.",
         ) from None
+
+
+def check_names(source: SqlText, words: Iterable[Token]) -> None:
+    """Raise SqlSyntaxError at a name that no table, view, cube or column may have; see `catalog.names.name_fault`."""
+    for word in words:
+        if word.token_type in (TokenType.IDENTIFIER, TokenType.VAR):
+            fault = name_fault(word.text)
+            if fault:
+                raise source.syntax_error(f"the name {shown_name(word.text)} {fault}", word.start, hint=NAME_RULE)
 
 
 _CLOSED_BY = {
