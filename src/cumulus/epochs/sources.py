@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.names import find_name, folded
+from cumulus.catalog.schema import Relation
 from cumulus.durable.file_names import file_name
 from cumulus.durable.folders import refuse_remote
 from cumulus.errors import InputError, UsageError
@@ -31,6 +32,9 @@ SUFFIXES = {
 PACKED = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 """Endings of packed files of text, behind one of `SUFFIXES`."""
 TIMES = ("seconds", "millis", "micros", "nanos")
+NONE = "none"
+"""For `op` and `order`: there is no such column."""
+_OP, _ORDER = "op", "seq"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 
@@ -60,9 +64,10 @@ class FolderSource:
     format
         "auto" goes by each file's ending; "debezium" means JSON lines or Parquet with `before`, `after` and `op`.
     op
-        The column that says insert, delete or update. The default name counts only where a file has such a column.
+        The column that says insert, delete or update; "none" for none. If empty, `op`, but no column of the table.
     order
-        The column with the source's own order inside a primary key; with dots for nested ones (`source.lsn`).
+        The column with the source's own order inside a primary key, in change logs with dots for nested ones
+        (`source.lsn`); "none" for none. If empty, `seq`, but no column of the table, and only where it has a key.
     key
         A primary key for tables that declare none.
     whole
@@ -80,8 +85,8 @@ class FolderSource:
     relation: str
     path: str
     format: str = "auto"
-    op: str = "op"
-    order: str = "seq"
+    op: str = ""
+    order: str = ""
     key: tuple[str, ...] = ()
     whole: bool = False
     delimiter: str = ""
@@ -116,9 +121,28 @@ class FolderSource:
         """Whether the file called `name` is read as Parquet."""
         return self.format == "parquet" or (self.format in ("auto", "debezium") and suffix_of(name) == ".parquet")
 
+    def operation_column(self, relation: Relation) -> str | None:
+        """Return the name of the column with the operations of a table's rows, which a file need not have."""
+        return _control_column(self.op, _OP, relation)
+
+    def order_column(self, relation: Relation) -> str | None:
+        """Return the name of the column with the source's order of a table's rows, which a file need not have."""
+        return _control_column(self.order, _ORDER, relation) if self.order or relation.key else None
+
+    def order_path(self) -> list[str]:
+        """Return where the messages of a change log have the source's order; empty if they have none."""
+        return [] if self.order == NONE else (self.order or _ORDER).split(".")
+
     def delimiter_of(self, name: str) -> str:
         """Return what stands between the cells of the CSV file called `name`."""
         return self.delimiter or ("\t" if suffix_of(name) == ".tsv" else ",")
+
+
+def _control_column(given: str, default: str, relation: Relation) -> str | None:
+    """Return the column that is declared, or else the usual one if the table has none of that name: that is data."""
+    if given:
+        return None if given == NONE else given
+    return None if find_name(default, relation.column_names) else default
 
 
 def sources_from(texts: Sequence[str], program: Program, *, whole: bool = True) -> tuple[FolderSource, ...]:

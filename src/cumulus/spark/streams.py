@@ -27,8 +27,8 @@ class Frame:
     relation: str
     frame: DataFrame
     format: str = "auto"
-    op: str = "op"
-    order: str = "seq"
+    op: str = ""
+    order: str = ""
     key: tuple[str, ...] = ()
     times: str = ""
     decimals: str = ""

@@ -99,7 +99,7 @@ def _messages(source: FolderSource, relation: Relation, table: pa.Table, place: 
             f"{place}: no Debezium envelope: neither 'before' nor 'after' among {', '.join(names)}",
             hint="Leave out format=debezium for plain rows.",
         )
-    wanted = [name for name in names if name in (*ENVELOPE, "payload", "schema", source.order.split(".")[0])]
+    wanted = [name for name in names if name in (*ENVELOPE, "payload", "schema", *source.order_path()[:1])]
     reader = LineReader(EnvelopeRecords(source, relation), None, relation)
     columns = [table.column(name) for name in wanted]
     for at in range(table.num_rows):

@@ -62,7 +62,7 @@ def typed_rows(source: FolderSource, relation: Relation, found: Found, place: st
     columns += [operations, pa.array(found.positions, pa.int64())]
     names = [*relation.column_names, OP_COLUMN, POSITION_COLUMN]
     if found.orders is not None:
-        columns.append(_orders(found.orders, place, source.order, problems))
+        columns.append(_orders(found.orders, place, ".".join(source.order_path()), problems))
         names.append(ORDER_COLUMN)
     _find_nulls(relation, columns, problems)
     return pa.table(columns, names=names), {index: reason[:_LONGEST_REASON] for index, reason in problems.items()}
@@ -294,6 +294,8 @@ def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Arr
         if column is None:
             texts = [_scalar(value) for value in values]
             return pa.array(_order_values(texts, name, problems), pa.int64())
+    if pa.types.is_decimal(column.type):
+        return pa.array(_order_values(column.to_pylist(), name, problems), pa.int64())
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise InputError(
             f"{place}: the order column {name!r} must hold whole numbers or times", hint="Choose another: order=COLUMN."

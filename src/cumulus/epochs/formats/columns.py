@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from cumulus.catalog.arrow import widest_decimal
-from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type
 from cumulus.epochs.formats.content import is_utf8, readable
@@ -216,11 +215,11 @@ def is_all_null(columns: Sequence[pa.Array]) -> Mask | None:
 
 @dataclass(frozen=True, slots=True)
 class LineShape:
-    """How lines write the columns of a table, the operation (None where the table has such a column) and the order."""
+    """How lines write the columns of a table, the operation and the order; None where there can be none."""
 
     columns: tuple[str, ...]
     operation: str | None
-    order: str
+    order: str | None
     schema: pa.Schema
 
 
@@ -240,9 +239,8 @@ def shape_of(
         if found is None:
             return None
         fields[name] = found
-    has_operation = find_name(source.op, relation.column_names) is None
-    operation = (names.operation or source.op) if has_operation else None
-    order = names.order or source.order
+    operation = names.operation or source.operation_column(relation)
+    order = names.order or source.order_column(relation)
     for word in (operation, order):
         if word is not None and word not in fields:
             sample = sample_of(records, word)
@@ -290,13 +288,15 @@ class PlainColumns:
         """Return the rows of a block without their positions, and which of its lines they are if not all."""
         fields = {name: table.column(name).chunk(0) for name in table.column_names}
         spellings = Spellings(block)
-        pairs = [*zip(self._relation.column_names, shape.columns, strict=True), (self._source.order, shape.order)]
-        if shape.operation is not None:
-            pairs.append((self._source.op, shape.operation))
-        if not all(spellings.is_one(called, fields[called], name) for name, called in pairs):
-            return None
-        order = fields[shape.order]
-        if order.null_count == len(order):
+        wanted = (self._source.operation_column(self._relation), self._source.order_column(self._relation))
+        pairs = zip(
+            (*self._relation.column_names, *wanted), (*shape.columns, shape.operation, shape.order), strict=True
+        )
+        for name, called in pairs:
+            if name is not None and called is not None and not spellings.is_one(called, fields[called], name):
+                return None
+        order = None if shape.order is None else fields[shape.order]
+        if order is not None and shape.order is not None and order.null_count == len(order):
             if spellings.has(shape.order):
                 return None  # there without a value, it is a problem of the rows
             order = None

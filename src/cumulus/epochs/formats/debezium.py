@@ -54,13 +54,13 @@ def value_at(envelope: Mapping[str, Any], path: Iterable[str]) -> Any:
 class EnvelopeRecords:
     """Messages as changes: an update with `before` is a deletion and an insertion, without it an upsert.
 
-    The order is at `source.order`, with dots for nested fields.
+    The order is at `source.order_path()`.
     """
 
     def __init__(self, source: FolderSource, relation: Relation) -> None:
         self._relation = relation
         self._given = encodings_of(source, relation)
-        self._path = source.order.split(".")
+        self._path = source.order_path()
         self._names = RecordNames(source, relation)
 
     def changes(self, record: Any) -> list[RecordChange] | str:
@@ -72,7 +72,7 @@ class EnvelopeRecords:
         if op == "m":
             return MESSAGES
         schema = record.get("schema") if isinstance(record, Mapping) and envelope is not record else None
-        order = value_at(envelope, self._path)
+        order = value_at(envelope, self._path) if self._path else None
         order = ABSENT if order is None else order
         if op in ("t", "truncate"):
             return [RecordChange((None,) * len(self._relation.columns), "truncate", order, self._given)]

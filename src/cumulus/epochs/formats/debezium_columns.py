@@ -61,12 +61,12 @@ class EnvelopeColumns:
     def __init__(self, source: FolderSource, relation: Relation) -> None:
         self._source, self._relation = source, relation
         self._given = encodings_of(source, relation)
-        self._path = source.order.split(".")
+        self._path = source.order_path()
         self._forms: list[_Form] = []
 
     def read(self, numbers: Sequence[int], lines: Sequence[bytes]) -> Read | None:
         """Return the rows of the messages that are written as the first is, and the indexes of all others."""
-        if self._path[0] in ("before", "after", "op", "payload", "schema"):
+        if self._path and self._path[0] in ("before", "after", "op", "payload", "schema"):
             return None
         best: Read | None = None
         for form in self._forms:
@@ -145,10 +145,11 @@ class EnvelopeColumns:
         for name, called, values in zip(self._relation.column_names, form.row.columns, columns, strict=True):
             if not spellings.is_one(called, values, name):
                 return None
-        order = pc.struct_field(envelope, self._path).take(pa.array(rows))
+        order = pc.struct_field(envelope, self._path).take(pa.array(rows)) if self._path else None
         operations = pa.DictionaryArray.from_arrays(pa.array(words), _WORDS)
-        has_order = order.null_count < len(order)
-        found = Found([*columns], operations, order if has_order else None, rows, str, form.encodings)
+        if order is not None and order.null_count == len(order):
+            order = None
+        found = Found([*columns], operations, order, rows, str, form.encodings)
         return found, rows, mask
 
     def _form_of(self, lines: Sequence[bytes]) -> _Form | None:
@@ -179,12 +180,14 @@ class EnvelopeColumns:
         if row is None:
             return None
         struct = pa.struct([row.schema.field(name) for name in dict.fromkeys(row.columns)])
-        orders = (value_at(each, self._path) for each in envelopes)
-        # Where no order is there it is read as a number, since most are.
-        order: pa.DataType = word_type(next((each for each in orders if each is not None), 0))
-        for part in reversed(self._path[1:]):
-            order = pa.struct({part: order})
-        fields = {"before": struct, "after": struct, "op": pa.string(), self._path[0]: order}
+        fields = {"before": struct, "after": struct, "op": pa.string()}
+        if self._path:
+            orders = (value_at(each, self._path) for each in envelopes)
+            # Where no order is there it is read as a number, since most are.
+            order: pa.DataType = word_type(next((each for each in orders if each is not None), 0))
+            for part in reversed(self._path[1:]):
+                order = pa.struct({part: order})
+            fields[self._path[0]] = order
         if nested:  # another schema would come after this one
             fields = {"payload": pa.struct(fields), "schema": pa.struct({"type": pa.string()})}
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cumulus.catalog.names import find_name, folded
+from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.sources import FolderSource
 
@@ -26,8 +26,6 @@ class FileColumns:
 def find_names(found: Iterable[str], relation: Relation, source: FolderSource) -> FileColumns:
     """Return the names that belong together.
 
-    A column of the table that is called like the operation is no operation.
-
     Raises
     ------
     AmbiguousNameError
@@ -38,15 +36,13 @@ def find_names(found: Iterable[str], relation: Relation, source: FolderSource) -
     for name in exact:
         by_folded.setdefault(folded(name), []).append(name)
 
-    def find(wanted: str) -> str | None:
-        if wanted in exact:
+    def find(wanted: str | None) -> str | None:
+        if wanted is None or wanted in exact:
             return wanted
         alike = by_folded.get(folded(wanted), [])
         if len(alike) > 1:
             raise AmbiguousNameError(f"{' and '.join(map(repr, alike))} differ only in case, and neither is {wanted!r}")
         return alike[0] if alike else None
 
-    has_operation = find_name(source.op, relation.column_names) is None
-    return FileColumns(
-        tuple(map(find, relation.column_names)), find(source.op) if has_operation else None, find(source.order)
-    )
+    operation, order = source.operation_column(relation), source.order_column(relation)
+    return FileColumns(tuple(map(find, relation.column_names)), find(operation), find(order))

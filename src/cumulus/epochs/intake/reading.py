@@ -128,7 +128,7 @@ def reading_of(source: FolderSource, relation: Relation, content: Content, place
     tables: list[pa.Table] = []
     for found, rows, problems in typed:
         if ordered:
-            rows = _with_order(rows, source.order, problems)
+            rows = _with_order(rows, ".".join(source.order_path()), problems)
         if problems:
             positions = found.positions
             rejected += [(int(positions[index]), problems[index], found.text(index)) for index in sorted(problems)]
