@@ -16,6 +16,8 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
+from cumulus.sql.syntax.operators import OperatorParser
+
 _WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM", "OVERLAY")
 
 
@@ -24,21 +26,20 @@ def _is_aggregate(name: str, build: object) -> bool:
     return name in ("COUNT", "ARRAY_AGG", "ANY_VALUE") or (isinstance(kind, type) and issubclass(kind, exp.AggFunc))
 
 
-_DuckDBParser = DuckDB.Parser
 _AROUND_A_CALL = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
 
 class CumulusSql(DuckDB):
     """DuckDB's dialect with plain function calls."""
 
-    class Parser(_DuckDBParser):  # type: ignore[misc, valid-type]  # an attribute of the dialect, made by its metaclass
+    class Parser(OperatorParser):
         """The parser, which knows aggregates and calls with words inside."""
 
-        FUNCTIONS = {name: build for name, build in _DuckDBParser.FUNCTIONS.items() if _is_aggregate(name, build)}  # noqa: RUF012
+        FUNCTIONS = {name: build for name, build in OperatorParser.FUNCTIONS.items() if _is_aggregate(name, build)}  # noqa: RUF012
         FUNCTION_PARSERS = {  # noqa: RUF012
             name: parse
-            for name, parse in _DuckDBParser.FUNCTION_PARSERS.items()
-            if name in _WITH_WORDS or _is_aggregate(name, _DuckDBParser.FUNCTIONS.get(name)) or name.endswith("AGG")
+            for name, parse in OperatorParser.FUNCTION_PARSERS.items()
+            if name in _WITH_WORDS or _is_aggregate(name, OperatorParser.FUNCTIONS.get(name)) or name.endswith("AGG")
         }
 
         # It would tell its log; whoever reads a statement that it gives up on makes an error of that.

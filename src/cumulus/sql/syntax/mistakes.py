@@ -20,6 +20,7 @@ from cumulus.errors import SqlSyntaxError, UnsupportedError
 from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
+from cumulus.sql.syntax.operators import CHAINED
 from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error
 
 _KEYWORDS = (
@@ -91,6 +92,12 @@ def _mistake(source: SqlText, words: Sequence[Token], attempt: Attempt) -> SqlSy
     if stopped < len(words) and words[stopped].text.upper() in QUERIES:
         word = words[stopped].text.upper()
         return source.unsupported(f"{word} is not supported in a view", attempt.at, feature=word, hint=QUERIES[word])
+    if attempt.told.startswith(CHAINED) and stopped < len(words):
+        return source.syntax_error(
+            f"{words[stopped].text} cannot stand behind another comparison",
+            attempt.at,
+            hint="Put brackets around one of them, or connect them with AND.",
+        )
     bracket = _open_bracket(words)
     change = _helpful_change(source.text, words, stopped, attempt.at)
     if change is not None:

@@ -23,6 +23,7 @@ from cumulus.sql.syntax.ddl import create_table
 from cumulus.sql.syntax.dialect import TAKEN
 from cumulus.sql.syntax.heads import Options, StatementHead, head_of
 from cumulus.sql.syntax.mistakes import tree_of
+from cumulus.sql.syntax.operators import check_operators
 from cumulus.sql.syntax.queries import query_of
 from cumulus.sql.syntax.words import check_names, check_nesting, statements_of, too_deep, words_of
 
@@ -111,6 +112,7 @@ def _declared_names(words: Sequence[Token]) -> set[str]:
 def _statement(source: SqlText, words: Sequence[Token]) -> Statement:
     check_names(source, words)
     check_nesting(source, words)
+    check_operators(source, words)
     head = head_of(source, words)
     tree = tree_of(source, head.tokens)
     if isinstance(tree, exp.Create) and head.kind == "CREATE TABLE" and isinstance(tree.this, exp.Schema):
