@@ -9,6 +9,7 @@ from typing import Any
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import find_name
+from cumulus.catalog.shown_values import shown, shown_row
 from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import Kind, SqlType, coerce
 from cumulus.errors import ArityError, NullError, ValueTypeError
@@ -132,10 +133,10 @@ class Relation:
         """Return the error of a NULL where there must be none."""
         where = "key" if column in self.key else "column"
         if isinstance(row, dict) and all(find_name(name, (column,)) is None for name in row):
-            message = f"the row {row!r} has no {self.name}.{column}, which is NOT NULL"
+            message = f"the row {shown_row(row)} has no {self.name}.{column}, which is NOT NULL"
             return NullError(message, relation=self.name, row=row, hint=f"Give the {where} a value.")
         return NullError(
-            f"{self.name}.{column} is NULL in {values!r}",
+            f"{self.name}.{column} is NULL in {shown_row(values)}",
             relation=self.name,
             row=values,
             hint=f"The {where} is NOT NULL; give it a value or drop the constraint.",
@@ -162,14 +163,14 @@ class Relation:
             column = find_name(name, self.column_names)
             if column is None:
                 raise ArityError(
-                    f"{self.name} has no column {name!r}",
+                    f"{self.name} has no column {shown(name)}",
                     relation=self.name,
                     row=row,
                     hint=f"Its columns are {', '.join(self.column_names)}.",
                 )
             if column in by_column:
                 raise ArityError(
-                    f"two columns are given for {self.name}.{column}: {by_column[column]!r} and {name!r}",
+                    f"two columns are given for {self.name}.{column}: {shown(by_column[column])} and {shown(name)}",
                     relation=self.name,
                     row=row,
                     hint="Names that differ in case only are one name. Rename or leave out one of the columns.",
@@ -184,14 +185,14 @@ class Relation:
             return tuple(row.get(name) for name in self.column_names)
         if isinstance(row, (str, bytes, set, frozenset)) or not hasattr(row, "__len__"):
             raise ArityError(
-                f"a row of {self.name} must be a tuple, a list or a dict, not {row!r}",
+                f"a row of {self.name} must be a tuple, a list or a dict, not {shown_row(row)}",
                 relation=self.name,
                 row=row,
             )
         values = tuple(row)
         if len(values) != len(self.columns):
             raise ArityError(
-                f"{self.name} has {len(self.columns)} columns, the row {values!r} has {len(values)}",
+                f"{self.name} has {len(self.columns)} columns, the row {shown_row(values)} has {len(values)}",
                 relation=self.name,
                 row=values,
                 hint=f"Its columns are {', '.join(self.column_names)}.",

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.interval_texts import parse_span
+from cumulus.catalog.shown_values import shown
 from cumulus.catalog.time_texts import refuse_finer
 from cumulus.catalog.types import Kind, SqlType
 
@@ -31,13 +32,15 @@ def value_of(text: str, sql_type: SqlType) -> Any:
                 raise ValueError
             found = float(stripped) if sql_type.is_float else Decimal(stripped)
         except (ArithmeticError, ValueError):
-            raise ValueError(f"{text!r} is not {'an integer' if sql_type.is_integer else f'a {sql_type}'}") from None
+            raise ValueError(
+                f"{shown(text)} is not {'an integer' if sql_type.is_integer else f'a {sql_type}'}"
+            ) from None
         if isinstance(found, float) and math.isinf(found) and "inf" not in stripped.lower():
             raise ValueError(f"{stripped[:100]} does not fit {sql_type}")
         return found
     if sql_type.kind is Kind.BOOLEAN:
         if stripped.lower() not in _BOOLEANS:
-            raise ValueError(f"{text!r} is not a BOOLEAN")
+            raise ValueError(f"{shown(text)} is not a BOOLEAN")
         return _BOOLEANS[stripped.lower()]
     if sql_type.kind is Kind.INTERVAL:
         refuse_finer(stripped)

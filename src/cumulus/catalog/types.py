@@ -15,6 +15,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cumulus.catalog.shown_values import shown
 from cumulus.catalog.time_texts import date_of_text, moment_of_text
 from cumulus.catalog.utf8 import half_character
 
@@ -296,10 +297,10 @@ def coerce(value: Any, sql_type: SqlType) -> Any:
             if isinstance(value, dt.timedelta):
                 _refuse_nanoseconds(getattr(value, "nanoseconds", 0), value)
                 return Interval(0, value.days, value.seconds * 1_000_000 + value.microseconds)
-            raise TypeError(f"{value!r} is not an INTERVAL")
+            raise TypeError(f"{shown(value)} is not an INTERVAL")
         case _:
             pass
-    raise TypeError(f"{value!r} is not a {sql_type}")
+    raise TypeError(f"{shown(value)} is not a {sql_type}")
 
 
 def _checked_interval(value: Interval) -> Interval:
@@ -330,7 +331,7 @@ def _of_numpy(scalar: Any) -> Any:
 
 def _refuse_nanoseconds(has_some: Any, value: Any) -> None:
     if has_some:
-        raise ValueError(f"{value} is more precise than a microsecond")
+        raise ValueError(f"{shown(value)} is more precise than a microsecond")
 
 
 def _coerce_integer(value: Any, bits: int) -> int:
@@ -338,9 +339,9 @@ def _coerce_integer(value: Any, bits: int) -> int:
         if isinstance(value, (float, Decimal)) and math.isfinite(value) and value == int(value):
             value = int(value)  # pandas turns integers with NULLs into floats
         else:
-            raise TypeError(f"{value!r} is not an integer")
+            raise TypeError(f"{shown(value)} is not an integer")
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-        raise ValueError(f"{value} does not fit {bits} bits")
+        raise ValueError(f"{shown(value)} does not fit {bits} bits")
     return int(value)
 
 
@@ -350,28 +351,28 @@ def _coerce_float(value: float | Decimal, sql_type: SqlType) -> float:
         if math.isinf(number) and not isinstance(value, float) and value.is_finite():  # no error of Decimal
             raise OverflowError
     except OverflowError:
-        raise ValueError(f"{value} does not fit {sql_type}") from None
+        raise ValueError(f"{shown(value)} does not fit {sql_type}") from None
     return as_real(number) if sql_type.kind is Kind.REAL else number
 
 
 def _coerce_decimal(value: Any, sql_type: SqlType) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        raise TypeError(f"{value!r} is not a {sql_type}")
+        raise TypeError(f"{shown(value)} is not a {sql_type}")
     if isinstance(value, Decimal):
         number = value
     else:  # an enumeration's member is a number, too, with a `repr` of its own
         number = Decimal(int(value)) if isinstance(value, int) else Decimal(repr(float(value)))
     if not number.is_finite():
-        raise ValueError(f"{value!r} is not a {sql_type}")
+        raise ValueError(f"{shown(value)} is not a {sql_type}")
     try:
         scaled = number.quantize(Decimal(1).scaleb(-sql_type.scale), context=EXACT)
     except (Inexact, InvalidOperation):
         near = _near_decimal(float(value), sql_type.scale) if isinstance(value, float) else None
         if near is None:
-            raise ValueError(f"{value} has more than {sql_type.scale} digits after the point") from None
+            raise ValueError(f"{shown(value)} has more than {sql_type.scale} digits after the point") from None
         scaled = near
     if scaled.adjusted() + 1 > sql_type.precision - sql_type.scale and scaled:
-        raise ValueError(f"{value} does not fit {sql_type}")
+        raise ValueError(f"{shown(value)} does not fit {sql_type}")
     return scaled if scaled else scaled.copy_abs()
 
 
@@ -394,8 +395,8 @@ def _coerce_date(value: Any) -> dt.date:
     if isinstance(value, dt.datetime):
         if value.tzinfo is not None:
             raise TypeError(
-                f"{value!r} has a time zone, a DATE has none: give the day that you mean, value.date() or that of UTC, "
-                "value.astimezone(datetime.UTC).date()"
+                f"{shown(value)} has a time zone, a DATE has none: give the day that you mean, value.date() or that "
+                "of UTC, value.astimezone(datetime.UTC).date()"
             )
         if value.time() == dt.time() and not getattr(value, "nanosecond", 0):
             return value.date()
@@ -403,7 +404,7 @@ def _coerce_date(value: Any) -> dt.date:
         return value
     elif isinstance(value, str):
         return date_of_text(value)
-    raise TypeError(f"{value!r} is not a DATE")
+    raise TypeError(f"{shown(value)} is not a DATE")
 
 
 def _coerce_timestamp(value: Any, sql_type: SqlType) -> dt.datetime:
@@ -417,7 +418,7 @@ def _coerce_timestamp(value: Any, sql_type: SqlType) -> dt.datetime:
         try:
             return value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
         except OverflowError:
-            raise ValueError(f"{value} is beyond the years 1 to 9999 in UTC") from None
+            raise ValueError(f"{shown(value)} is beyond the years 1 to 9999 in UTC") from None
     if isinstance(value, dt.date):
         return dt.datetime(value.year, value.month, value.day)
-    raise TypeError(f"{value!r} is not a {sql_type}")
+    raise TypeError(f"{shown(value)} is not a {sql_type}")

@@ -12,6 +12,7 @@ from typing import Any
 
 from cumulus.catalog.events import Event, Row
 from cumulus.catalog.schema import ForeignKey, Relation
+from cumulus.catalog.shown_values import shown, shown_row
 from cumulus.engine.protocol import Engine
 from cumulus.errors import AbsentRowError, DataError, DuplicateKeyError, OrphanError
 from cumulus.m3.program import Program
@@ -186,7 +187,7 @@ def references(kept: Mapping[str, Relation]) -> Iterator[Reference]:
 
 def _absent(relation: str, row: Row) -> AbsentRowError:
     return AbsentRowError(
-        f"{relation} has no row {row!r} to delete",
+        f"{relation} has no row {shown_row(row)} to delete",
         relation=relation,
         row=row,
         hint="Delete rows as they were inserted, all columns alike.",
@@ -195,10 +196,10 @@ def _absent(relation: str, row: Row) -> AbsentRowError:
 
 def _duplicate(relation: Relation, row: Row, found: Row) -> DuplicateKeyError:
     values = ", ".join(
-        f"{name}={row[place]!r}" for name, place in zip(relation.key, relation.key_positions, strict=True)
+        f"{name}={shown(row[place])}" for name, place in zip(relation.key, relation.key_positions, strict=True)
     )
     return DuplicateKeyError(
-        f"{relation.name} has a row with {values} already: {found!r}",
+        f"{relation.name} has a row with {values} already: {shown_row(found)}",
         relation=relation.name,
         row=row,
         hint="Use upsert to replace it, or delete the old row first.",
@@ -207,7 +208,7 @@ def _duplicate(relation: Relation, row: Row, found: Row) -> DuplicateKeyError:
 
 def _orphan(duty: Duty) -> OrphanError:
     key, children = duty.reference.key, duty.reference.child.name
-    values = ", ".join(f"{name}={value!r}" for name, value in zip(key.parent_columns, duty.values, strict=True))
+    values = ", ".join(f"{name}={shown(value)}" for name, value in zip(key.parent_columns, duty.values, strict=True))
     return OrphanError(
         f"{children} would refer to {key.parent} with {values}, which is not there",
         relation=duty.relation,
