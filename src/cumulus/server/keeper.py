@@ -31,7 +31,7 @@ from cumulus.warehouse import Warehouse
 _QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
 _MOST_REFUSED = 1_000
 """Requests that were refused are remembered, the last ones, until the server ends."""
-_MOST_REQUESTS, _MOST_BYTES = 4096, 32 << 20
+_MOST_REQUESTS, _MOST_BYTES, _MOST_ROWS = 4096, 32 << 20, 50_000
 """A group is no larger: nobody waits for much more than his own request."""
 
 
@@ -227,7 +227,7 @@ class WarehouseKeeper:
         """
         group: list[_Waiting] = []
         wishes: list[_Wish] = []
-        size = 0
+        size = rows = 0
         try:
             item = self._queue.get(timeout=self._kept.journal.patience_s)
             while True:
@@ -237,8 +237,9 @@ class WarehouseKeeper:
                     wishes.append(item)
                 elif item.future.set_running_or_notify_cancel():
                     group.append(item)
-                    size += len(item.change.payload) if isinstance(item.change, PackedRequest) else 0
-                if len(group) >= _MOST_REQUESTS or size >= _MOST_BYTES:
+                    if isinstance(item.change, PackedRequest):
+                        size, rows = size + len(item.change.payload), rows + item.change.rows
+                if len(group) >= _MOST_REQUESTS or size >= _MOST_BYTES or rows >= _MOST_ROWS:
                     break
                 item = self._queue.get_nowait()
         except queue.Empty:

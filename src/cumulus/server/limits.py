@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from cumulus.errors import BusyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,8 +15,11 @@ class Limits:
 
     Parameters
     ----------
-    body_bytes
-        Of a request, as it comes and unpacked.
+    body_bytes, body_rows
+        Of a request, as it comes and unpacked: bytes in the types of its tables.
+    waiting_bytes
+        Of all bodies that have come and are not answered, as they come and unpacked; the first megabyte of each as it
+        comes does not count.
     result_rows, result_bytes
         Of an answer; None is without a limit.
     statement_s
@@ -33,7 +40,9 @@ class Limits:
         Of the answers that are kept for their next pages, and for how long after they were last asked for.
     """
 
-    body_bytes: int = 256 << 20
+    body_bytes: int = 64 << 20
+    body_rows: int = 100_000
+    waiting_bytes: int = 256 << 20
     result_rows: int | None = None
     result_bytes: int | None = 4 << 30
     statement_s: float = 30.0
@@ -46,3 +55,41 @@ class Limits:
     body_s: float = 30.0
     page_bytes: int = 256 << 20
     page_s: float = 60.0
+
+
+class ByteBudget:
+    """Bytes that all requests under way share; used in the loop alone.
+
+    Parameters
+    ----------
+    most
+        How many there are.
+    what
+        What they are of, for the error.
+    """
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most, self._what = most, what
+        self.held = 0
+
+    def take(self, size: int) -> None:
+        """Take bytes, until `give` gives them back; BusyError if there are not as many left."""
+        if size > self._most - self.held:
+            raise BusyError(
+                f"{self._what} under way take {self.held:,} bytes of {self._most:,}",
+                hint="Send it again a little later.",
+            )
+        self.held += size
+
+    def give(self, size: int) -> None:
+        """Give bytes back."""
+        self.held -= size
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Take bytes for a block."""
+        self.take(size)
+        try:
+            yield
+        finally:
+            self.give(size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -37,6 +37,8 @@ _FEW_COLUMNS = 100
 """Up to so many rows that come as columns are quicker made tuples of."""
 _MOST_JSON = 16
 """Up to so many rows JSON is quicker, and smaller, than a batch of Arrow."""
+_SLICE_ROWS = 2048
+"""So many rows are made of columns, or columns of rows, at once: nobody else has the interpreter meanwhile."""
 _PART = struct.Struct("<BBHI")
 """Operation, form, bytes of the table's name, bytes of the rows."""
 _MOST_ID = 255
@@ -119,10 +121,17 @@ class Packer:
             columns = columns_of(relation, given) if given.num_rows > _FEW_COLUMNS else None
             if columns is not None:
                 return PackedRows(part.op, name, columns.cast(self._schema(name)).combine_chunks())
-            rows = arrow_rows(relation, given)
+            rows = [row for piece in _sliced(given) for row in arrow_rows(relation, piece)]
         else:
             rows = [check(tuple(row) if type(row) is list else row) for row in given]
-        return PackedRows(part.op, name, table_of(relation.columns, rows) if len(rows) > _MOST_TUPLES else rows)
+        if len(rows) <= _MOST_TUPLES:
+            return PackedRows(part.op, name, rows)
+        if any(column.type is None for column in relation.columns):
+            return PackedRows(part.op, name, table_of(relation.columns, rows))
+        # A slice at a time: making columns holds the interpreter's lock.
+        pieces = [rows[at : at + _SLICE_ROWS] for at in range(0, len(rows), _SLICE_ROWS)]
+        table = pa.concat_tables([table_of(relation.columns, piece) for piece in pieces])
+        return PackedRows(part.op, name, table.combine_chunks())
 
     def _encoded(self, part: PackedRows) -> bytes:
         rows = part.rows
@@ -141,6 +150,11 @@ class Packer:
             return _plain_rows(relation, json.loads(body))
         table = pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(body), self._schema(name))])
         return arrow_rows(relation, table) if table.num_rows <= _FEW_COLUMNS else table
+
+
+def _sliced(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield the parts of a table; itself, if it has no rows, so that its columns are checked."""
+    yield from (table.slice(at, _SLICE_ROWS) for at in range(0, max(table.num_rows, 1), _SLICE_ROWS))
 
 
 def check_id(name: str) -> None:

@@ -16,7 +16,7 @@ from cumulus.olap import Answered, CubeExplanation, CubeShape, Measure, Selectio
 from cumulus.server.access import User
 from cumulus.server.answers import ReadRows
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response
-from cumulus.server.http.bodies import small_body
+from cumulus.server.http.bodies import small_json
 from cumulus.server.http.models import (
     CubeList,
     CubeModel,
@@ -27,9 +27,9 @@ from cumulus.server.http.models import (
     MemberList,
     SelectionModel,
 )
-from cumulus.server.http.selections import parsed_json
 from cumulus.server.http.site import Site, user_of
 from cumulus.server.http.views import FORMAT, column_models
+from cumulus.server.intake.json_slices import parsed_json
 from cumulus.server.json_columns import json_text
 
 EXPLAIN = "X-Cumulus-Explain"
@@ -142,7 +142,7 @@ def _shape(site: Site, user: User, name: str) -> CubeShape:
 
 async def _selection(site: Site, user: User, name: str, request: Request) -> Selection:
     shape = await site.read(_shape, site, user, name)
-    given = parsed_json(await small_body(request), "the body")
+    given = await small_json(request)
     if isinstance(given, dict) and isinstance(given.get("after"), int):
         await site.arrivals.wait_for(given["after"], site.limits.wait_s)
     return selection_of(site.source.cubes(), shape, given)

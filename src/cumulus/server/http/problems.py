@@ -18,6 +18,8 @@ from cumulus.errors import CumulusError, DataError, SourceTextError
 
 LOG = logging.getLogger("cumulus.server")
 
+_MOST_TOLD = 2_000
+"""Characters of a message: what was sent is not sent back whole."""
 _STATUS: tuple[tuple[type[CumulusError], int], ...] = (
     (errors.AccessError, 403),
     (errors.UnknownNameError, 404),
@@ -89,9 +91,13 @@ def told_response(
     headers: dict[str, str] | None = None,
 ) -> Response:
     """Return the shape that all errors have."""
-    body = {"error": error, "message": message, "hint": hint, "place": place or None}
+    body = {"error": error, "message": _cut(message), "hint": _cut(hint), "place": place or None}
     text = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
     return Response(text, status, media_type="application/json", headers=headers)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TOLD else text[: _MOST_TOLD - 1] + "…"
 
 
 def unforeseen(problem: BaseException) -> Response:

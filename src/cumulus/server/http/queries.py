@@ -9,11 +9,11 @@ from fastapi.responses import Response
 
 from cumulus.errors import UsageError
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response, unchanged
-from cumulus.server.http.bodies import small_body
+from cumulus.server.http.bodies import small_json
 from cumulus.server.http.models import QueryModel
-from cumulus.server.http.selections import parsed_json
 from cumulus.server.http.site import Site, user_of
 from cumulus.server.http.views import AFTER, FORMAT
+from cumulus.server.intake.json_slices import parsed_json
 
 
 def query_routes(site: Site) -> APIRouter:
@@ -47,7 +47,7 @@ def query_routes(site: Site) -> APIRouter:
         request: Request, after: Annotated[int | None, AFTER] = None, format: Annotated[str | None, FORMAT] = None
     ) -> Response:
         """Return the result of a SELECT over the views, and tables whose rows are kept."""
-        body = parsed_json(await small_body(request), "the body")
+        body = await small_json(request)
         if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
             raise UsageError("the body has no sql", hint='Such as {"sql": "SELECT * FROM v"}.')
         return await _query(site, request, body["sql"], body.get("parameters"), after)

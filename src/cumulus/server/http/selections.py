@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -16,24 +14,10 @@ from cumulus.catalog.types import Kind, coerce
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.program import ViewDef
+from cumulus.server.intake.json_slices import parsed_json
 from cumulus.views.folding import Between, Bound
 
 _LONGEST_S = 86_400.0
-
-
-def parsed_json(text: str | bytes, what: str) -> Any:
-    """Return what a JSON text says, with numbers as they are written; UsageError if it is none.
-
-    Examples
-    --------
-    >>> parsed_json('{"a": 0.10}', "where")
-    {'a': Decimal('0.10')}
-    """
-    try:
-        return json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError, ArithmeticError) as problem:
-        told = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
-        raise UsageError(f"{what} is no JSON: {told}", hint="RFC 8259 says what JSON is.") from None
 
 
 def seconds_of(name: str, text: str) -> float:

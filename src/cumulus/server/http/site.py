@@ -21,11 +21,12 @@ from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.http.entrance.sessions import Sessions
 from cumulus.server.http.kept_pages import KeptPages
 from cumulus.server.hub.hub import Hub
-from cumulus.server.limits import Limits
+from cumulus.server.limits import ByteBudget, Limits
 from cumulus.server.settings import ServerSettings
 from cumulus.server.sources import ServedSource
 
 T = TypeVar("T")
+_UNPACKERS = 2
 
 
 class Arrivals:
@@ -95,6 +96,8 @@ class Site:
         self.arrivals = Arrivals(self.source)
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
+        self._unpackers: anyio.CapacityLimiter | None = None
+        self.waiting = ByteBudget(self.limits.waiting_bytes, "bodies of requests")
         self._hub: Hub | None = None
 
     @property
@@ -147,6 +150,12 @@ class Site:
         if self._readers.available_tokens < 1:
             await self._place(self._readers)
         return await anyio.to_thread.run_sync(partial(call, *arguments, **named), limiter=self._readers)
+
+    async def take_apart(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Return what is made of a body, in a thread; only a few run at once, so that others have the machine, too."""
+        if self._unpackers is None:
+            self._unpackers = anyio.CapacityLimiter(_UNPACKERS)
+        return await anyio.to_thread.run_sync(partial(call, *arguments), limiter=self._unpackers)
 
     async def _place(self, readers: anyio.CapacityLimiter) -> None:
         with anyio.move_on_after(self.limits.wait_s) as scope:

@@ -17,13 +17,13 @@ from cumulus.server.answers import ReadRows
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response, unchanged
 from cumulus.server.http.models import ColumnModel, RowParameters, ViewList, ViewModel
 from cumulus.server.http.selections import (
-    parsed_json,
     seconds_of,
     typed_value,
     wanted_columns,
     wanted_rows,
 )
 from cumulus.server.http.site import Site, user_of
+from cumulus.server.intake.json_slices import parsed_json
 from cumulus.views.reader import Consistency
 
 FORMAT = Query(description="json, ndjson, csv, arrow or parquet; else Accept decides.")

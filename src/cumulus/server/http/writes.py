@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request
 
 from cumulus.catalog.names import known_name
@@ -12,6 +14,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.errors import (
     DuplicateKeyError,
     EvaluationError,
+    LimitError,
     OrphanError,
     RepeatedIdError,
     UnknownNameError,
@@ -23,16 +26,21 @@ from cumulus.server.http.answering import PROBLEMS
 from cumulus.server.http.bodies import (
     MEDIA_TYPES,
     QUICK_BYTES,
+    QUICK_ROWS,
+    SMALL_BYTES,
+    quick_bounds,
     rows_of_body,
-    small_body,
+    small_json,
     table_of_base64,
 )
 from cumulus.server.http.models import Moved, StatementModel, TableList, TableModel, TransactionModel, WrittenAnswer
-from cumulus.server.http.selections import parsed_json
 from cumulus.server.http.site import Site, user_of
 from cumulus.server.http.views import column_models
+from cumulus.server.intake.bounds import BodyBounds
+from cumulus.server.intake.json_slices import parsed_json
 
 Operation = Literal["insert", "delete", "upsert"]
+_MOST_PARTS = 1_000
 _OPERATIONS: tuple[Operation, ...] = ("insert", "delete", "upsert")
 ID = Header(
     alias="Idempotency-Key",
@@ -72,11 +80,7 @@ def write_routes(site: Site) -> APIRouter:
         _check_encoding(request)
         body = await request.body()
         kind = request.headers.get("content-type", "application/json")
-        most = site.limits.body_bytes
-        if len(body) <= QUICK_BYTES:
-            rows = rows_of_body(kind, body, most)
-        else:
-            rows = await asyncio.to_thread(rows_of_body, kind, body, most)
+        rows = await rows_of_body(kind, body, _bounds(site, relation), site.take_apart)
         return await _apply(site, user, (TableRows(op, relation.name, rows),), id, len(body))
 
     @router.post("/transactions", response_model=WrittenAnswer, openapi_extra={"requestBody": _transaction_body()})
@@ -86,17 +90,19 @@ def write_routes(site: Site) -> APIRouter:
         user.require(Role.WRITER)
         _check_encoding(request)
         body = await request.body()
-        if len(body) <= QUICK_BYTES:
-            parts = _parts(site, user, body)
-        else:
-            parts = await asyncio.to_thread(_parts, site, user, body)
+        try:
+            parts = _parts(site, user, body, quick_bounds) if len(body) <= QUICK_BYTES else None
+        except LimitError:
+            parts = None  # a few bytes may stand for many rows
+        if parts is None:
+            parts = await site.take_apart(_parts, site, user, body)
         return await _apply(site, user, parts, id, len(body))
 
     @router.post("/execute", response_model=Moved, openapi_extra={"requestBody": _statement_body()})
     async def execute(request: Request) -> Any:
         """Create or drop views and cubes, or create tables."""
         user_of(request).require(Role.ADMIN)
-        body = parsed_json(await small_body(request), "the body")
+        body = await small_json(request)
         if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
             raise UsageError("the body has no sql", hint='Such as {"sql": "CREATE VIEW v AS SELECT …"}.')
         future = await asyncio.to_thread(site.source.execute, body["sql"])
@@ -147,15 +153,29 @@ def _described(relation: Relation, rows: dict[str, int]) -> TableModel:
     )
 
 
-def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
-    given = parsed_json(body, "the body")
+def _bounds(site: Site, relation: Relation) -> BodyBounds:
+    return BodyBounds.of(relation, site.limits.body_rows, site.limits.body_bytes)
+
+
+def _whole(bounds: BodyBounds) -> BodyBounds:
+    return bounds
+
+
+def _parts(
+    site: Site, user: User, body: bytes, within: Callable[[BodyBounds], BodyBounds] = _whole
+) -> tuple[TableRows, ...]:
+    most = max((within(_bounds(site, each)).values for each in _tables(site, user).values()), default=0)
+    given = parsed_json(body, "the body", most + _MOST_PARTS * 8)
     parts = given.get("parts") if isinstance(given, dict) else None
     if not isinstance(parts, list):
         raise UsageError(
             "the body has no list of parts",
             hint='Such as {"parts": [{"op": "insert", "table": "r", "rows": [[1]]}]}.',
         )
+    if len(parts) > _MOST_PARTS:
+        raise LimitError(f"the body has {len(parts):,} parts, more than {_MOST_PARTS:,}", hint="Put rows together.")
     found = []
+    rows_left, bytes_left = site.limits.body_rows, site.limits.body_bytes
     for number, part in enumerate(parts, 1):
         if not isinstance(part, dict) or part.keys() - {"op", "table", "rows", "arrow"}:
             raise UsageError(f"part {number} is no object of op, table and rows", hint="Or op, table and arrow.")
@@ -168,7 +188,10 @@ def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
         relation = _table_named(site, user, part["table"])
         if "rows" in part and not isinstance(part["rows"], list):
             raise UsageError(f"part {number}: rows is no list", hint="A row is a list or an object.")
-        rows = part["rows"] if "rows" in part else table_of_base64(part["arrow"], site.limits.body_bytes)
+        bounds = within(BodyBounds.of(relation, rows_left, bytes_left))
+        rows = part["rows"] if "rows" in part else table_of_base64(part["arrow"], bounds)
+        bounds.check_rows(len(rows))
+        rows_left, bytes_left = rows_left - len(rows), bytes_left - _unpacked_bytes(rows)
         found.append(TableRows(part["op"], relation.name, rows))
     return tuple(found)
 
@@ -176,13 +199,23 @@ def _parts(site: Site, user: User, body: bytes) -> tuple[TableRows, ...]:
 async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, size: int) -> WrittenAnswer:
     # Keys of different users have nothing to do with each other.
     request = WriteRequest(parts, f"{user.name}:{id}" if id else "")
-    if size <= QUICK_BYTES:
-        future = site.source.write(request)
+    rows = sum(len(part.rows) for part in parts)
+    unpacked = sum(_unpacked_bytes(part.rows) for part in parts)
+    if size <= QUICK_BYTES and rows <= QUICK_ROWS and unpacked <= SMALL_BYTES:
+        future, unpacked = site.source.write(request), 0
     else:
-        future = await asyncio.to_thread(site.source.write, request)
+        site.waiting.take(unpacked)
+        try:
+            future = await site.take_apart(site.source.write, request)
+        except BaseException:
+            site.waiting.give(unpacked)
+            raise
+    done_here = asyncio.wrap_future(future)
+    if unpacked:
+        done_here.add_done_callback(lambda _: site.waiting.give(unpacked))
     # Who goes away does not take back what was sent.
     try:
-        done = await asyncio.shield(asyncio.wrap_future(future))
+        done = await asyncio.shield(done_here)
     except (DuplicateKeyError, OrphanError) as problem:
         if user.views is None:
             raise
@@ -197,6 +230,11 @@ async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, 
             raise
         raise EvaluationError("a number of a view would be beyond its type", hint="Send smaller numbers.") from None
     return WrittenAnswer(at=done.at, rows=done.rows, repeated=done.is_repeated)
+
+
+def _unpacked_bytes(rows: pa.Table | list[Any]) -> int:
+    """Return about how many bytes rows take; those that are plain values are no more than their body."""
+    return rows.nbytes if isinstance(rows, pa.Table) else 0
 
 
 def _rows_body() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -20,6 +21,10 @@ from cumulus.server.http.entrance.sessions import FailedLogins
 from cumulus.server.http.problems import problem_response, unforeseen
 from cumulus.server.http.site import Site
 
+_FREE_BYTES = 1 << 20
+"""Of a body that comes; what is behind them counts among those of all bodies."""
+_PIECE_BYTES = 64 << 10
+"""So many bytes of a body come within `Limits.body_s`."""
 COOKIE = "cumulus_session"
 _OPEN = frozenset({"/", "/healthz", "/readyz", "/v1/login"})
 _OPEN_FOLDER = "/page/files/"
@@ -50,8 +55,8 @@ class Guard:
         try:
             user = await self._checked(scope)
             scope["cumulus.user"] = user
-            with self._counted(user, scope):
-                await self._app(scope, self._limited(scope, receive), watched)
+            with self._counted(user, scope), self._body(scope) as held:
+                await self._app(scope, self._limited(scope, receive, held), watched)
         except CumulusError as problem:
             await self._refuse(scope, receive, send, problem)
         except Exception as problem:  # noqa: BLE001  # told by its number in the log, and never more
@@ -133,22 +138,37 @@ class Guard:
             if not self._running[counted]:
                 del self._running[counted]
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+    @contextmanager
+    def _body(self, scope: Scope) -> Iterator[list[int]]:
+        """Hold what a body takes until it is answered: the sum of the numbers in the list."""
+        held: list[int] = []
+        try:
+            yield held
+        finally:
+            self._site.waiting.give(sum(held))
+
+    def _limited(self, scope: Scope, receive: Receive, held: list[int]) -> Receive:
         """Return what gives a body that is not too large, and comes in time."""
         if scope["type"] != "http":
             return receive
-        taken, is_whole = 0, False
+        taken, is_whole, due, expected = 0, False, 0.0, 0
         limits = self._site.limits
 
         async def given() -> Message:
-            nonlocal taken, is_whole
+            nonlocal taken, is_whole, due, expected
             if is_whole:  # what comes now is that the client has gone, whenever that may be
                 return await receive()
+            if taken >= expected:  # who sends byte by byte is not waited for
+                due, expected = monotonic() + limits.body_s, taken + _PIECE_BYTES
             try:
-                message = await asyncio.wait_for(receive(), limits.body_s)
+                message = await asyncio.wait_for(receive(), max(due - monotonic(), 0.0))
             except TimeoutError:
                 raise HTTPException(408, "the body has not come in time") from None
-            taken += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            taken += size
+            if taken > _FREE_BYTES:
+                self._site.waiting.take(size)
+                held.append(size)
             if taken > limits.body_bytes:
                 raise LimitError(f"the body has more than {limits.body_bytes:,} bytes", hint="Send it in parts.")
             is_whole = message["type"] != "http.request" or not message.get("more_body", False)

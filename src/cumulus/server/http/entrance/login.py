@@ -9,11 +9,10 @@ from fastapi.responses import JSONResponse, Response
 
 from cumulus.errors import AccessError, UsageError
 from cumulus.server.http.answering import PROBLEMS
-from cumulus.server.http.bodies import small_body
+from cumulus.server.http.bodies import small_json
 from cumulus.server.http.entrance.guard import COOKIE
 from cumulus.server.http.entrance.sessions import FailedLogins
 from cumulus.server.http.models import LoginModel, UserModel
-from cumulus.server.http.selections import parsed_json
 from cumulus.server.http.site import Site, user_of
 
 
@@ -25,7 +24,7 @@ def login_routes(site: Site) -> APIRouter:
     @router.post("/login", response_model=UserModel, openapi_extra={"requestBody": _login_body()})
     async def login(request: Request) -> Response:
         """Take a token; set the cookie that stands for it in this browser."""
-        body = parsed_json(await small_body(request), "the body")
+        body = await small_json(request)
         if not isinstance(body, dict) or not isinstance(body.get("token"), str):
             raise UsageError("the body has no token", hint='Such as {"token": "cumulus_…"}.')
         user = site.users.user_with(body["token"])
