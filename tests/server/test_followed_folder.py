@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,26 +186,24 @@ def test_nothing_can_be_written(still: tuple[Path, Served]) -> None:
 
 
 def test_sql_reaches_no_file_and_no_view_of_others(still: tuple[Path, Served], tmp_path: Path) -> None:
-    out, served = still
+    out = tmp_path / "out"
+    shutil.copytree(still[0], out)
     (tmp_path / "other.csv").write_text("a\n1\n")
     token = UserFile(out).add("dora", Role.READER, ("revenue",))
-    try:
-        with served.client(token) as client:
-            assert client.query("SELECT COUNT(*) FROM revenue").arrow().num_rows == 1
-            files = list((out / "data" / "items").iterdir())
-            for sql in (
-                "SELECT * FROM items",
-                "SELECT * FROM quarantine",
-                "SELECT * FROM view_errors",
-                "SELECT MEASURE(n) FROM sales",
-                f"SELECT * FROM read_parquet('{files[0]}')",
-                f"SELECT * FROM '{tmp_path / 'other.csv'}'",
-                f"SELECT * FROM glob('{out}/*')",
-            ):
-                with pytest.raises(errors.UsageError):
-                    client.query(sql)
-    finally:
-        UserFile(out).path.unlink()
+    with serving(FollowedFolder(out), ServerSettings(out)) as served, served.client(token) as client:
+        assert client.query("SELECT COUNT(*) FROM revenue").arrow().num_rows == 1
+        files = list((out / "data" / "items").iterdir())
+        for sql in (
+            "SELECT * FROM items",
+            "SELECT * FROM quarantine",
+            "SELECT * FROM view_errors",
+            "SELECT MEASURE(n) FROM sales",
+            f"SELECT * FROM read_parquet('{files[0]}')",
+            f"SELECT * FROM '{tmp_path / 'other.csv'}'",
+            f"SELECT * FROM glob('{out}/*')",
+        ):
+            with pytest.raises(errors.UsageError):
+                client.query(sql)
 
 
 def test_what_is_served_is_told_from_what_is_there(still: tuple[Path, Served], tmp_path: Path) -> None:

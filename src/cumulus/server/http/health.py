@@ -21,7 +21,7 @@ def health_routes(site: Site, metrics: RequestMetrics) -> APIRouter:
     @router.get("/readyz", responses={503: {"description": "It is not ready."}})
     async def readyz() -> Response:
         """Tell whether requests are answered and rows taken; if not, why."""
-        problem = (await site.read(site.source.status)).get("problem")
+        problem = await site.read(site.problem)
         if problem:
             return JSONResponse({"status": "not ready", "problem": problem}, 503)
         return JSONResponse({"status": "ready"})

@@ -14,9 +14,9 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 
 from cumulus.catalog.names import known_name
-from cumulus.errors import BusyError, ClosedError, DelayError, LimitError
+from cumulus.errors import BusyError, ClosedError, DelayError, LimitError, StoreError
 from cumulus.m3.program import ViewDef
-from cumulus.server.access import EVERYBODY, User, UserFile
+from cumulus.server.access import EVERYBODY, LOG, User, UserFile, UserList
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.http.entrance.sessions import Sessions
 from cumulus.server.http.kept_pages import KeptPages
@@ -93,6 +93,10 @@ class Site:
 
     def __post_init__(self) -> None:
         self.users, self.sessions = UserFile(self.settings.data), Sessions()
+        try:
+            self.users.require()
+        except StoreError as problem:  # a folder that is only read
+            LOG.warning("%s", problem)
         self.arrivals = Arrivals(self.source)
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
@@ -107,16 +111,19 @@ class Site:
             self._hub = Hub(self.source, asyncio.get_running_loop())
         return self._hub
 
+    def problem(self) -> str:
+        """Return why requests are not answered, or rows not taken, at this moment; "" if they are."""
+        return self.users.look().problem or str(self.source.status().get("problem") or "")
+
     def end_subscriptions(self) -> None:
         """Tell all subscribers, and those who wait for something to come, that nothing more comes."""
         self.arrivals.close()
         if self._hub is not None:
             self._hub.close()
 
-    @property
-    def needs_names(self) -> bool:
-        """Whether who asks must be known: where there is a file of users, or strangers could come."""
-        return self.users.is_there or not (self.settings.is_local or self.settings.insecure)
+    def needs_names(self, known: UserList) -> bool:
+        """Whether who asks must be known: where there are users, or strangers could come."""
+        return known.is_there or not (self.settings.is_local or self.settings.insecure)
 
     @property
     def limits(self) -> Limits:

@@ -100,21 +100,27 @@ class Guard:
 
     async def _known_user(self, scope: Scope, headers: Headers) -> User:
         site = self._site
-        if not site.needs_names:
+        known = site.users.look()
+        if not site.needs_names(known):
             return EVERYBODY
         path = scope["path"]
+        is_open = path in _OPEN or path.startswith(_OPEN_FOLDER)
+        if known.problem:
+            if is_open:
+                return NOBODY
+            raise known.closed()
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if token:
-            user = site.users.user_with(token.strip()) if scheme.lower() == "bearer" else None
+            user = known.user_with(token.strip()) if scheme.lower() == "bearer" else None
             if user is None:
                 await self._failures.delay(_peer(scope))
                 raise AccessError("this token is not known here", is_known=False, hint="Ask for another one.")
             return user
         number = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         user = site.sessions.user_of(number) if number else None
-        if user is not None and user in site.users.users:
+        if user is not None and user in known.users:
             return user
-        if path in _OPEN or path.startswith(_OPEN_FOLDER):
+        if is_open:
             return NOBODY
         raise AccessError(
             "who asks?", is_known=False, hint="Authorization: Bearer TOKEN; `cumulus serve token add` makes tokens."

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
+import ssl
+from pathlib import Path
 
 import uvicorn
 
@@ -39,13 +42,18 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def check_exposure(settings: ServerSettings) -> None:
-    """Raise UsageError for a server that strangers could reach, without users or without TLS."""
+def check_exposure(settings: ServerSettings, users: UserFile | None = None) -> None:
+    """Raise UsageError for a server that strangers could reach, without users or without TLS, or whose TLS is amiss.
+
+    A list of users that cannot be used is no reason: nobody is let in until it is mended.
+    """
     if (settings.certificate is None) != (settings.private_key is None):
         raise UsageError("TLS needs a certificate and its private key", hint="Give both.")
+    if settings.certificate is not None and settings.private_key is not None:
+        _check_certificate(settings.certificate, settings.private_key)
     if settings.is_local or settings.insecure:
         return
-    if not UserFile(settings.data).users:
+    if not (users or UserFile(settings.data)).look().is_there:
         raise UsageError(
             f"{settings.host} can be reached from other machines, and there are no users",
             hint="Make some: cumulus serve token add NAME --data DIR. Or --insecure: anybody may read and change all.",
@@ -55,6 +63,26 @@ def check_exposure(settings: ServerSettings) -> None:
             f"{settings.host} can be reached from other machines, and there is no TLS",
             hint="Give --certificate and --private-key. Or --insecure: tokens and rows can be read on their way.",
         )
+
+
+def _check_certificate(certificate: Path, private_key: Path) -> None:
+    try:
+        status = private_key.stat()
+        if status.st_mode & 0o007 or status.st_uid not in (0, os.geteuid()):
+            raise UsageError(
+                f"{private_key}: other users can read or change the private key",
+                hint=f"chmod 600 {private_key}, and let it belong to the user who starts the server, or to root.",
+            )
+
+        def refuse() -> str:
+            raise UsageError(f"{private_key}: the private key has a password", hint="Give one that has none.")
+
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key, refuse)
+    except OSError as problem:  # an error of TLS is one
+        raise UsageError(
+            f"TLS cannot be had with {certificate} and {private_key}: {problem.strerror or problem}",
+            hint="Give two PEM files that can be read: a certificate, with those that signed it, and its private key.",
+        ) from None
 
 
 def _allow_connections(count: int) -> None:
@@ -75,7 +103,7 @@ def http_config(site: Site) -> uvicorn.Config:
         If strangers could reach it, without users or without TLS.
     """
     settings = site.settings
-    check_exposure(settings)
+    check_exposure(settings, site.users)
     _allow_connections(settings.limits.connections)
     return uvicorn.Config(
         create_app(site),
