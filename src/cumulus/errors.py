@@ -277,6 +277,10 @@ class LockedError(StoreError):
     """A checkpoint or sink is in use by another run."""
 
 
+class StoreLostError(StoreError):
+    """A folder, or a file in it, that was removed, moved or changed while a process wrote there."""
+
+
 class DiskFullError(StoreError):
     """There is no room on the disk; nothing of the request was applied."""
 

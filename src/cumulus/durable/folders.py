@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from cumulus.errors import UsageError
+from cumulus.errors import StoreLostError, UsageError
 
 _REMOTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -47,6 +47,47 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class HeldFolder:
+    """A folder in which a process writes, known by its device and inode: whether its path still leads to it.
+
+    Raises
+    ------
+    OSError
+        If it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = identity_of(path.stat())
+
+    def check(self) -> os.stat_result:
+        """Return the state of the folder.
+
+        Raises
+        ------
+        StoreLostError
+            If there is none at the path, or another one.
+        """
+        try:
+            found = os.stat(self.path)
+        except OSError as problem:
+            raise StoreLostError(
+                f"{self.path}: this folder has gone while it was written: {problem.strerror}",
+                hint="Bring it back to its place, as it was, and start again.",
+            ) from None
+        if identity_of(found) != self._identity:
+            raise StoreLostError(
+                f"{self.path}: another folder has taken the place of this one while it was written",
+                hint="Bring the one that was there back to its place, and start again.",
+            )
+        return found
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """Return the device and inode of a file or folder: no other one has both while it is open."""
+    return found.st_dev, found.st_ino
 
 
 def lock_file(path: Path, *, wait: bool = False) -> IO[bytes] | None:

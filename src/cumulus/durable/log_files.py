@@ -24,8 +24,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from cumulus.durable.folders import lock_file_soon, sync_folder
-from cumulus.errors import LockedError, StoreError
+from cumulus.durable.folders import HeldFolder, identity_of, lock_file_soon, sync_folder
+from cumulus.errors import LockedError, StoreError, StoreLostError
 
 SyncPolicy: TypeAlias = Literal["always", "never"]
 """Whether a group is synced, or left to the system: then it survives the process, but not the machine."""
@@ -36,6 +36,11 @@ _SYNCS: Final = 32
 """Over so many the time that a sync takes is averaged."""
 _SEGMENT_BYTES: Final = 1 << 24
 """From this size on a file gets no more groups."""
+_LOOK_S: Final = 1.0
+"""All files of a log are looked at so often."""
+_TICK_NS: Final = 100_000_000
+"""A folder that was changed less than so long ago may change again without another time of change."""
+_RESTORE: Final = "Bring the file back as it was, or restore the folder from a copy, and start again."
 
 
 class RecordLog:
@@ -55,6 +60,7 @@ class RecordLog:
         self._is_synced = sync == "always"
         self._segment_bytes = segment_bytes
         self._segments: list[int] = []  # numbers of the files' first records
+        self._states: dict[int, tuple[int, int, int]] = {}  # device, inode and bytes of all but the newest
         self._file: FileIO | None = None
         self._bytes = 0  # of the newest file
         self._is_torn = False  # whether behind these bytes may stand what a failed write has left
@@ -68,7 +74,9 @@ class RecordLog:
             raise self._error(problem) from None
         if lock is None:
             raise LockedError(f"{folder}: another process writes this log", hint="Wait for it, or stop it.")
-        self._lock = lock
+        self._lock, self._held = lock, HeldFolder(folder)
+        self._entries_ns = 0  # when entries of the folder last changed, as far as that is known to be in order
+        self._look_at = 0.0  # when all files are looked at again
 
     def recover(self) -> tuple[int, list[bytes]]:
         """Return the number of the first record that is kept, and all records from it on; cut a torn end.
@@ -105,6 +113,8 @@ class RecordLog:
                 stop = yield from self._read(path, data)
                 if stop < len(data) and number != self._segments[-1]:
                     raise _damaged(path, stop)
+                if number != self._segments[-1]:
+                    self._states[number] = _state_of(path.stat())
             if self._segments:
                 self._go_on(self._path(number), stop)
         except OSError as problem:
@@ -138,19 +148,88 @@ class RecordLog:
         StoreError
             If the disk does not take them: none of them will be read again, unless what was written of them cannot be
             cut either, which the next write tries once more.
+        StoreLostError
+            If the folder or a file of the log is not where it was, or not as it was left; see `check`.
         """
+        self.check()
         try:
             if self._is_torn:
                 self._cut()
             if self._file is None or self._bytes >= self._segment_bytes:
                 self._begin_file()
             self._put(records)
+        except StoreLostError:
+            self._is_torn = True
+            with suppress(OSError):  # wherever the file is now, it may be brought back
+                if self._file is not None and os.fstat(self._file.fileno()).st_size >= self._bytes:
+                    self._cut()
+            raise
         except OSError as problem:
             self._is_torn = True
             with suppress(OSError):
                 self._cut()
             raise self._error(problem) from None
         return self.last
+
+    def check(self) -> None:
+        """Look whether the folder and the files of the log are where they were, and as they were left.
+
+        The folder, and the bytes of the newest file, are looked at each time; where all files are, and the bytes of the
+        others, when entries of the folder have changed, and each second. The thread that writes calls it.
+
+        Raises
+        ------
+        StoreLostError
+            If not: what a write brings to the disk would not be found by the next process.
+        """
+        folder = self._held.check()
+        if self._file is not None:
+            size = os.fstat(self._file.fileno()).st_size
+            if size < self._bytes or (size > self._bytes and not self._is_torn):
+                raise self._lost(self._segments[-1], f"it has {size:,} bytes in place of {self._bytes:,}")
+        if folder.st_mtime_ns == self._entries_ns and time.monotonic() < self._look_at:
+            return
+        if self._file is not None:
+            here = self._found(self._segments[-1])
+            if identity_of(here) != identity_of(os.fstat(self._file.fileno())):
+                raise self._lost(self._segments[-1], "another file has taken its place")
+        for number, state in self._states.items():
+            if _state_of(self._found(number)) != state:
+                raise self._lost(number, "it was changed")
+        # A change within the clock's tick after this one would have the same time: look once more then.
+        is_settled = time.time_ns() - folder.st_mtime_ns > _TICK_NS
+        self._entries_ns, self._look_at = folder.st_mtime_ns if is_settled else 0, time.monotonic() + _LOOK_S
+
+    def _found(self, number: int) -> os.stat_result:
+        try:
+            return os.stat(self._path(number))
+        except OSError as problem:
+            raise self._lost(number, f"it has gone: {problem.strerror}") from None
+
+    def _lost(self, number: int, why: str) -> StoreLostError:
+        return StoreLostError(f"{self._path(number)}: this file of the log is not as it was left: {why}", hint=_RESTORE)
+
+    def begin_anew(self) -> None:
+        """Begin a new file behind the last record, and remove all others: whatever they hold is kept elsewhere.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take it.
+        """
+        self._held.check()
+        before, self._states = self._segments, {}
+        try:
+            self._path(self.last + 1).unlink(missing_ok=True)
+            self._segments = []
+            self._begin_file()
+            self._is_torn = False
+            for number in before:
+                if number != self.last + 1:
+                    self._path(number).unlink(missing_ok=True)
+            sync_folder(self.folder)
+        except OSError as problem:
+            raise self._error(problem) from None
 
     def _cut(self) -> None:
         """Take back what a failed write has left."""
@@ -172,6 +251,9 @@ class RecordLog:
         while left:
             left = left[self._file.write(left) :]
         self._sync()
+        here = self._found(self._segments[-1])
+        if identity_of(here) != identity_of(os.fstat(self._file.fileno())) or here.st_size != self._bytes + len(group):
+            raise self._lost(self._segments[-1], "it was changed while it was written")
         self._bytes += len(group)
         self.last += len(records)
 
@@ -179,6 +261,8 @@ class RecordLog:
         number = self.last + 1
         file = FileIO(self._path(number), "xb")
         if self._file is not None:
+            if self._segments:
+                self._states[self._segments[-1]] = _state_of(os.fstat(self._file.fileno()))
             self._file.close()
         self._file, self._bytes = file, 0
         self._segments.append(number)
@@ -218,16 +302,17 @@ class RecordLog:
         """
         try:
             while len(self._segments) > 1 and self._segments[1] <= number + 1:
-                self._path(self._segments[0]).unlink()
-                del self._segments[0]
+                self._path(self._segments[0]).unlink(missing_ok=True)
+                self._states.pop(self._segments.pop(0), None)
         except OSError as problem:
             raise self._error(problem) from None
 
     def close(self) -> None:
         """Let another process have the folder; an empty group says that the last one was on the disk."""
         if self._file is not None:
-            with suppress(OSError):
-                self._put([])
+            with suppress(OSError, StoreLostError):
+                if os.fstat(self._file.fileno()).st_size == self._bytes:
+                    self._put([])
             self._file.close()
             self._file = None
         self._lock.close()
@@ -240,6 +325,10 @@ class RecordLog:
             f"{self.folder}: the log cannot be read or written: {problem.strerror or problem}",
             hint="Make room there, or give the right to write, and start again: what was acknowledged is there.",
         )
+
+
+def _state_of(found: os.stat_result) -> tuple[int, int, int]:
+    return (*identity_of(found), found.st_size)
 
 
 def _group_at(data: bytes, place: int, expected: int | None = None) -> tuple[list[bytes], int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from cumulus.durable.log_files import RecordLog
-from cumulus.errors import LockedError, StoreError
+from cumulus.errors import LockedError, StoreError, StoreLostError
 from cumulus.server.records import LogRecord, RecordKind, decode, refusal, refused_by
 from cumulus.server.settings import SyncPolicy
 
@@ -43,6 +44,9 @@ class Journal:
         """Of the records since the last snapshot."""
         self.problem = ""
         """Why the last write failed; "" if it did not."""
+        self.lost = ""
+        """Why nothing can be written until files are brought back; "" if it can."""
+        self._writing = threading.Lock()
         self._pending: list[int] = []
         self._sync_s = _SYNC_S if sync == "100ms" else None
         self._sync_due: float | None = None
@@ -100,6 +104,18 @@ class Journal:
         self._pending.clear()
         return range(self._log.last - len(records) + 1, self._log.last + 1)
 
+    def look(self) -> None:
+        """See whether the log is where it was; any thread may call it. While one writes, that write sees it."""
+        if not self._writing.acquire(blocking=False):
+            return
+        try:
+            self._log.check()
+            self.lost = ""
+        except StoreLostError as problem:
+            self.lost = str(problem)
+        finally:
+            self._writing.release()
+
     def refuse(self, numbers: Sequence[int]) -> None:
         """Say of records of the last group that they were not applied."""
         self._pending += numbers
@@ -108,13 +124,17 @@ class Journal:
 
     def _write(self, encoded: Sequence[bytes]) -> None:
         try:
-            self._log.write(encoded)
+            with self._writing:
+                self._log.write(encoded)
+        except StoreLostError as problem:
+            self.problem, self.lost = problem.message, str(problem)
+            raise
         except StoreError as problem:
             self.problem = problem.message
             raise StoreError(
                 problem.message, hint="Nothing of the request was applied. Send it again when the disk has room."
             ) from None
-        self.problem = ""
+        self.problem = self.lost = ""
         self.bytes += sum(map(len, encoded))
         if self._sync_s is not None and self._sync_due is None:
             self._sync_due = time.monotonic() + self._sync_s
@@ -142,6 +162,12 @@ class Journal:
         """Remove files of which everything is in a snapshot, which has the records up to a number."""
         self.bytes = 0
         self._log.forget(number)
+
+    def begin_anew(self) -> None:
+        """Begin the log anew, behind a snapshot that has all of its records; StoreError if the disk refuses."""
+        with self._writing:
+            self._log.begin_anew()
+        self.bytes, self.problem, self.lost = 0, "", ""
 
     def close(self) -> None:
         """Let another server have the folder."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from cumulus.cubes import source_of
 from cumulus.durable.faults import crash_point
-from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError
+from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError, StoreLostError
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource
 from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
@@ -129,7 +129,11 @@ class WarehouseKeeper:
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the warehouse, the log and the snapshot."""
-        return {"at": self._at, **status_of(self._warehouse.stats()), **self._kept.status(), "problem": self._broken}
+        return {"at": self._at, **status_of(self._warehouse.stats()), **self._kept.status(), "problem": self.problem()}
+
+    def problem(self) -> str:
+        """Return why nothing can be written at this moment; "" if it can."""
+        return self._broken or self._kept.look()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -175,7 +179,15 @@ class WarehouseKeeper:
         return item.future
 
     def close(self) -> None:
-        """Take nothing any more, apply what has come, write a snapshot, and end."""
+        """Take nothing any more, apply what has come, write a snapshot, and end.
+
+        Raises
+        ------
+        ProcessError
+            If the keeper had failed.
+        StoreLostError
+            If the folder was not whole any more.
+        """
         with self._closing:
             if self._is_closed:
                 return
@@ -183,8 +195,21 @@ class WarehouseKeeper:
             self._queue.put(None)
         self._thread.join()
         try:
-            if not self._broken:
-                self._snapshot()
+            if self._broken:
+                raise ProcessError(f"the server had failed: {self._broken}", hint="Start it again.")
+            lost = self._kept.look()
+            self._snapshot()
+            left = self._kept.look()
+            if left:
+                raise StoreLostError(
+                    f"the server has ended, and its folder is not whole: {left}",
+                    hint="What was acknowledged last is nowhere else: do not write there before it is back.",
+                )
+            if lost:
+                raise StoreLostError(
+                    f"the folder of the server was not whole, and was written anew: {lost}",
+                    hint="All that was acknowledged is there again. Start the server.",
+                )
         finally:
             self._kept.journal.close()
             self._warehouse.close()
@@ -276,6 +301,7 @@ class WarehouseKeeper:
         records = [waiting.record(self._at) for waiting in fresh]
         crash_point("before-append")
         try:
+            self._kept.check()
             numbers = self._kept.journal.append(records)
         except StoreError as problem:
             for waiting in fresh:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import weakref
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from cumulus.errors import StoreError
+from cumulus.durable.folders import HeldFolder
+from cumulus.errors import StoreError, StoreLostError
 from cumulus.server.journal import Journal
 from cumulus.server.request_ids import AnsweredIds
 from cumulus.server.settings import ServerSettings
@@ -19,6 +21,8 @@ from cumulus.warehouse import Warehouse
 _PASSING_IDS, _PASSING_S = 10_000, 3600.0
 _AGAIN_S = 60.0
 """So long after a snapshot that has failed the next one is tried."""
+_LOOK_S = 1.0
+"""So often the last snapshot is looked for, before something is written."""
 
 
 class KeptFolder:
@@ -29,7 +33,11 @@ class KeptFolder:
         self.manifest, self.script = manifest, script
         self.problem = ""
         """Why the last snapshot could not be written; "" if it could."""
-        self._not_before = 0.0
+        self.lost = ""
+        """Why nothing can be written until the folder or the snapshot is back; "" if it can."""
+        self._not_before = self._look_at = 0.0
+        self._held, self._is_passing = HeldFolder(data), False
+        self._saving = threading.Lock()
 
     @classmethod
     def passing(cls) -> KeptFolder:
@@ -38,28 +46,83 @@ class KeptFolder:
         journal = Journal(data / "log", "off")
         assert not list(journal.replay(0)), "it is new"
         made = cls(data, journal, AnsweredIds(_PASSING_IDS, _PASSING_S), SnapshotManifest(0, 0, "", 0), "")
+        made._is_passing = True
         weakref.finalize(made, shutil.rmtree, data, ignore_errors=True)
         return made
 
     def snapshot(self, warehouse: Warehouse) -> None:
         """Write a snapshot, unless nothing has come since the last one, and forget the log before it.
 
+        Where the log has gone, or the last snapshot, this brings all that was acknowledged back to the disk.
+
         Raises
         ------
         StoreError
             If the disk does not take it; the last one counts on.
+        StoreLostError
+            If the folder has gone, or another one has taken its place.
         """
-        if self.manifest.sequence == self.journal.last:
+        is_lost = bool(self.look())
+        if self.manifest.sequence == self.journal.last and not is_lost:
             return
         try:
-            self.journal.sync()  # or the snapshot might have what the log has not
-            self.manifest = save_snapshot(self.data, warehouse, self.ids, self.journal.last, self.script)
-            self.journal.forget(self.manifest.sequence)
-            self.problem = ""
+            with self._saving:
+                self._held.check()
+                if not self.journal.lost:
+                    self.journal.sync()  # or the snapshot might have what the log has not
+                self.manifest = save_snapshot(self.data, warehouse, self.ids, self.journal.last, self.script)
+                self._held.check()
+                if self.journal.lost:
+                    self.journal.begin_anew()
+                self.journal.forget(self.manifest.sequence)
+            self.problem = self.lost = ""
         except StoreError as problem:
             self.problem = problem.message
             self._not_before = monotonic() + _AGAIN_S
             raise
+
+    def check(self) -> None:
+        """See before a write, each second, whether the folder and the snapshot are there; the log sees to itself.
+
+        Raises
+        ------
+        StoreLostError
+            If not: a restart would not find what was acknowledged.
+        """
+        if monotonic() < self._look_at:
+            return
+        self._look_at = monotonic() + _LOOK_S
+        try:
+            self._held.check()
+            self._check_snapshot()
+        except StoreLostError as problem:
+            self.lost, self._look_at = str(problem), 0.0
+            raise
+        self.lost = ""
+
+    def _check_snapshot(self) -> None:
+        if self._is_passing:
+            return
+        for path in self.manifest.places(self.data):
+            if not path.exists():
+                raise StoreLostError(
+                    f"{path} has gone while the server ran",
+                    hint="Let the server write it anew: cumulus serve snapshot ADDRESS. Or restore it from a copy.",
+                )
+
+    def look(self) -> str:
+        """Return why nothing can be written until what is gone is back; "" if it can. Any thread may call it."""
+        self.journal.look()
+        if self._saving.acquire(blocking=False):  # while a snapshot is written another one goes
+            try:
+                self._held.check()
+                self._check_snapshot()
+                self.lost = ""
+            except StoreLostError as problem:
+                self.lost = str(problem)
+            finally:
+                self._saving.release()
+        return self.lost or self.journal.lost
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the log and the snapshot."""

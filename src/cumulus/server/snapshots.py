@@ -52,6 +52,11 @@ class SnapshotManifest:
         """Return where the snapshot is."""
         return data / f"snapshot-{self.sequence:020d}"
 
+    def places(self, data: Path) -> tuple[Path, ...]:
+        """Return the files and folders without which it cannot be opened."""
+        folder = self.folder(data)
+        return data / _MANIFEST, folder / _WAREHOUSE, folder / _IDS
+
 
 def read_manifest(data: Path) -> SnapshotManifest | None:
     """Return what the manifest of a server's folder says; None if there is none.

@@ -32,6 +32,7 @@ _STATUS: tuple[tuple[type[CumulusError], int], ...] = (
     (errors.QueryTimeoutError, 422),
     (errors.LimitError, 413),
     (errors.BusyError, 429),
+    (errors.StoreLostError, 503),
     (errors.DiskFullError, 507),
     (errors.MemoryLimitError, 507),
     (errors.ServerError, 500),
