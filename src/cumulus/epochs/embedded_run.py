@@ -14,7 +14,7 @@ from typing import Any
 
 from cumulus.durable import faults
 from cumulus.durable.files import write_durably
-from cumulus.durable.folders import check_output
+from cumulus.durable.folders import HeldFolder, check_output
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.votes import Poll
@@ -27,7 +27,7 @@ from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import FolderSource, Progress, check_apart, files_left, next_files
-from cumulus.errors import StoreError
+from cumulus.errors import StoreError, StoreLostError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
 
@@ -97,6 +97,7 @@ class EmbeddedRun:
             self._snapshots = Snapshots.after(newest, snapshot_every)
             self._done: Progress = newest.offsets if newest else {}
             self._base = self._log_bytes = self._base_bytes = 0
+            self._held = HeldFolder(self._state)
             self._restore()
         except BaseException:
             self.close()
@@ -145,9 +146,11 @@ class EmbeddedRun:
         Raises
         ------
         InputError, StoreError
-            The epoch is not committed then, and this object must be thrown away.
+            Also if the output folder or the checkpoint was removed, moved or replaced. The epoch is not committed
+            then, and this object must be thrown away.
         """
         started = time.perf_counter()
+        self._check_folders()
         files, done = next_files(self._sources, self._done, 0 if everything else self._limit, sizes=True)
         if not files and not Poll.of_plain(self._poll).granted:
             return None
@@ -177,6 +180,18 @@ class EmbeddedRun:
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
         return Epoch.of(manifest, ended - started, parts, left, ("kept",), self.out)
+
+    def _check_folders(self) -> None:
+        """Raise StoreLostError unless output and checkpoint are where they were."""
+        assert self._sink is not None
+        self._sink.check()
+        self._held.check()
+        last = self._state / (str(self._base) if self.epoch == self._base else f"{self.epoch}-0.log")
+        if self.epoch and not last.exists():
+            raise StoreLostError(
+                f"{last}: this part of the checkpoint has gone while the run went on",
+                hint="Restore the checkpoint from a copy, or start with a new --out and --checkpoint.",
+            )
 
     def _compact(self) -> None:
         """Write snapshots when the log has outgrown them, then drop what they replace."""

@@ -18,16 +18,17 @@ from typing import IO, Any
 
 from cumulus.durable import faults
 from cumulus.durable.files import create_durably, write_durably, written_aside
-from cumulus.durable.folders import lock_file
+from cumulus.durable.folders import HeldFolder, lock_file
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.view_folders import view_folder
-from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError
+from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError, StoreLostError
 
 REFUSED = ""
 """What `Written.files` calls the file of the quarantine: no view has this name."""
 FORMAT = 1
+_FOLDERS = ("epochs", "data", "views", "latest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +147,10 @@ class Sink:
         self.program = program
         self._lock: IO[bytes] | None = None
         try:
-            for name in ("epochs", "data", "views", "latest"):
+            for name in _FOLDERS:
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             self._lock = lock_file(self.path / ".lock")
+            self._held = [HeldFolder(self.path), *(HeldFolder(self.path / name) for name in _FOLDERS)]
         except OSError as problem:
             raise StoreError(
                 f"{self.path}: the output folder cannot be written: {problem.strerror}",
@@ -194,8 +196,25 @@ class Sink:
             write_durably(card, json.dumps(identity).encode())
         self.drop_orphans()
         newest = self.newest()
+        self._last = 0 if newest is None else newest.epoch
         if newest is not None:
             self.show(newest)
+
+    def check(self) -> None:
+        """Look whether the folder is where it was, with its last epoch.
+
+        Raises
+        ------
+        StoreLostError
+            If it was removed, moved or replaced since it was opened: what is written there would be nobody's.
+        """
+        for each in self._held:
+            each.check()
+        if self._last and not (self.path / "epochs" / f"{self._last}.json").exists():
+            raise StoreLostError(
+                f"{self.path}: the manifest of epoch {self._last} has gone while the run went on",
+                hint="Restore the folder from a copy, or start with a new --out and --checkpoint.",
+            )
 
     def newest(self) -> Manifest | None:
         """Return the last committed epoch."""
@@ -220,11 +239,18 @@ class Sink:
         -------
         tuple
             The manifest that stands, and whether this call made it.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take it; StoreLostError if the folder has gone (see `check`).
         """
+        self.check()
         reports = sorted(written, key=lambda each: each.bucket)
         place = self.path / "epochs" / f"{epoch}.json"
         if place.exists():
             manifest = read_manifest(self.path, epoch)
+            self._last = max(self._last, epoch)
             self._drop(reports, manifest)
             self.show(manifest)
             return manifest, False
@@ -239,6 +265,8 @@ class Sink:
                 f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes."
             ) from None
         assert created, f"{place} appeared under our lock"
+        self._last = epoch
+        self.check()
         faults.crash_point("after-manifest")
         self._drop(reports, manifest)  # parts of files that were merged
         self.show(manifest)
