@@ -186,7 +186,9 @@ def test_another_program_ends_the_process_that_is_refused() -> None:
 
 
 SUPERVISING = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who has started this may ignore it
 from cumulus.transport.supervisor import Process, Supervisor
 with Supervisor([Process(name, "support.relay:make") for name in "abc"]) as supervisor:
     print(*[each.pid for each in supervisor.health().values()], flush=True)
@@ -203,10 +205,14 @@ def test_no_process_outlives_its_supervisor(number: signal.Signals) -> None:
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     ) as supervising:
-        assert supervising.stdout is not None
-        machines = [psutil.Process(int(each)) for each in supervising.stdout.readline().split()]
-        assert len(machines) == 3
-        supervising.send_signal(number)
+        try:
+            assert supervising.stdout is not None
+            machines = [psutil.Process(int(each)) for each in supervising.stdout.readline().split()]
+            assert len(machines) == 3
+            supervising.send_signal(number)
+            supervising.wait(30)
+        finally:
+            supervising.kill()
     until(lambda: not any(map(runs, machines)))
 
 
