@@ -110,6 +110,16 @@ def test_two_hundred_idle_strangers_keep_nobody_out(host: Host) -> None:
         each.close()
 
 
+@pytest.mark.slow
+def test_a_neighbour_may_take_seconds_to_say_who_it_is(host: Host) -> None:
+    """On a busy machine it does."""
+    with host.connected() as stranger:
+        time.sleep(5.5)
+        stranger.sendall(header(FrameKind.HELLO, len(HELLO), 1) + HELLO)
+        assert stranger.recv(2)
+        assert host.refused.empty()
+
+
 def test_a_slow_stranger_has_so_much_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cumulus.transport.neighbours.listener.GREETING_SECONDS", 0.1)
     begun = time.monotonic()

@@ -11,13 +11,12 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, Piece, header
 from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, refusal
+from cumulus.transport.strangers import GREETING_SECONDS
 
 Address: TypeAlias = tuple[str, int]
 
 CONGESTED_BYTES = 1 << 20
 """From so many unsent bytes on a peer is said not to read; until a quarter of them are left."""
-GREETING_SECONDS = 5.0
-"""How long somebody who connects may take to say who it is. Who has connected waits longer: the other may be busy."""
 _LARGE_BYTES = 1 << 16
 """From this size on a piece is written by a call of its own, and not copied to its neighbours."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -160,6 +159,11 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once."""
         self._reason = reason
         self._transport.abort()
+
+    @property
+    def host(self) -> str:
+        """The address of the other side, without its port."""
+        return str((self._transport.get_extra_info("peername") or ("",))[0])
 
     @property
     def other_side(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
-from cumulus.transport.connections import GREETING_SECONDS, Address
+from cumulus.transport.connections import Address
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials, Greeting
 
@@ -25,28 +25,29 @@ class GuestLink:
     ----------
     incarnation
         Of the machines; in another one the link is refused, and lost when another one begins.
+    until
+        When to give up if the machine does not answer the greeting, by `time.monotonic`.
 
     Raises
     ------
     OSError
-        If nobody listens there, or the connection breaks.
+        If nobody listens there, or the connection breaks; TimeoutError if the machine does not answer in time.
     RemoteProtocolError
         If the machine refuses; a `RefusalError` says what is to be done then.
     """
 
-    def __init__(self, me: Credentials, peer: Name, address: Address, incarnation: int) -> None:
+    def __init__(self, me: Credentials, peer: Name, address: Address, incarnation: int, until: float) -> None:
         self._incarnation = incarnation
         self._reader = FrameReader()
         self._messages: deque[bytes] = deque()
         self._greeting = Greeting(me, incarnation, peer, _admit_nobody)
-        self._socket = socket.create_connection(address, GREETING_SECONDS)
+        self._socket = socket.create_connection(address, max(until - time.monotonic(), 0.001))
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._say(self._greeting.begin())
-            until = time.monotonic() + 2 * GREETING_SECONDS
             while not self._is_up:
                 if not self._read(until):
-                    raise TimeoutError(f"{peer} says nothing")
+                    raise TimeoutError(f"{peer} does not answer")
         except BaseException:
             self.close()
             raise

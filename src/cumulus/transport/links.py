@@ -24,6 +24,7 @@ from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
 from cumulus.transport.equipment import SUPERVISOR
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError, is_loopback
+from cumulus.transport.strangers import one_to_close
 
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
@@ -32,6 +33,8 @@ _GUEST_BYTES = 2 * PAYLOAD_BYTES
 """With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
 _MOST_STRANGERS, _MOST_GUESTS = 100, 500
 """Connections of those who have not said who they are, and of guests: a process may have only so many files open."""
+_BACKLOG = 1024
+"""How many may wait to be accepted: beyond that a member would have to come again."""
 _NAME_CHARACTERS = 200
 """What guests are called is written into logs and quarantines."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -90,6 +93,7 @@ class Links:
         self._guests: set[Name] = set()  # all that ever came in this incarnation
         self._to_write: dict[Name, _Link] = {}
         self._connections: set[Connection] = set()
+        self._strangers: dict[Connection, None] = {}  # those that were accepted and have proved nothing, oldest first
         self._attempts: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -108,7 +112,7 @@ class Links:
             )
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: Connection(self), host, port)
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=_BACKLOG)
         except OSError as problem:
             reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be used: {problem.strerror}"
             raise UsageError(
@@ -245,15 +249,21 @@ class Links:
             raise RefusalError(f"{self.me.name} has {_MOST_GUESTS} guests", Outlook.AGAIN)
 
     def opened(self, connection: Connection) -> None:
-        """Take a connection whose other side is not known yet, unless there are many such."""
-        strangers = sum(not (each.is_up or each.connects) for each in self._connections)
+        """Take a connection whose other side is not known yet; if there are too many of them, an older one goes."""
         self._connections.add(connection)
-        if strangers >= _MOST_STRANGERS and not connection.connects:
-            connection.abort("too many others have not said who they are")
+        if connection.connects:
+            return
+        if len(self._strangers) >= _MOST_STRANGERS:
+            strangers = list(self._strangers)
+            oldest = strangers[one_to_close([each.host for each in strangers])]
+            del self._strangers[oldest]
+            oldest.abort("too many others have not said who they are")
+        self._strangers[connection] = None
 
     def up(self, connection: Connection) -> None:
         """Take a connection whose other side has shown who it is."""
         peer = connection.peer
+        self._strangers.pop(connection, None)
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = _Link(peer, is_guest=True)
@@ -279,6 +289,7 @@ class Links:
     def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
         """Take notice of the end of a connection, and of what was wrong."""
         self._connections.discard(connection)
+        self._strangers.pop(connection, None)
         link = self._links.get(connection.peer)
         if link is not None and link.connection is connection:
             self._lose(link, reason)

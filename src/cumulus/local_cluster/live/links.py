@@ -58,7 +58,7 @@ class ClientLinks:
         pieces = codec.encode(message)
         while True:
             try:
-                link = self._link(machine)
+                link = self._link(machine, until)
                 link.send(pieces, until)
                 return self._answers(link, message.number, until)
             except TimeoutError as problem:
@@ -83,11 +83,11 @@ class ClientLinks:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _link(self, machine: Name) -> GuestLink:
+    def _link(self, machine: Name, until: float) -> GuestLink:
         if machine not in self._links:
             address = read_address(self._home)
             me = Credentials(self._name, self._program, address.read_secret())
-            self._links[machine] = GuestLink(me, machine, address.machines[machine], address.incarnation)
+            self._links[machine] = GuestLink(me, machine, address.machines[machine], address.incarnation, until)
         return self._links[machine]
 
     def _answers(self, link: GuestLink, number: int, until: float) -> list[Any]:

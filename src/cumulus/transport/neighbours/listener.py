@@ -21,14 +21,13 @@ from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, header
 from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, is_loopback, refusal
 from cumulus.transport.neighbours.open_link import LinkAddress, LinkCounts, OpenLink
+from cumulus.transport.strangers import GREETING_SECONDS, one_to_close
 
 Expected: TypeAlias = Mapping[str, Name]
 """Who may connect, by what for."""
 
-GREETING_SECONDS = 5.0
-"""How long somebody who connects may take to say who it is."""
 MOST_STRANGERS = 64
-"""When more have not said it yet, the one that has had most time is sent away."""
+"""When more have not said who they are, one of them is sent away (`cumulus.transport.strangers`)."""
 _BACKLOG = 1024
 """How many may wait to be accepted: beyond that a neighbour would have to come again."""
 
@@ -36,10 +35,11 @@ _BACKLOG = 1024
 class _Stranger:
     """A connection before its greeting is over."""
 
-    __slots__ = ("connection", "counts", "epoch", "greeting", "reader", "until")
+    __slots__ = ("connection", "counts", "epoch", "greeting", "host", "reader", "until")
 
-    def __init__(self, connection: socket.socket, greeting: Greeting, epoch: int) -> None:
+    def __init__(self, connection: socket.socket, host: str, greeting: Greeting, epoch: int) -> None:
         self.connection = connection
+        self.host = host
         self.greeting = greeting
         self.epoch = epoch
         self.reader = FrameReader()
@@ -146,7 +146,7 @@ class LinkListener:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._socket.accept()
+            connection, place = self._socket.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:  # no more files may be open: those that are open are more important
@@ -159,11 +159,12 @@ class LinkListener:
         with self._lock:
             epoch = self._epoch
         greeting = Greeting(self._me, epoch, None, lambda name: self._admit(stranger, name))
-        stranger = _Stranger(connection, greeting, epoch)
+        stranger = _Stranger(connection, "" if isinstance(place, str | bytes) else place[0], greeting, epoch)
         self._strangers[connection] = stranger
         self._selector.register(connection, selectors.EVENT_READ)
         if len(self._strangers) > MOST_STRANGERS:
-            oldest = next(iter(self._strangers.values()))
+            strangers = list(self._strangers.values())
+            oldest = strangers[one_to_close([each.host for each in strangers])]
             self._send_away(oldest, RemoteProtocolError("too many others have not said who they are"))
 
     def _hear(self, stranger: _Stranger) -> None:
