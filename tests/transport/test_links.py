@@ -46,14 +46,10 @@ GARBAGE = {
     "a message at once": (frame(FrameKind.MESSAGE, b"{}"), "a frame of kind 0 has come before both sides knew"),
     "no greeting": (frame(FrameKind.HELLO, b"[1, 2]"), "a greeting without name, program, incarnation, nonce"),
     "deep brackets": (frame(FrameKind.HELLO, b"[" * 4000), "a greeting without name"),
-    "another program": (frame(FrameKind.HELLO, HELLO.replace(b'"70"', b'"71"')), "zoe runs another program than b"),
-    "a name that is its own": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"b")), "b takes no connection from 'b'"),
-    "a name of nobody": (
-        frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"\\ud800")),
-        "takes no connection from '\\ud800'",
-    ),
-    "the supervisor": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"supervisor")), "no connection from 'supervisor'"),
-    "a wrong direction": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"c")), "b takes no connection from 'c'"),
+    "a name of nobody": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"\\ud800")), "with a name that is none"),
+    "a name of two lines": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"z\\noe")), "with a name that is none"),
+    "a long name": (frame(FrameKind.HELLO, HELLO.replace(b"zoe", b"z" * 201)), "with a name that is none"),
+    "a refusal": (frame(FrameKind.REFUSAL, b'{"reason": "x\\ny", "outlook": "never"}') + b"GET / HTTP/1.1\r\n", ""),
     "no secret": (frame(FrameKind.HELLO, HELLO) + frame(FrameKind.PROOF, bytes(32)), "zoe does not know the secret"),
 }
 
@@ -64,9 +60,11 @@ def test_garbage_closes_the_connection_with_one_reason(data: bytes, reason: str)
         nodes = {name: Listener(name, make(name, None), b"secret") for name in "abc"}
         port = (await meet(nodes))["b"][1]
         await answer_to(port, data)
-        await until(lambda: bool(nodes["b"].notes), nodes.values())
-        assert len(nodes["b"].notes) == 1
-        assert reason in nodes["b"].notes[0]
+        if reason:
+            await until(lambda: bool(nodes["b"].notes), nodes.values())
+            assert reason in nodes["b"].notes[0]
+        assert len(nodes["b"].notes) == bool(reason)
+        assert nodes["b"].links_lost == []
         nodes["a"].ask(["token", "b c"])  # nobody else is disturbed
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
         for each in nodes.values():
@@ -130,17 +128,118 @@ def test_many_strangers_and_guests_keep_nobody_out(monkeypatch: pytest.MonkeyPat
     asyncio.run(go())
 
 
+REFUSED = {
+    "another program": ("zoe", b"q", "zoe runs another program than b"),
+    "a name that is its own": ("b", b"p", "b takes no connection from 'b'"),
+    "the supervisor": ("supervisor", b"p", "b takes no connection from 'supervisor'"),
+    "a wrong direction": ("c", b"p", "b takes no connection from 'c'"),
+}
+
+
+@pytest.mark.parametrize(("name", "program", "reason"), REFUSED.values(), ids=REFUSED)
+def test_who_has_proved_who_it_is_is_told_why_it_may_not_connect(name: str, program: bytes, reason: str) -> None:
+    async def go() -> None:
+        nodes = {each: Listener(each, make(each, None), b"secret") for each in "abc"}
+        port = (await meet(nodes))["b"][1]
+        with pytest.raises(RefusalError, match=f"b refuses: {reason}") as raised:
+            await connect_as(name, port, b"secret", program=program)
+        assert raised.value.outlook is Outlook.NEVER
+        assert [reason in note for note in nodes["b"].notes] == [True]
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
+def test_before_its_proof_a_connection_learns_and_changes_nothing() -> None:
+    """It says to be a member whose link is up, of another program or incarnation, and does not know the secret."""
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None), b"secret") for name in "abc"}
+        port = (await meet(nodes))["b"][1]
+        nodes["a"].ask(["token", "b c"])
+        await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
+        hello = HELLO.replace(b"zoe", b"a")
+        for said in (hello, hello.replace(b'"70"', b'"71"'), hello.replace(b": 1", b": 9"), *[hello] * 5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(frame(FrameKind.HELLO, said))
+            head = await reader.readexactly(16)
+            *_, length, incarnation = struct.unpack("<ccBBIQ", head)
+            assert incarnation == 0
+            assert set(json.loads(await reader.readexactly(length))) == {"name", "nonce"}
+            writer.write(frame(FrameKind.PROOF, bytes(32)))
+            assert b"a does not know the secret" in await reader.read()
+            writer.close()
+        nodes["a"].ask(["token", "b c"])
+        await until(lambda: nodes["c"].said == [["home", "c"]] * 2, nodes.values())
+        assert [each.links_lost for each in nodes.values()] == [[], [], []]
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
+def test_a_proof_that_was_heard_proves_nothing_again() -> None:
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None), b"secret")}
+        port = (await meet(nodes))["b"][1]
+        heard: list[bytes] = []
+        _, writer = await connect_as("guest", port, b"secret", heard=heard)
+        answer = await answer_to(port, b"".join(heard))
+        assert b"guest does not know the secret" in answer
+        writer.close()
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
+def test_a_guest_can_take_no_name_of_a_member() -> None:
+    """Members have a secret of their own."""
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None), b"members", b"guests") for name in "ab"}
+        addresses = {name: await each.driver.links.listen() for name, each in nodes.items()}
+        for each in nodes.values():
+            each.task = asyncio.get_running_loop().create_task(each.driver.run())
+        port = addresses["b"][1]
+        with pytest.raises(RefusalError, match="b refuses: b does not know the others yet") as raised:
+            await connect_as("a", port, b"guests", incarnation=0)  # as long as nobody is a member
+        assert raised.value.outlook is Outlook.AGAIN
+        nodes["b"].driver.meet(1, addresses)
+        for name, secret in (("a", b"guests"), ("guest", b"members"), ("b", b"members")):
+            with pytest.raises(RefusalError, match=f"b refuses: {name} does not know the secret"):
+                await connect_as(name, port, secret)
+        _, writer = await connect_as("guest", port, b"guests")
+        nodes["a"].driver.meet(1, addresses)
+        nodes["a"].ask(["token", "b"])
+        await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
+        writer.close()
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
 async def connect_as(
-    name: str, port: int, secret: bytes | None = None, pause: float = 0.0
+    name: str,
+    port: int,
+    secret: bytes | None = None,
+    *,
+    pause: float = 0.0,
+    program: bytes = b"p",
+    incarnation: int = 1,
+    heard: list[bytes] | None = None,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Greet as a machine does, after a pause."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await asyncio.sleep(pause)
-    greeting = Greeting(Credentials(name, b"p", secret), 1, "b", lambda _: None)
+    greeting = Greeting(Credentials(name, program, secret), incarnation, "b", lambda _: None)
     frames = greeting.begin()
     while True:
         for kind, payload in frames:
             writer.write(frame(kind, payload))
+            if heard is not None:
+                heard.append(frame(kind, payload))
         if greeting.is_over:
             return reader, writer
         _, _, _, kind, length, _ = struct.unpack("<ccBBIQ", await reader.readexactly(16))

@@ -64,7 +64,7 @@ def runs(process: psutil.Process) -> bool:
 
 def test_a_token_goes_round_three_processes_and_nobody_is_left(tmp_path: Path) -> None:
     before = children()
-    with Supervisor(relays("a", "b", "c", log=str(tmp_path)), secret=b"s") as supervisor:
+    with Supervisor(relays("a", "b", "c", log=str(tmp_path)), guests_secret=b"s") as supervisor:
         ask(supervisor, "a", "token", "b c a b")
         assert said(supervisor) == ["home", "b"]
         ask(supervisor, "b", "count")

@@ -38,7 +38,7 @@ class ClusterRun:
     note
         Takes a line to tell when all processes start anew.
     secret
-        What all machines and their clients must know, if it is not enough to be on this computer.
+        What clients must know; without it there can be none.
     on_up
         Called each time when all processes run.
     factory
@@ -83,7 +83,7 @@ class ClusterRun:
         while not is_over:
             incarnation = self._next_incarnation()
             try:
-                with Supervisor(processes, incarnation=incarnation, secret=self._secret) as supervisor:
+                with Supervisor(processes, incarnation=incarnation, guests_secret=self._secret) as supervisor:
                     if self._on_up is not None:
                         self._on_up(supervisor)
                     is_over = yield from self._until_one_ends(supervisor, is_stopped)

@@ -66,7 +66,7 @@ class Keeper:
                 self._begin(source)
                 with Supervisor(
                     self._processes(),
-                    secret=home.secret,
+                    guests_secret=home.secret,
                     on_line=self._say,
                     start_seconds=_START_SECONDS,
                     is_unwanted=is_stopped,

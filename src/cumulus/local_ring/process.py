@@ -54,7 +54,10 @@ class NodeProcess:
         assert kind == FrameKind.START, kind
         start = json.loads(payload)
         try:
-            self._start(start["name"], RingOptions.from_json(start["argument"]), bytes.fromhex(start["secret"]))
+            me, to_clients = (
+                Credentials(start["name"], secret=bytes.fromhex(start[each])) for each in ("secret", "guests_secret")
+            )
+            self._start(me, to_clients, RingOptions.from_json(start["argument"]))
         except CumulusError as problem:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
             return 1
@@ -78,17 +81,17 @@ class NodeProcess:
         self._close()
         return 0
 
-    def _start(self, name: Name, options: RingOptions, secret: bytes) -> None:
+    def _start(self, me: Credentials, to_clients: Credentials, options: RingOptions) -> None:
         allow_descriptors()
         is_local = options.transport != "tcp"
         self._pool: SlotPool = DescriptorPool() if is_local else BufferPool()
-        self._me = Credentials(name, secret=secret)
+        self._me = me
         self._faults = link_faults(options.faults) if options.faults else None
         self._largest = options.machine().largest_chunk
-        self._node = RunningNode(name, options, self._pool, self._adopted)
+        self._node = RunningNode(me.name, options, self._pool, self._adopted)
         self._service = ClientService(self._node)
         self._listener = LinkListener(self._me, is_local=is_local)
-        self._door = LinkListener(self._me)
+        self._door = LinkListener(to_clients)
         self._tell(FrameKind.READY, [*self._door.address, self._listener.address])
 
     def _adopted(self, epoch: int, count: int) -> None:

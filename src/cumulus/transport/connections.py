@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = owner
         self._incarnation = owner.incarnation
-        self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit)
+        self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit, is_guest=owner.is_guest)
         self._reader = FrameReader()
         self._timer: asyncio.TimerHandle | None = None
         self._problem: RemoteProtocolError | None = None
@@ -175,8 +175,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- the greeting ---
 
     def _say(self, frames: Sequence[tuple[FrameKind, bytes]]) -> None:
-        for kind, payload in frames:
-            self._transport.write(header(kind, len(payload), self._incarnation) + payload)
+        for kind, payload in frames:  # of no incarnation: which one there is, is told after the proof
+            self._transport.write(header(kind, len(payload), 0) + payload)
 
     def _greet(self, kind: int, payload: bytes) -> None:
         answer = self._greeting.take(kind, payload)
@@ -185,8 +185,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         assert self._greeting.peer is not None
         self.peer = self._greeting.peer
-        if not self.connects:
-            self._owner.admit(self.peer)  # another connection may have been quicker
         self._say(answer)
         self._stop_timer()
         self._reader.trust(in_parts=not self._owner.is_guest(self.peer))

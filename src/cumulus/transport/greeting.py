@@ -1,8 +1,13 @@
-"""The first frames of a connection: who is there, with which program, in which incarnation, and proof of the secret.
+"""The first frames of a connection: challenge and response, by which both sides prove that they know a secret.
 
-The side that has connected says HELLO, the other answers with its own. Then each proves that it knows the secret, by a
-keyed hash of both HELLOs: first the one that has connected, so that a stranger learns nothing to work on. The secret
-keeps strangers out; it hides nothing from who can read the network.
+The side that has connected says HELLO: its name, program and incarnation, and a nonce. The other side answers with its
+name and a nonce of its own. Then each sends a PROOF, a keyed hash of both HELLOs; the side that has connected sends the
+first one. Before this proof is right, the side that listens says nothing of its program, incarnation and peers, and
+does nothing but compare the hash. Only then it looks whether both are of the same program and incarnation, and whether
+that name may connect now.
+
+Members and guests have different secrets: who knows that of guests can take no member's name. The secrets keep
+strangers out; they hide nothing from a reader of the network.
 """
 
 from __future__ import annotations
@@ -33,6 +38,8 @@ class Outlook(Enum):
     """Give up: it is somebody else."""
 
 
+_NAME_CHARACTERS = 200
+"""The most of a name: what guests are called is written into logs and quarantines."""
 _OUTLOOKS = {each.value: each for each in Outlook}
 
 
@@ -46,11 +53,22 @@ class RefusalError(RemoteProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who a machine is to the others: its name, its program as a hash, and the secret that all share, if any."""
+    """Who a machine is to the others.
+
+    Attributes
+    ----------
+    program
+        What all must agree on, as a hash.
+    secret
+        With which it proves who it is; that of its peers, too.
+    guests_secret
+        That of guests, if it is another one.
+    """
 
     name: Name
     program: bytes = b""
     secret: bytes | None = None
+    guests_secret: bytes | None = None
 
 
 class Greeting:
@@ -61,9 +79,11 @@ class Greeting:
     peer
         The machine that was connected to; None on the other side, which learns it.
     admit
-        Raises RefusalError if a machine of that name may not connect now.
+        Raises RefusalError if a machine of that name may not connect now; called after the proof.
     purpose
         What the connection is for, if two machines have several; the other side learns it before it admits.
+    is_guest
+        Whether a name is no member's.
     """
 
     def __init__(
@@ -73,22 +93,24 @@ class Greeting:
         peer: Name | None,
         admit: Callable[[Name], None],
         purpose: str = "",
+        is_guest: Callable[[Name], bool] = lambda _: False,
     ) -> None:
         self.peer = peer
+        """The other side; None until it has proved who it is."""
         self.purpose = purpose
         self.is_over = False
         self._me = me
         self._incarnation = incarnation
-        self._admit = admit
+        self._admit, self._is_guest = admit, is_guest
         self._connects = peer is not None
-        mine = {
-            "name": me.name,
-            "program": me.program.hex(),
-            "incarnation": incarnation,
-            "nonce": secrets.token_hex(16),
-        }
-        self._mine = json.dumps({**mine, "purpose": purpose} if purpose else mine).encode()
+        mine: dict[str, Any] = {"name": me.name, "nonce": secrets.token_hex(16)}
+        if self._connects:
+            mine |= {"program": me.program.hex(), "incarnation": incarnation}
+            if purpose:
+                mine["purpose"] = purpose
+        self._mine = json.dumps(mine).encode()
         self._theirs: bytes | None = None
+        self._hello: dict[str, Any] = {}
 
     def begin(self) -> list[tuple[FrameKind, bytes]]:
         """Return what is to be sent before anything has come."""
@@ -103,53 +125,74 @@ class Greeting:
             If the connection is to be closed: the peer is refused, or has refused us (RefusalError), or is none.
         """
         if kind == FrameKind.REFUSAL:
-            said = _object(payload, reason=str, outlook=str)
-            raise RefusalError(
-                f"{self.peer or 'the other side'} refuses: {said['reason']}",
-                _OUTLOOKS.get(said["outlook"], Outlook.NEVER),
-            )
+            raise self._refused(payload)
         if kind == FrameKind.HELLO and self._theirs is None:
             self._greet(payload)
             return [(FrameKind.PROOF, self._proof(True)) if self._connects else (FrameKind.HELLO, self._mine)]
         if kind == FrameKind.PROOF and self._theirs is not None:
             if not hmac.compare_digest(payload, self._proof(not self._connects)):
                 raise RefusalError(
-                    f"{self.peer} does not know the secret", Outlook.NEVER, hint="Give all machines the same secret."
+                    f"{self._hello['name']} does not know the secret",
+                    Outlook.NEVER,
+                    hint="Give all machines the same secret.",
                 )
+            if not self._connects:
+                self._agree()
             self.is_over = True
             return [] if self._connects else [(FrameKind.PROOF, self._proof(False))]
         raise RemoteProtocolError(f"a frame of kind {kind} has come before both sides knew each other")
 
+    def _refused(self, payload: bytes) -> RefusalError:
+        """Return what the other side has against this one; a connection that was accepted is only closed."""
+        if not self._connects:
+            return RefusalError("who has connected does not want to any more", Outlook.AGAIN)
+        said = _object(payload, reason=str, outlook=str)
+        reason = said["reason"] if said["reason"].isprintable() else repr(said["reason"])
+        return RefusalError(f"{self.peer} refuses: {reason}", _OUTLOOKS.get(said["outlook"], Outlook.NEVER))
+
     def _greet(self, payload: bytes) -> None:
-        hello = _object(payload, name=str, program=str, incarnation=int, nonce=str)
-        name = hello["name"]
-        if self._connects and name != self.peer:
+        """Take the other side's HELLO, of which nothing is proved yet."""
+        if self._connects:
+            hello = _object(payload, name=str, nonce=str)
+            if hello["name"] != self.peer:
+                raise RefusalError(
+                    f"another machine listens where {self.peer} should", Outlook.AGAIN, hint="Its port is another's."
+                )
+        else:
+            hello = _object(payload, name=str, program=str, incarnation=int, nonce=str)
+            if not (hello["name"].isprintable() and 0 < len(hello["name"]) <= _NAME_CHARACTERS):
+                raise RemoteProtocolError("a greeting has come with a name that is none")
+            self.purpose = str(hello.get("purpose", ""))
+        self._hello, self._theirs = hello, payload
+
+    def _agree(self) -> None:
+        """Raise RefusalError if both are of different incarnations or programs, or the other is not admitted."""
+        name, incarnation = self._hello["name"], self._hello["incarnation"]
+        if incarnation != self._incarnation:
             raise RefusalError(
-                f"{name} listens where {self.peer} should", Outlook.AGAIN, hint="Its port is another's now."
+                f"{name} is in incarnation {incarnation}, {self._me.name} in {self._incarnation}", Outlook.AGAIN
             )
-        if hello["incarnation"] != self._incarnation:
-            raise RefusalError(
-                f"{name} is in incarnation {hello['incarnation']}, {self._me.name} in {self._incarnation}",
-                Outlook.AGAIN,
-            )
-        if hello["program"] != self._me.program.hex():
+        if self._hello["program"] != self._me.program.hex():
             raise RefusalError(
                 f"{name} runs another program than {self._me.name}",
                 Outlook.NEVER,
                 hint="Start all machines from the same file, with the same version of Cumulus.",
             )
-        if not self._connects:
-            self.purpose = str(hello.get("purpose", ""))
-            self._admit(name)
-            self.peer = name
-        self._theirs = payload
+        self._admit(name)
+        self.peer = name
 
     def _proof(self, by_connecting: bool) -> bytes:
         """Return the proof of the side that has connected, or of the other one."""
         assert self._theirs is not None
         hellos = [self._mine, self._theirs] if self._connects else [self._theirs, self._mine]
         said = b"\0".join([b"connects" if by_connecting else b"accepts", *hellos])
-        return hmac.digest(self._me.secret or b"", said, hashlib.sha256)
+        return hmac.digest(self._secret or b"", said, hashlib.sha256)
+
+    @property
+    def _secret(self) -> bytes | None:
+        """The one that this connection is about."""
+        is_of_guests = not self._connects and self._is_guest(self._hello["name"])
+        return self._me.guests_secret if is_of_guests and self._me.guests_secret else self._me.secret
 
 
 def refusal(reason: RemoteProtocolError) -> bytes:

@@ -127,4 +127,4 @@ class GuestLink:
 
     def _say(self, frames: Sequence[tuple[FrameKind, bytes]]) -> None:
         for kind, payload in frames:
-            self._socket.sendall(b"".join(framed(kind, [payload], self._incarnation)))
+            self._socket.sendall(b"".join(framed(kind, [payload])))

@@ -35,8 +35,6 @@ _MOST_STRANGERS, _MOST_GUESTS = 100, 500
 """Connections of those who have not said who they are, and of guests: a process may have only so many files open."""
 _BACKLOG = 1024
 """How many may wait to be accepted: beyond that a member would have to come again."""
-_NAME_CHARACTERS = 200
-"""What guests are called is written into logs and quarantines."""
 _MESSAGE = int(FrameKind.MESSAGE)
 
 
@@ -90,7 +88,6 @@ class Links:
         self._receiver = receiver
         self._sources = sources
         self._links: dict[Name, _Link] = {}
-        self._guests: set[Name] = set()  # all that ever came in this incarnation
         self._to_write: dict[Name, _Link] = {}
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}  # those that were accepted and have proved nothing, oldest first
@@ -132,7 +129,6 @@ class Links:
             connection.abort(f"incarnation {incarnation} begins")
         self.incarnation = incarnation
         self._links = {name: _Link(name) for name in sorted(addresses) if name != self.me.name}
-        self._guests.clear()
         for name, link in self._links.items():
             if self.me.name < name:
                 task = asyncio.get_running_loop().create_task(self._connect(link, addresses[name]))
@@ -161,9 +157,7 @@ class Links:
         if incarnation != self.incarnation:
             return
         link = self._links.get(to)
-        if link is None:
-            assert to in self._guests, f"{self.me.name}: no machine is called {to}"
-        elif not link.is_lost:
+        if link is not None and not link.is_lost:
             frame = framed(_MESSAGE, pieces, incarnation)
             link.pieces += frame
             length = sum(map(len, frame))
@@ -235,11 +229,12 @@ class Links:
         return name not in self._links or self._links[name].is_guest
 
     def admit(self, name: Name) -> None:
-        """Raise RefusalError if a machine of this name may not connect now."""
+        """Raise RefusalError if a machine of this name, which it has proved, may not connect now."""
+        if not self.incarnation:
+            raise RefusalError(f"{self.me.name} does not know the others yet", Outlook.AGAIN)
         link = self._links.get(name)
-        is_name = name.isprintable() and 0 < len(name) <= _NAME_CHARACTERS
         is_mine = name in (self.me.name, SUPERVISOR)
-        if not is_name or is_mine or (link is not None and not link.is_guest and name > self.me.name):
+        if is_mine or (link is not None and not link.is_guest and name > self.me.name):
             raise RefusalError(f"{self.me.name} takes no connection from {name!r}", Outlook.NEVER)
         if link is not None and (link.is_lost or link.connection is not None):
             if link.connection is not None and not link.is_guest:
@@ -267,7 +262,6 @@ class Links:
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = _Link(peer, is_guest=True)
-            self._guests.add(peer)
         link.connection = connection
         self._to_write[peer] = link
         self.flush()

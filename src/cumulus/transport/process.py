@@ -128,8 +128,9 @@ async def _run(pair: socket.socket) -> int:
         return 0
     try:
         equipment = _equip(start["name"], start["factory"], start["argument"])
-        secret = None if start["secret"] is None else bytes.fromhex(start["secret"])
-        driver = Driver(Credentials(start["name"], equipment.program, secret), equipment, control)
+        guests_secret = None if start["guests_secret"] is None else bytes.fromhex(start["guests_secret"])
+        me = Credentials(start["name"], equipment.program, bytes.fromhex(start["secret"]), guests_secret)
+        driver = Driver(me, equipment, control)
 
         def fail(_: object, context: Mapping[str, Any]) -> None:
             driver.failed(context.get("exception") or AssertionError(context["message"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -146,7 +147,8 @@ class _Running:
     def __init__(
         self,
         process: Process,
-        secret: bytes | None,
+        secret: bytes,
+        guests_secret: bytes | None,
         on_line: Callable[[Name, str], None],
         occurred: Callable[[Occurrence], None],
     ) -> None:
@@ -167,7 +169,8 @@ class _Running:
             "factory": process.factory,
             "argument": process.argument,
             "port": process.port,
-            "secret": None if secret is None else secret.hex(),
+            "secret": secret.hex(),
+            "guests_secret": None if guests_secret is None else guests_secret.hex(),
         }
         payload = json.dumps(start).encode()
         try:
@@ -263,8 +266,9 @@ class Supervisor:
     ----------
     incarnation
         A number above that of all former lives of these machines.
-    secret
-        What all of them must know; without it anybody on this computer may connect to them.
+    guests_secret
+        What guests must know to connect to them; without it none can. The machines prove to each other that they have
+        been started here by a secret that nobody else is told.
     on_line
         Takes each line that a process writes, in a thread; printed with the name, if not given.
     start_seconds
@@ -278,7 +282,7 @@ class Supervisor:
         processes: Sequence[Process],
         *,
         incarnation: int = 1,
-        secret: bytes | None = None,
+        guests_secret: bytes | None = None,
         on_line: Callable[[Name, str], None] | None = None,
         start_seconds: float = 120.0,
         is_unwanted: Callable[[], bool] = lambda: False,
@@ -286,7 +290,7 @@ class Supervisor:
         assert len({each.name for each in processes}) == len(processes), "two processes with one name"
         self.incarnation = incarnation
         self._processes = tuple(processes)
-        self._secret = secret
+        self._secret, self._guests_secret = secrets.token_bytes(32), guests_secret
         self._on_line = on_line or _print_line
         self._start_seconds = start_seconds
         self._is_unwanted = is_unwanted
@@ -420,7 +424,9 @@ class Supervisor:
             if process.name in self._running:
                 self._running[process.name].close()
             with Deferring():  # an interrupt in between would leave a process that nobody stops
-                self._running[process.name] = _Running(process, self._secret, self._on_line, self._take)
+                self._running[process.name] = _Running(
+                    process, self._secret, self._guests_secret, self._on_line, self._take
+                )
         until = time.monotonic() + self._start_seconds
         waiting = [self._running[process.name] for process in processes]
         while waiting:

@@ -197,7 +197,7 @@ class LinkListener:
         self._say(stranger, frames)
 
     def _say(self, stranger: _Stranger, frames: list[tuple[FrameKind, bytes]]) -> None:
-        data = b"".join(header(kind, len(payload), stranger.epoch) + payload for kind, payload in frames)
+        data = b"".join(header(kind, len(payload), 0) + payload for kind, payload in frames)
         if not data:
             return
         if stranger.connection.send(data) < len(data):
