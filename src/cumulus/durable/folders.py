@@ -40,6 +40,22 @@ def check_output(path: str | Path, what: str) -> None:
             )
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, with those above it, that no other user can look into; one that is there becomes so.
+
+    Raises
+    ------
+    UsageError
+        If it is another user's, who could take it over.
+    OSError
+        If it cannot be made.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.geteuid():
+        raise UsageError(f"{folder} belongs to another user", hint="Give another folder, or make it your own (chown).")
+    folder.chmod(0o700)
+
+
 def sync_folder(path: Path) -> None:
     """Bring the entries of a folder to the disk: files that were made, renamed or removed in it."""
     handle = os.open(path, os.O_RDONLY)

@@ -10,13 +10,13 @@ from typing import Any
 
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.durable.folders import check_output, lock_file
+from cumulus.durable.folders import check_output, lock_file, make_private
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, check_apart
-from cumulus.errors import LockedError
+from cumulus.errors import LockedError, StoreError
 from cumulus.local_cluster.card import ClusterCard, read_card
 from cumulus.m3.program import Program
 from cumulus.scalars.function_modules import functions_in
@@ -63,6 +63,7 @@ class Home:
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
+        _make_private(place)
         self._checkpoint = Checkpoint(place, HOST)
         try:
             _wait_for_orphans(place, out)
@@ -110,6 +111,17 @@ class Home:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _make_private(place: Path) -> None:
+    """Make the folder of the state: what clients have sent is in it, and the secret that lets them in."""
+    try:
+        make_private(place)
+    except OSError as problem:
+        raise StoreError(
+            f"{place}: the checkpoint cannot be written: {problem.strerror}",
+            hint="Give the right to write there, or choose another --out or --checkpoint.",
+        ) from None
 
 
 def plan_of(program: Program, card: ClusterCard) -> ClusterPlan:

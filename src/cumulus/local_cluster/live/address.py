@@ -62,14 +62,21 @@ def read_secret(path: Path) -> bytes:
     Raises
     ------
     InputError
-        If it cannot be read, or holds nothing.
+        If it cannot be read, holds nothing, or others than its owner, who is this user or root, can read it.
     """
     try:
-        found = path.read_bytes().strip()
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            found = file.read().strip()
     except OSError as problem:
         raise InputError(
             f"{path}: the secret cannot be read: {problem.strerror}", hint="Ask its owner for the right to read it."
         ) from None
+    if facts.st_mode & 0o077 or facts.st_uid not in (os.geteuid(), 0):
+        raise InputError(
+            f"{path}: the secret is not yours alone",
+            hint=f"Write a new one into a file of yours, and: chmod 600 {path}",
+        )
     if not found:
         raise InputError(f"{path}: the secret is empty", hint="Write some random characters into the file.")
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.mode import Mode
-from cumulus.durable.folders import check_output
+from cumulus.durable.folders import check_output, make_private
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
@@ -151,7 +151,7 @@ def start(live: LiveSettings) -> None:
         )
     log = place / STATE / LOG
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
+        make_private(log.parent)
         start_detached("cumulus.local_cluster.live.daemon", json.dumps(asdict(live)), log, "cluster")
     except OSError as problem:
         raise StoreError(
