@@ -22,7 +22,6 @@ from cumulus.cluster.messages import (
     EpochEnd,
     EpochTurn,
     EpochWanted,
-    Events,
     ListFiles,
     Payloads,
     ReadFiles,
@@ -35,32 +34,18 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.publisher import Publisher
-from cumulus.compiler import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.outcome import together
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import FolderSource
-from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.live.client_rows import rows_to_send
-from cumulus.local_cluster.processes import equip
-from cumulus.machine import Append, Completed, Effect, Forget, Machine, Name, Perform, Received, Recovered, Send, Tick
+from cumulus.machine import Completed, Forget, Name, Perform, Received, Recovered, Tick
 from cumulus.simulation import ScriptedClient
 from support.cluster_world import run_cluster
+from support.one_switch import PROGRAM, SCRIPT, TABLES, VIEWS, amounts, ended, records, sent, sent_rows, switch_of
 from support.orders_stream import json_lines
 from support.tiers import examples
-
-TABLES = """
-CREATE TABLE people (p INT PRIMARY KEY, town VARCHAR);
-CREATE TABLE sales (p INT NOT NULL, amount INT NOT NULL);
-"""
-VIEWS = {
-    "by_town": "SELECT town, SUM(amount) AS a, COUNT(*) AS n FROM sales JOIN people USING (p) GROUP BY town",
-    "amounts": "SELECT p, SUM(amount) AS a FROM sales GROUP BY p",
-    "different": "SELECT COUNT(DISTINCT amount) AS n FROM sales",
-}
-SCRIPT = TABLES + "".join(f"CREATE VIEW {name} AS {select};\n" for name, select in VIEWS.items())
-PROGRAM = compile_sql(SCRIPT, rely=False, enforced=False)
 
 
 class RandomClient(ScriptedClient):
@@ -152,53 +137,9 @@ def test_views_of_every_epoch_are_those_of_the_rows_that_were_accepted_for_it(
 # --- one switch -----------------------------------------------------------------------------------------------------
 
 
-def switch_of(tmp_path: Path, script: str = SCRIPT, **settings: Any) -> Machine:
-    """Return the only switch of a new cluster."""
-    program = compile_sql(script, rely=False, enforced=False)
-    with Home(
-        program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter", **settings
-    ) as home:
-        equipment = equip("switch0", {"home": home.card.home})
-        assert equipment.log is not None
-        equipment.log.close()
-        return equipment.machine
-
-
-def rows(number: int, amount: int, table: str = "sales") -> Received:
-    return Received(
-        "client", ClientRows(number, table, to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, amount)])))
-    )
-
-
-def sent(effects: list[Effect], kind: type) -> list[Any]:
-    return [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, kind)]
-
-
-def records(effects: list[Effect]) -> list[bytes]:
-    return [each.record for each in effects if isinstance(each, Append)]
-
-
-def ended(switch: Machine, epoch: int) -> list[Effect]:
-    """Tell a switch an epoch without files; return what it does at its end."""
-    effects = switch.step([Received("publisher", EpochTurn(epoch, {}, False))])
-    read = Completed(ReadFiles(epoch, {}), Payloads([b""], b""))
-    return effects + (switch.step([read]) if not sent(effects, EpochEnd) else [])
-
-
-def amounts(effects: list[Effect]) -> list[int]:
-    """Return the amounts that nodes hear of."""
-    blocks = [block for events in sent(effects, Events) for block in events.blocks]
-    return [
-        each
-        for block in blocks
-        if "amount" in block.table().column_names
-        for each in block.table()["amount"].to_pylist()
-    ]
-
-
 def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path) -> None:
     first = switch_of(tmp_path)
-    taken = first.step([rows(1, 10)]) + ended(first, 1) + first.step([rows(2, 20)])
+    taken = first.step([sent_rows(1, 10)]) + ended(first, 1) + first.step([sent_rows(2, 20)])
     assert [(each.number, each.epoch) for each in sent(taken, RowsAccepted)] == [(1, 1), (2, 2)]
     log = records(taken)
     assert len(log) == 3
@@ -206,7 +147,7 @@ def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path)
     second = switch_of(tmp_path)
     again = second.step([Recovered(1, log)])
     assert amounts(again) == amounts(taken)[: len(amounts(again))]
-    held = second.step([rows(2, 20)])
+    held = second.step([sent_rows(2, 20)])
     assert [each.number for each in sent(held, RowsHeld)] == [2]
     again += held + ended(second, 1)
     assert [(each.number, each.epoch) for each in sent(again, RowsAccepted)] == [(2, 2)]
@@ -220,10 +161,10 @@ def test_a_new_life_takes_in_what_was_accepted_and_nothing_twice(tmp_path: Path)
 def test_rows_are_in_no_earlier_epoch_than_what_was_accepted_in_a_life_before(tmp_path: Path) -> None:
     """Or a deletion could come an epoch before the insertion that its client saw accepted."""
     first = switch_of(tmp_path)
-    log = records(ended(first, 1) + first.step([rows(1, 10)]))
+    log = records(ended(first, 1) + first.step([sent_rows(1, 10)]))
     second = switch_of(tmp_path)
     second.step([Recovered(1, log)])
-    held = second.step([rows(2, 20)])
+    held = second.step([sent_rows(2, 20)])
     assert [each.reason for each in sent(held, RowsHeld)] == [
         "it has just been started, and what it had is not in again yet"
     ]
@@ -233,7 +174,7 @@ def test_rows_are_in_no_earlier_epoch_than_what_was_accepted_in_a_life_before(tm
 
 def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(tmp_path: Path) -> None:
     first = switch_of(tmp_path)
-    log = records(first.step([rows(1, 10)]) + ended(first, 1) + first.step([rows(2, 20)]))
+    log = records(first.step([sent_rows(1, 10)]) + ended(first, 1) + first.step([sent_rows(2, 20)]))
     second: Any = switch_of(tmp_path)
     second._log.least_bytes = 0
     second.step([Recovered(1, log)])
@@ -248,7 +189,7 @@ def test_what_was_accepted_stays_in_the_log_when_the_epoch_before_was_read_anew(
 
 def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_changes(tmp_path: Path) -> None:
     switch = switch_of(tmp_path)
-    good = rows(1, 10).message.rows
+    good = sent_rows(1, 10).message.rows
     table = from_ipc(good)
     others = {
         "p": pa.array([None], pa.int32()),
@@ -263,13 +204,13 @@ def test_who_sends_something_else_than_rows_of_the_table_is_told_and_nothing_cha
         (refused,) = sent(effects, RequestRefused)
         assert refused.number == number
         assert len(effects) == 1
-    assert sent(switch.step([rows(1, 10)]), RowsAccepted)
+    assert sent(switch.step([sent_rows(1, 10)]), RowsAccepted)
 
 
 def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path) -> None:
     switch = switch_of(tmp_path, SCRIPT.replace("town VARCHAR)", "town VARCHAR) WITH (static = true)"), open_bytes=1)
     people = to_ipc(rows_to_send(PROGRAM.relation("people"), INSERT, [(1, "x")]))
-    effects = switch.step([Received("other", ClientRows(1, "people", people)), rows(1, 10)])
+    effects = switch.step([Received("other", ClientRows(1, "people", people)), sent_rows(1, 10)])
     assert not sent(effects, RowsAccepted)
     assert [each.reason for each in sent(effects, RowsHeld)] == ["its static tables are not loaded yet"] * 2
     effects = ended(switch, 1)
@@ -277,7 +218,7 @@ def test_rows_wait_for_static_tables_and_for_room(tmp_path: Path) -> None:
     assert refused.reason == "people is STATIC: it takes no rows from clients"
     assert [each.epoch for each in sent(effects, RowsAccepted)] == [2]
 
-    effects = switch.step([rows(2, 20)])
+    effects = switch.step([sent_rows(2, 20)])
     assert not sent(effects, RowsAccepted)
     assert "wait for their commit" in sent(effects, RowsHeld)[0].reason
     assert sent(effects, EpochWanted) == [EpochWanted(2, is_urgent=True)]
@@ -327,5 +268,5 @@ def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch
         guests.note(client, epoch, epoch)
     assert [guests.epoch_of(client, 1) for client in "abc"] == [3, None, 4]
     other = Guests(PROGRAM, frozenset(("sales",)), None, is_spread=True)
-    other.load(guests.save())
+    other.load(guests.save(), guests.forgotten)
     assert [other.epoch_of(client, 3) for client in "abc"] == [3, None, 4]

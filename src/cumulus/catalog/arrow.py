@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow_cells import decoded
+from cumulus.catalog.arrow_messages import unpacked_size
 from cumulus.catalog.events import Row
 from cumulus.catalog.interval_texts import span_as_text
 from cumulus.catalog.schema import Column
@@ -293,3 +294,33 @@ def to_ipc(table: pa.Table) -> bytes:
 def from_ipc(data: bytes | memoryview) -> pa.Table:
     """Return the table that `to_ipc` has written."""
     return pa.ipc.open_stream(data).read_all()
+
+
+def from_strange_ipc(data: bytes | memoryview, most_bytes: int) -> pa.Table:
+    """Return the table of an Arrow stream that somebody else may have made; all its values are sound.
+
+    Raises
+    ------
+    ValueError
+        If it takes more bytes than that when it is unpacked, which is found out before; if it has columns of columns,
+        or written in a way that lets few bytes stand for many rows.
+    pyarrow.ArrowException
+        If it is no such stream.
+    """
+    rows, size = unpacked_size(data)
+    if size > most_bytes:
+        raise ValueError(f"{size:,} bytes unpacked, and {most_bytes:,} are allowed")
+    with pa.ipc.open_stream(data) as stream:
+        kinds = stream.schema.types
+        if any(pa.types.is_nested(kind) or pa.types.is_dictionary(kind) for kind in kinds):
+            raise ValueError("columns that no table has")
+        if rows and not any(map(_has_width, kinds)):
+            raise ValueError(f"{rows:,} rows without a value")
+        table = stream.read_all()
+    table.validate(full=True)
+    return table
+
+
+def _has_width(kind: pa.DataType) -> bool:
+    """Whether each row takes room in a column of a type."""
+    return not (pa.types.is_null(kind) or pa.types.is_run_end_encoded(kind))

@@ -217,11 +217,14 @@ class ClientRows:
         rows again, since it does not know what has become of them.
     rows
         An Arrow stream, as `cumulus.epochs.intake.reading.Reading.rows`.
+    again_after
+        Of rows that are sent again: an epoch that had ended before they were sent for the first time. Else −1.
     """
 
     number: int
     table: str
     rows: bytes
+    again_after: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +237,11 @@ class RowsAccepted:
 
 @dataclass(frozen=True, slots=True)
 class RowsHeld:
-    """From a switch to a client: the rows with a number wait, and for what; an answer follows."""
+    """From a switch to a client: rows wait, and for what; `is_dropped`: no room, they must come again."""
 
     number: int
     reason: str
+    is_dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,11 +110,14 @@ class SwitchState:
         Empty if it has none.
     clients
         Client → the number of its last rows, and their epoch.
+    forgotten
+        The last epoch of rows of clients that are not among them any more.
     """
 
     epoch: int
     intake: bytes
     clients: Mapping[str, Sequence[int]]
+    forgotten: int = 0
 
 
 @dataclass(frozen=True, slots=True)

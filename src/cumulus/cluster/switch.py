@@ -6,13 +6,13 @@ is read when an epoch is told, and taken in at its end.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
+from cumulus.cluster.clients.client_queue import ClientQueue
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.intake import Intake, intake_part
@@ -117,8 +117,7 @@ class Switch:
         self._has_refused = False
         self._first_rows: dict[int, int] = {}
         """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
-        self._waiting: deque[tuple[Name, ClientRows]] = deque()
-        """What clients have sent and nobody has taken in."""
+        self._waiting = ClientQueue()
         self._known: dict[int, list[LoggedRows]] = {}
         """Epoch → what clients have sent for it in a life before."""
         self._taken: list[LoggedRows] = []
@@ -128,7 +127,7 @@ class Switch:
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
-            guests.load(saved.clients)
+            guests.load(saved.clients, saved.forgotten)
             if spread is not None:
                 spread.intake.load(saved.intake)
 
@@ -144,9 +143,9 @@ class Switch:
                 case Received(sender, EpochCommit(epoch)) if sender == PUBLISHER:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
-                    self._waiting.append((sender, rows))
-                    if self._is_full:
-                        effects.append(Send(sender, RowsHeld(rows.number, self._why_full)))
+                    has_room = self._waiting.append(sender, rows)
+                    if self._is_full or not has_room:
+                        effects.append(Send(sender, RowsHeld(rows.number, self._why_full, not has_room)))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):
@@ -207,7 +206,7 @@ class Switch:
         answers: list[Effect] = []
         size, room = 0, self._credit.left
         while self._waiting and size < room:
-            client, rows = self._waiting.popleft()
+            client, rows = self._waiting.pop()
             found = self._guests.epoch_of(client, rows.number)
             if found is None:
                 try:
@@ -254,6 +253,8 @@ class Switch:
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
             "waiting": len(self._waiting),
+            "waiting_bytes": self._waiting.bytes,
+            "sent_away": self._waiting.dropped,
             "open_bytes": self._credit.open_bytes,
             "credit_bytes": self._credit.left,
             **self._process,
@@ -304,7 +305,7 @@ class Switch:
 
     def _state(self, epoch: int) -> SwitchState:
         intake = b"" if self._spread is None else self._spread.intake.save()
-        return SwitchState(epoch, intake, self._guests.save())
+        return SwitchState(epoch, intake, self._guests.save(), self._guests.forgotten)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
         if epoch != self._committed + 1 or epoch > self._ended:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cumulus.catalog.arrow import to_ipc
@@ -35,6 +35,8 @@ class _Switch:
     at: int = 0
     sent: ClientRows | None = None
     is_held: bool = False
+    ended: int = 0
+    """An epoch that has ended there."""
 
 
 @dataclass
@@ -88,9 +90,9 @@ class SendingClient:
                         self._go_on(name, switch, effects)
                 case Received(sender, RowsAccepted(number, epoch)):
                     self._accept(sender, number, epoch)
-                case Received(sender, RowsHeld(number, _)):
+                case Received(sender, RowsHeld(number, _, is_dropped)):
                     switch = self._switches[sender]
-                    switch.is_held |= switch.sent is not None and switch.number == number
+                    switch.is_held |= switch.sent is not None and switch.number == number and not is_dropped
                 case Received(sender, RequestRefused() as refused):
                     raise AssertionError(f"{sender} refuses rows {refused.number}: {refused.reason}")
                 case Lost(peer) if peer in self._switches:
@@ -118,7 +120,7 @@ class SendingClient:
         if switch.sent is not None:
             switch.at, switch.is_held = self._now, False
             self.reports("client rows sent again")
-            effects.append(Send(name, switch.sent))
+            effects.append(Send(name, replace(switch.sent, again_after=switch.ended)))
 
     def _accept(self, sender: Name, number: int, epoch: int) -> None:
         switch = self._switches[sender]
@@ -126,7 +128,7 @@ class SendingClient:
         # A second answer may name a later epoch: a switch remembers the last number of a client alone.
         assert known <= epoch, f"{sender} has told epoch {known} of rows {number}, and now {epoch}"
         if switch.sent is not None and switch.number == number:
-            switch.sent = None
+            switch.sent, switch.ended = None, epoch - 1
             switch.at = self._now + self.stream.below(_PAUSE_MS)
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import from_ipc, table_of
+from cumulus.catalog.arrow import from_strange_ipc, table_of
 from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.intake import pack_rows
@@ -25,6 +25,8 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
 
+MOST_BYTES = 1 << 26
+"""What the rows of one message may take when they are unpacked."""
 MOST_CLIENTS = 10_000
 """Of so many clients the last numbers are remembered: those that have sent something last."""
 
@@ -47,6 +49,8 @@ class Guests:
         self._gate, self._is_spread = gate, is_spread
         self._last: dict[Name, tuple[int, int]] = {}
         """Client → the number of its last rows, and their epoch; in the order in which they came."""
+        self.forgotten = 0
+        """The last epoch of those clients that are not remembered any more."""
 
     def epoch_of(self, client: Name, number: int) -> int | None:
         """Return an epoch that has the rows with a number if any has; None if they are new."""
@@ -58,7 +62,8 @@ class Guests:
         self._last.pop(client, None)
         self._last[client] = number, epoch
         if len(self._last) > MOST_CLIENTS:
-            del self._last[next(iter(self._last))]
+            _, last = self._last.pop(next(iter(self._last)))
+            self.forgotten = max(self.forgotten, last)
 
     def reading(self, client: Name, sent: ClientRows, place: int, at: int) -> Reading:
         """Return rows as what is packed.
@@ -72,8 +77,14 @@ class Guests:
         Raises
         ------
         RemoteProtocolError
-            If these are no rows of a table of this switch.
+            If these are no rows of a table of this switch, or are sent again so late that the switch does not know
+            whether it has them.
         """
+        if client not in self._last and 0 <= sent.again_after < self.forgotten:
+            raise RemoteProtocolError(
+                f"{sent.table}: rows have come again, and whether they are in is not known any more",
+                hint="Look whether a view has them. Then connect again.",
+            )
         return Reading(sent.table, self._checked(sent), call_label(place, at, client), ())
 
     def logged(self, readings: Sequence[Reading], senders: Sequence[tuple[Name, int]], epoch: int) -> LoggedRows:
@@ -88,10 +99,12 @@ class Guests:
         if relation is None:
             raise RemoteProtocolError(f"{sent.table} is no table of this switch", hint="Connect again.")
         try:
-            rows = from_ipc(sent.rows)
-            rows.validate(full=True)
-        except (pa.ArrowException, OSError) as problem:
-            raise RemoteProtocolError(f"{sent.table}: {len(sent.rows)} bytes are no rows: {problem}") from None
+            rows = from_strange_ipc(sent.rows, MOST_BYTES)
+        except (pa.ArrowException, OSError, ValueError) as problem:
+            raise RemoteProtocolError(
+                f"{sent.table}: {len(sent.rows):,} bytes are no rows that are taken: {str(problem)[:300]}",
+                hint="Send less in one call.",
+            ) from None
         if relation.static:
             raise RemoteProtocolError(f"{sent.table} is STATIC: it takes no rows from clients", hint="Connect again.")
         if not _is_of(rows, relation):
@@ -104,8 +117,9 @@ class Guests:
         """Return what is remembered."""
         return dict(self._last)
 
-    def load(self, saved: Mapping[Name, Sequence[int]]) -> None:
-        """Replace what is remembered by what `save` returned."""
+    def load(self, saved: Mapping[Name, Sequence[int]], forgotten: int) -> None:
+        """Replace what is remembered by what `save` returned, and what was `forgotten`."""
+        self.forgotten = forgotten
         self._last = {client: (number, epoch) for client, (number, epoch) in saved.items()}
 
 

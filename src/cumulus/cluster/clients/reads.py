@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cumulus.catalog.arrow import from_ipc, rows_equal, table_of, to_ipc
+from cumulus.catalog.arrow import from_strange_ipc, rows_equal, table_of, to_ipc
 from cumulus.catalog.schema import Column, Relation
 from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
 from cumulus.cluster.spread_part import SpreadPart
@@ -43,7 +43,7 @@ def key_received(definition: MapDef, places: Sequence[int], data: bytes) -> tupl
     try:
         if any(not 0 <= place < len(definition.keys) for place in places):
             raise ValueError(f"there is no key {max(places)}")
-        (row,) = arrow_rows(Relation("key", _columns(definition, places)), from_ipc(data))
+        (row,) = arrow_rows(Relation("key", _columns(definition, places)), from_strange_ipc(data, MOST_BYTES))
     except (pa.ArrowException, OSError, ValueError, DataError) as problem:
         raise RemoteProtocolError(f"{definition.name}: what has come is no key: {problem}") from None
     return row

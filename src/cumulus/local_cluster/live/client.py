@@ -161,8 +161,7 @@ class ClusterClient:
             most = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(rows.nbytes, 1)), 1)
             for begin in range(0, rows.num_rows, most):
                 payload = to_ipc(rows.slice(begin, most))
-                (accepted,) = links.ask(switch, ClientRows(self._next_number(), relation.name, payload), until)
-                epoch = accepted.epoch
+                epoch = links.send(switch, ClientRows(self._next_number(), relation.name, payload), until).epoch
         return WriteToken(epoch, rows.num_rows)
 
     def _next_number(self) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EntriesRead, PartsRead, RequestRefused, RowsHeld
+from cumulus.cluster.messages import ClientRows, EntriesRead, PartsRead, RequestRefused, RowsAccepted, RowsHeld
+from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.local_cluster.live.address import ADDRESS, read_address
 from cumulus.machine import Name
@@ -36,14 +38,28 @@ class ClientLinks:
     def __init__(self, home: Path, name: Name, program: bytes) -> None:
         self._home, self._name, self._program = home, name, program
         self._links: dict[Name, GuestLink] = {}
+        self._epochs: dict[Name, int] = {}
+        """Switch → an epoch that had not ended there when it was asked last, so that the one before had."""
 
-    def ask(self, machine: Name, message: Any, until: float) -> list[Any]:
+    def send(self, switch: Name, rows: ClientRows, until: float) -> RowsAccepted:
+        """Send rows; return what the switch answers when they are on the disk. Raises as `ask`."""
+        if switch not in self._epochs:
+            self._epochs[switch] = 1 + max(committed_epochs(self._home), default=0)
+        again = replace(rows, again_after=self._epochs[switch] - 1)
+        accepted: RowsAccepted
+        (accepted,) = self.ask(switch, rows, until, again)
+        self._epochs[switch] = accepted.epoch
+        return accepted
+
+    def ask(self, machine: Name, message: Any, until: float, again: Any = None) -> list[Any]:
         """Send a message with a number, again if the link was lost; return the answers with that number.
 
         Parameters
         ----------
         until
             How long to wait, by `time.monotonic`.
+        again
+            What is sent instead from the second time on, with the same number.
 
         Raises
         ------
@@ -60,7 +76,10 @@ class ClientLinks:
             try:
                 link = self._link(machine, until)
                 link.send(pieces, until)
-                return self._answers(link, message.number, until)
+                found = self._answers(link, message.number, until)
+                if found:
+                    return found
+                reason = "it has no room even to let the rows wait"
             except TimeoutError as problem:
                 reason = str(problem) or reason
                 self._drop(machine)
@@ -82,6 +101,7 @@ class ClientLinks:
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+            pieces = codec.encode(message if again is None else again)
 
     def _link(self, machine: Name, until: float) -> GuestLink:
         if machine not in self._links:
@@ -91,6 +111,7 @@ class ClientLinks:
         return self._links[machine]
 
     def _answers(self, link: GuestLink, number: int, until: float) -> list[Any]:
+        """Return what a machine answers; nothing if it has dropped the message."""
         found: list[Any] = []
         reason = "it has not answered"
         while True:
@@ -101,6 +122,8 @@ class ClientLinks:
             if answer.number != number:
                 continue  # to something that was given up
             if isinstance(answer, RowsHeld):
+                if answer.is_dropped:
+                    return []
                 reason = answer.reason
                 continue
             if isinstance(answer, RequestRefused):

@@ -1,0 +1,109 @@
+"""Arrow streams of strangers: how large each message is when it is unpacked, read off its metadata before that.
+
+A message says in some hundred bytes how many rows it has and how long each buffer is when it is unpacked. Arrow itself
+unpacks a message whole, whatever it says: a few kilobytes may become gigabytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+_SCHEMA, _RECORDS = 1, 3
+"""Of the union of headers in the format's Message.fbs."""
+_HEADER_TYPE, _HEADER = 1, 2
+_LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
+"""Fields of a message and of a record batch, by their numbers."""
+
+
+class _Table:
+    """A table of a flatbuffer: fields by their numbers in the schema; ValueError where it is damaged."""
+
+    def __init__(self, data: memoryview, place: int) -> None:
+        self._data, self._place = data, place
+        self._fields = place - self._number("<i", place)
+        self._size = self._number("<H", self._fields)
+
+    def _number(self, form: str, place: int) -> int:
+        if not 0 <= place <= len(self._data) - struct.calcsize(form):
+            raise ValueError("a place in the metadata of a message lies outside of them")
+        found: int = struct.unpack_from(form, self._data, place)[0]
+        return found
+
+    def _field(self, number: int) -> int:
+        """Return where a field is, 0 if it is absent."""
+        entry = 4 + 2 * number
+        offset = self._number("<H", self._fields + entry) if entry + 2 <= self._size else 0
+        return self._place + offset if offset else 0
+
+    def number(self, field: int, form: str) -> int:
+        """Return a number; 0 where it is absent."""
+        place = self._field(field)
+        return self._number(form, place) if place else 0
+
+    def table(self, field: int) -> _Table | None:
+        """Return a table inside this one."""
+        place = self._field(field)
+        return _Table(self._data, place + self._number("<I", place)) if place else None
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        """Return a vector of structs of two 64-bit numbers."""
+        place = self._field(field)
+        if not place:
+            return []
+        begin = place + self._number("<I", place)
+        count, begin = self._number("<I", begin), begin + 4
+        if begin + 16 * count > len(self._data):
+            raise ValueError("a list in the metadata of a message is longer than they are")
+        return list(struct.iter_unpack("<qq", self._data[begin : begin + 16 * count]))
+
+
+def unpacked_size(data: bytes | memoryview) -> tuple[int, int]:
+    """Return how many rows an Arrow stream says it has, and how many bytes its buffers have when they are unpacked.
+
+    Raises
+    ------
+    ValueError
+        If it has other messages than a schema and rows, or is damaged.
+    pyarrow.ArrowException
+        If it is no Arrow stream.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.arrow import to_ipc
+    >>> stream = to_ipc(pa.table({"n": [7] * 100_000}))
+    >>> len(stream) < 100_000, unpacked_size(stream)
+    (True, (100000, 800000))
+    """
+    rows = size = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
+        view = memoryview(message.metadata)
+        root = _Table(view, struct.unpack_from("<I", view)[0])
+        kind, header = root.number(_HEADER_TYPE, "<B"), root.table(_HEADER)
+        if kind == _SCHEMA:
+            continue
+        if kind != _RECORDS or header is None:
+            raise ValueError("a message of the stream has no rows")
+        length = header.number(_LENGTH, "<q")
+        if length < 0:
+            raise ValueError(f"a message of the stream has {length} rows")
+        rows += length
+        size += _unpacked_bytes(header, message.body)
+    return rows, size
+
+
+def _unpacked_bytes(records: _Table, body: pa.Buffer | None) -> int:
+    """Return how many bytes the buffers of a message have when they are unpacked."""
+    data: Any = memoryview(body) if body is not None else memoryview(b"")
+    is_packed = records.table(_COMPRESSION) is not None
+    total = 0
+    for offset, length in records.pairs(_BUFFERS):
+        if offset < 0 or length < 0 or offset + length > len(data):
+            raise ValueError("a buffer of the stream lies outside of it")
+        unpacked = length
+        if is_packed and length >= 8:
+            unpacked = max(length, struct.unpack_from("<q", data, offset)[0])  # -1: it is not packed
+        total += unpacked
+    return total
