@@ -3,8 +3,8 @@
 Its messages are lists, of which bytes may be the last part. ``["flood", to, first, count, size]`` asks it to send so
 many numbered items, ``["item", n, padding]`` is one, and ``["carry", to, n, padding]`` is to become one. ``["pump",
 via, to, n, size]`` asks for `n` of these, a few after each task, as from a source. ``["token", route]`` is to be sent
-on along the route; ``["task", x]`` asks for a task; ``["nonsense"]`` it takes from
-nobody; ``["again", peers, count, size]`` begins anew, with items for all.
+on along the route; ``["task", x]`` asks for a task; ``["compute", s]`` keeps it from all else;
+``["nonsense"]`` it takes from nobody; ``["again", peers, count, size]`` begins anew, with items for all.
 """
 
 from __future__ import annotations
@@ -114,6 +114,11 @@ class Relay:
                 return [Send(SUPERVISOR, ["counts", dict(self.items), self._number])]
             case ["task", task]:
                 return [Perform(task)]
+            case ["compute", seconds]:
+                until = time.monotonic() + seconds
+                while time.monotonic() < until:
+                    pass
+                return [Send(SUPERVISOR, ["computed"])]
             case ["forget", number]:
                 return [Forget(number)]
         raise RemoteProtocolError(f"{self.name}: {message}")

@@ -47,6 +47,7 @@ def run(
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
     snapshot_every: int = typer.Option(1, min=1, help="Write whole views only every so many epochs, and at the end."),
+    dead_after: str = typer.Option("30s", help="A process that hangs so long is started again (--host cluster)."),
     functions: FunctionPlaces = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
 ) -> None:
@@ -86,7 +87,7 @@ def run(
     if host == "cluster":
         places = tuple(functions or ())
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
-        settings |= {"engine": engine, "places": places}
+        settings |= {"engine": engine, "places": places, "dead_after": dead_after}
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with Teller(as_json) as teller:
@@ -200,12 +201,12 @@ def _on_cluster(
     note: Callable[[BucketPlan], None],
 ) -> None:
     from cumulus.epochs.sources import sources_from
-    from cumulus.epochs.trigger import parse_trigger
+    from cumulus.epochs.trigger import parse_patience, parse_trigger
     from cumulus.interrupts import Interrupt
     from cumulus.local_cluster.home import Home, buckets_of_plan
     from cumulus.local_cluster.run import ClusterRun
 
-    trigger = parse_trigger(settings["trigger"])
+    trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
     home = Home(
         program,
         sources_from(source, program),
@@ -225,6 +226,7 @@ def _on_cluster(
     with home, Interrupt() as stop:
         note(buckets_of_plan(home.plan))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        running = ClusterRun(home, trigger.every_s, last, note=partial(print, file=sys.stderr, flush=True))
+        tell = partial(print, file=sys.stderr, flush=True)
+        running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s)
         for epoch in running.epochs(lambda: stop.wished):
             teller.epoch(epoch)

@@ -51,3 +51,25 @@ def parse_interval(text: str) -> float:
     if every_s is None:
         raise UsageError(f"--trigger {text}: a cluster that runs on needs a time", hint="Give such as 1s or 250ms.")
     return every_s
+
+
+def parse_patience(text: str) -> float:
+    """Return how many seconds `--dead-after` names: a second at least, since machines are asked every second.
+
+    Raises
+    ------
+    UsageError
+        If it is no time, or less.
+
+    Examples
+    --------
+    >>> parse_patience("30s"), parse_patience("2m")
+    (30.0, 120.0)
+    """
+    try:
+        seconds = parse_trigger(text).every_s
+    except UsageError:
+        seconds = None
+    if seconds is None or seconds < 1:
+        raise UsageError(f"--dead-after {text}: this is no time of a second or more", hint="Give such as 30s.")
+    return seconds

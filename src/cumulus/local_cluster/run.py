@@ -14,6 +14,7 @@ from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.local_cluster.home import Home
 from cumulus.local_cluster.processes import machine_names
+from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 
 MOST_DEATHS = 5
@@ -41,6 +42,8 @@ class ClusterRun:
         What clients must know; without it there can be none.
     on_up
         Called each time when all processes run.
+    dead_after_s
+        For how long a machine may hang (`cumulus.transport.hang_watch`) until it is ended, and all start anew.
     factory
         What makes a machine, as `cumulus.transport.supervisor.Process` has it.
     """
@@ -54,9 +57,10 @@ class ClusterRun:
         note: Callable[[str], None] = lambda _: None,
         secret: bytes | None = None,
         on_up: Callable[[Supervisor], None] | None = None,
+        dead_after_s: float = DEAD_AFTER_SECONDS,
         factory: str = "cumulus.local_cluster.light_start:start_machine",
     ) -> None:
-        self._factory = factory
+        self._factory, self._dead_after_s = factory, dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
             "home": home.card.home,
@@ -94,7 +98,13 @@ class ClusterRun:
         """Yield what is told until a process dies; return whether all is over."""
         self._since = time.monotonic()
         lost: list[tuple[float, LinkLost]] = []  # most often a process has died, which is told soon
+        watch = HangWatch(supervisor, self._dead_after_s, self._note)
         while not is_stopped():
+            hung = watch.look()
+            if hung is not None:
+                supervisor.kill(hung)  # it would not hear that it is to end
+                self._begin_anew(f"{hung} has not answered for {self._dead_after_s:g} s and was killed")
+                return False
             if lost and time.monotonic() > lost[0][0] + _LINK_S:
                 each = lost[0][1]
                 self._begin_anew(f"{each.name} has lost its link to {each.peer} ({each.reason})")

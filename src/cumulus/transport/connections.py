@@ -22,6 +22,23 @@ _LARGE_BYTES = 1 << 16
 _MESSAGE = int(FrameKind.MESSAGE)
 
 
+KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+"""Options of a TCP connection on which nothing is said: after half a minute it is known that the other side is gone."""
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Let the system find out that the other side of a connection is gone, though it has said nothing.
+
+    TCP_USER_TIMEOUT is left alone: it would close connections, too, whose other side is there and reads nothing for a
+    while, as a slow machine does.
+    """
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
+        for option, value in KEEP_ALIVE.items():
+            if hasattr(socket, option):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
 class ConnectionOwner(Protocol):
     """Who makes connections, and is told what becomes of them."""
 
@@ -82,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(CONGESTED_BYTES, CONGESTED_BYTES // 4)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(transport.get_extra_info("socket"))
         if not self.connects:
             self._timer = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._give_up)
         self._owner.opened(self)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
-from cumulus.transport.connections import Address
+from cumulus.transport.connections import Address, keep_alive
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials, Greeting
 
@@ -44,6 +44,7 @@ class GuestLink:
         self._socket = socket.create_connection(address, max(until - time.monotonic(), 0.001))
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(self._socket)
             self._say(self._greeting.begin())
             while not self._is_up:
                 if not self._read(until):

@@ -159,6 +159,7 @@ class _Running:
         self.ready = Flag()  # it listens, or has ended
         self.end: ProcessEnded | None = None
         self.health: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()  # when it came, and what
+        self.is_probed = False  # it was asked how it is, and has not answered
         self._reason = self._hint = ""
         self._lines: deque[str] = deque(maxlen=_TOLD_LINES)
         self._on_line = on_line
@@ -250,6 +251,7 @@ class _Running:
                 self.address = (host, port)
                 self.ready.set()
             case FrameKind.HEALTH:
+                self.is_probed = False
                 self.health.put((time.monotonic(), json.loads(payload)))
             case FrameKind.LOST:
                 peer, incarnation, reason = json.loads(payload)
@@ -395,6 +397,25 @@ class Supervisor:
             else:
                 found[name] = (came - begun) * 1000, said
         return found
+
+    def probe(self) -> dict[Name, bool]:
+        """Ask all machines how they are, without waiting; return whether each has answered the question before.
+
+        One that has not is not asked again: what it does not read would fill up.
+        """
+        found = {}
+        for name, each in self._running.items():
+            found[name] = not each.is_probed
+            while not each.health.empty():
+                each.health.get()
+            if not each.is_probed:
+                each.is_probed = True
+                each.send(FrameKind.ASK, b"")
+        return found
+
+    def kill(self, name: Name) -> None:
+        """End a process at once; `wait` tells it."""
+        self._running[name].popen.kill()
 
     def stop(self) -> None:
         """End all processes: they are asked to; then terminated; then killed."""

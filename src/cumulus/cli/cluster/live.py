@@ -37,6 +37,7 @@ def start(
     secret_file: Path | None = typer.Option(
         None, help="A file with what all machines and clients must know; one is made in HOME if not given."
     ),
+    dead_after: str = typer.Option("30s", help="A machine that hangs so long is ended; then all start anew."),
     foreground: bool = typer.Option(False, "--foreground", help="Run here until Ctrl-C, telling the epochs."),
     functions: FunctionPlaces = None,
 ) -> None:
@@ -48,7 +49,7 @@ def start(
     """
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.output.origin import Origin, with_absolute_path
-    from cumulus.epochs.trigger import parse_interval
+    from cumulus.epochs.trigger import parse_interval, parse_patience
     from cumulus.local_cluster.live import daemon
 
     check_engine(engine)
@@ -72,6 +73,7 @@ def start(
             files_per_epoch=files_per_epoch,
             has_clients=True,
         ),
+        parse_patience(dead_after),
     )
     if not foreground:
         daemon.start(live)
@@ -115,6 +117,7 @@ def status(
 
     from cumulus.explain.explanation import counted
     from cumulus.local_cluster.live.client import ClusterClient
+    from cumulus.local_cluster.live.status import silent_machines
     from cumulus.local_cluster.live.status_tables import status_tables
 
     console = Console(highlight=False, markup=False)
@@ -127,6 +130,8 @@ def status(
                 gated = [name for name in client.views if name not in client.spread_views]
                 print(f"{home}: {counted(len(client.spread_views), 'view')} spread, {len(gated)} gated", end="")
                 print(f" ({', '.join(gated)})\n" if gated else "\n")
+                for name in silent_machines(found):
+                    print(f"{name} (process {found[name]['process']}) does not answer")
                 for table in status_tables(found):
                     console.print(table)
                     console.print()

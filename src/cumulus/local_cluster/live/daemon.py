@@ -34,6 +34,7 @@ from cumulus.local_cluster.live.address import (
 )
 from cumulus.local_cluster.run import ClusterRun
 from cumulus.transport.detached import run_detached, start_detached, stop_detached
+from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.supervisor import Supervisor
 
 _STOP_SECONDS = 60.0
@@ -57,6 +58,8 @@ class LiveSettings:
         Others of `Home`.
     origin
         Of the program, for who asks the home for it; None if it was made by hand.
+    dead_after_s
+        For how long a machine may hang until all start anew.
     """
 
     program: str
@@ -70,6 +73,7 @@ class LiveSettings:
     functions: tuple[str, ...]
     settings: dict[str, Any]
     origin: Origin | None = None
+    dead_after_s: float = DEAD_AFTER_SECONDS
 
 
 def serve(
@@ -115,7 +119,7 @@ def serve(
             ClusterAddress(os.getpid(), supervisor.incarnation, str(secret_file), machines, pids).write(place)
             on_up()
 
-        running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up)
+        running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s)
         begin_without_error(place)
         try:
             for epoch in running.epochs(is_stopped):

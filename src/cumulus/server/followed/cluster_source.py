@@ -13,6 +13,7 @@ from cumulus.errors import CumulusError, DataError, UsageError
 from cumulus.local_cluster.live.address import read_address
 from cumulus.local_cluster.live.answers import Answer
 from cumulus.local_cluster.live.client import ClusterClient
+from cumulus.local_cluster.live.status import silent_machines
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource, FoldedSource
 from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
@@ -102,7 +103,10 @@ class FollowedCluster:
             machines = self._client.status()
         except CumulusError as problem:
             return {**found, "problem": found["problem"] or problem.message}
-        found["behind_ms"] = machines[PUBLISHER]["behind_ms"]
+        silent = ", ".join(silent_machines(machines))
+        if silent:
+            found["problem"] = found["problem"] or f"{silent} of the cluster give no answer"
+        found["behind_ms"] = machines[PUBLISHER].get("behind_ms", found["behind_ms"])
         return {**found, "lag_epochs": {name: each.get("lag_epochs", 0) for name, each in machines.items()}}
 
     # --- writing ----------------------------------------------------------------------------------------------------

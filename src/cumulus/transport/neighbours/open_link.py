@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
+from cumulus.transport.connections import keep_alive
 from cumulus.transport.framing import Piece, header, parsed_header
 
 LinkAddress: TypeAlias = tuple[str, int] | str
@@ -89,7 +90,7 @@ class OpenLink:
         self._socket = connection
         self._is_closed = False
         connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(connection)
         if not self.is_local:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
