@@ -193,6 +193,27 @@ def test_a_proof_that_was_heard_proves_nothing_again() -> None:
     asyncio.run(go())
 
 
+def test_a_hundred_strangers_are_two_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at once, and one for all others of the next minute."""
+    monkeypatch.setattr("cumulus.transport.strangers.NOTE_SECONDS", 0.5)
+
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        port = (await meet(nodes))["b"][1]
+        for _ in range(100):
+            await answer_to(port, b"GET / HTTP/1.1\r\n")
+        await until(lambda: len(nodes["b"].notes) > 1)
+        told = len(nodes["b"].notes)
+        assert told < 20
+        assert "more connections were closed meanwhile; of the last one: the conn" in nodes["b"].notes[-1]
+        await asyncio.sleep(1.2)
+        await answer_to(port, b"GET / HTTP/1.1\r\n")
+        assert nodes["b"].notes[-1].startswith("the connection with 127.0.0.1")
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
 def test_a_guest_can_take_no_name_of_a_member() -> None:
     """Members have a secret of their own."""
 

@@ -19,7 +19,7 @@ from cumulus.machine import Name
 
 ADDRESS, LOG = "ring.json", "ring.log"
 _LOCK, _ENDED, _VERSIONS = ".lock", "ended.json", "versions"
-_BEGUN = frozenset((_LOCK, _ENDED, ADDRESS, LOG))
+_BEGUN = frozenset((_LOCK, _ENDED, ADDRESS, LOG, f"{LOG}.1"))
 """What is there before a ring has read its source; others have a `.lock`, too."""
 
 

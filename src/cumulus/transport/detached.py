@@ -1,7 +1,7 @@
 """A process that goes on when the one that has started it ends.
 
 It is told on standard input what to do, says on standard output, once, whether it does it, and is stopped by SIGTERM.
-What it prints goes to its log.
+What it prints goes to its log, of which one older part is kept when it has grown large.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ takes a line to tell.
 """
 
 _LOOK_SECONDS = 0.02
+_LOG_BYTES = 10 << 20
+"""A log that is larger becomes `NAME.1`, in place of the one before, and a new one begins."""
 
 
 def start_detached(module: str, said: str, log: Path, what: str) -> None:
@@ -54,7 +56,7 @@ def start_detached(module: str, said: str, log: Path, what: str) -> None:
     with log.open("ab") as lines:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", module],
+                [sys.executable, "-m", module, str(log.absolute())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=lines,
@@ -111,15 +113,48 @@ def stop_detached(pid: int, is_running: Callable[[], bool], seconds: float, hint
         time.sleep(_LOOK_SECONDS)
 
 
-def run_detached(work: Work, log: str) -> None:
+class _Log:
+    """The file to which a process writes all that it prints.
+
+    Parameters
+    ----------
+    most_bytes
+        With more, it is replaced by a new one, and becomes the older part.
+    """
+
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self._path, self._most_bytes = path, most_bytes
+        self._next = time.monotonic()
+
+    def look(self) -> None:
+        """Begin a new file if this one is large; it is looked up once a second."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + 1.0
+        with suppress(OSError):  # a disk that is full; the next look may find it otherwise
+            if os.fstat(2).st_size <= self._most_bytes:
+                return
+            with suppress(FileNotFoundError):  # somebody has removed it
+                os.replace(self._path, self._path.with_name(f"{self._path.name}.1"))
+            new = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            has_both = os.path.sameopenfile(1, 2)  # output goes there, too, since it was said that all runs
+            os.dup2(new, 2)
+            if has_both:
+                os.dup2(new, 1)
+            os.close(new)
+
+
+def run_detached(work: Work, log: str, log_bytes: int = _LOG_BYTES) -> None:
     """Do what `start_detached` has started this process for; the exit code is 1 if it fails.
 
     Parameters
     ----------
     log
         Where its lines are, to be told.
+    log_bytes
+        How large its log may be; one older part of it is kept.
     """
-    is_waited_for = True
+    is_waited_for, file = True, _Log(Path(sys.argv[1]), log_bytes)
 
     def say(**what: Any) -> None:
         """Say this to who waits, the first time; then what is printed goes to the log."""
@@ -135,8 +170,13 @@ def run_detached(work: Work, log: str) -> None:
             print(line, file=sys.stderr, flush=True)
 
     with Interrupt() as wish:
+
+        def is_stopped() -> bool:
+            file.look()
+            return wish.wished
+
         try:
-            work(lambda: wish.wished, say, note)
+            work(is_stopped, say, note)
         except CumulusError as problem:
             note(str(problem))
             say(error=[problem.message, problem.hint])

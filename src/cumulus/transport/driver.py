@@ -38,6 +38,7 @@ from cumulus.transport.equipment import SUPERVISOR, Equipment
 from cumulus.transport.framing import Piece
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.links import Links
+from cumulus.transport.strangers import RefusalNotes
 
 UNWRITTEN_BYTES = 1 << 23
 """From so many bytes of records on that are not on the disk yet, the disk counts as a peer that does not read."""
@@ -72,6 +73,7 @@ class Driver:
         self.steps = 0
         self._name, self._equipment = me.name, equipment
         self._supervision = supervision
+        self._refusals = RefusalNotes(supervision.note)
         self._inbox: list[Input] = []
         self._overtaken: list[tuple[int, list[Input]]] = []  # what had come when an incarnation ended, and which
         self._wake = asyncio.Event()
@@ -113,6 +115,7 @@ class Driver:
             await self.links.close(_FAREWELL_SECONDS)
         finally:
             await self.links.close()
+            self._refusals.close()
             self._disk.shutdown(wait=True)
             self._worker.shutdown(wait=False, cancel_futures=True)
             if self._equipment.log is not None:
@@ -171,7 +174,7 @@ class Driver:
 
     def refused(self, other_side: str, problem: RemoteProtocolError) -> None:
         """Say that a connection was closed for what it has sent."""
-        self._supervision.note(f"the connection with {other_side} was closed: {problem}")
+        self._refusals.add(other_side, str(problem))
 
     def failed(self, problem: BaseException) -> None:
         """End: nothing can go on."""
