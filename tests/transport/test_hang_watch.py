@@ -6,6 +6,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from cumulus.transport.hang_watch import HangWatch
 from cumulus.transport.supervisor import Process, Said, Supervisor
 from support.relay import ListCodec
@@ -17,7 +19,7 @@ def test_a_machine_that_is_stopped_is_found_and_one_that_computes_is_not() -> No
     notes: list[str] = []
     with Supervisor([Process(name, FACTORY) for name in "abc"]) as supervisor:
         watch = HangWatch(supervisor, 2.0, notes.append)
-        supervisor.send("a", b"".join(ListCodec().encode(["compute", 6])))
+        supervisor.send("a", b"".join(ListCodec().encode(["compute", 4])))
         pids = supervisor.pids()
         os.kill(pids["b"], signal.SIGSTOP)
         begun, hung = time.monotonic(), None
@@ -37,6 +39,7 @@ def test_a_machine_that_is_stopped_is_found_and_one_that_computes_is_not() -> No
         assert all(each == "a has not answered for 2 s; it computes, and is waited for" for each in notes)
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_was_stopped_itself_takes_nobody_for_dead() -> None:
     """It counts questions without an answer, not seconds."""
     with Supervisor([Process(name, FACTORY) for name in "ab"]) as supervisor:

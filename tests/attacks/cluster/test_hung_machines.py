@@ -57,6 +57,7 @@ def hang(home: Path, machine: str, load: LiveLoad) -> None:
     assert f"{machine} has not answered for 4 s and was killed; all processes of the cluster start anew" in log
 
 
+@pytest.mark.slow
 def test_a_node_that_hangs_is_named_and_all_come_back(home: Path) -> None:
     with LiveLoad(home, timeout_s=60) as load:
         hang(home, "node1", load)
