@@ -55,6 +55,15 @@ def test_each_program_is_planned_as_one_of_its_kind(name: str) -> None:
     assert tuple(kind for kind, is_there in kinds.items() if is_there) == KINDS.get(name, ("spread",))
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("net rows lost", "are in no net change"), ("errors dropped", "and the manifest tells")]
+)
+def test_the_ledger_finds_rows_and_errors_that_are_not_told(name: str, why: str) -> None:
+    seeds = Seeds(count=200, most_failures=1, stops=True)
+    (found,) = run_seeds(partial(cluster_case, broken=name), seeds, cluster_conditions([])).failures
+    assert why in str(found.failure)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_rule_is_found(name: str) -> None:

@@ -97,9 +97,10 @@ class Intake:
         outcome = self._bucket.apply(epoch, packed)
         if outcome.errors:
             _blame_views(outcome, self._tables, self._views)
-        return outcome, list(self._take_nets())
+        return outcome, list(self.take_nets())
 
-    def _take_nets(self) -> Iterator[NetChange]:
+    def take_nets(self) -> Iterator[NetChange]:
+        """Yield the net changes of tables since the last call, parents before children; their maps are empty then."""
         engine = self._bucket.engine
         for relation in self._ordered:
             name = self._nets[relation.name]

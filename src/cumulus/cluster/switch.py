@@ -131,6 +131,11 @@ class Switch:
             if spread is not None:
                 spread.intake.load(saved.intake)
 
+    @property
+    def intake(self) -> Intake | None:
+        """What takes rows in for spread views; None without any."""
+        return None if self._spread is None else self._spread.intake
+
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""
         effects: list[Effect] = []

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from cumulus.cluster.eventual import Indices
+from cumulus.cluster.intake import NetChange
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
-from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
 from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.switch import Switch
 from cumulus.cluster.versions import last_version
 from cumulus.engine.frames.frame import MapFrame
+from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.experiments.cluster_counts import CountedMachine
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus.simulation import BrokenRule
@@ -66,6 +70,23 @@ class DoublesBlocks(BrokenRule):
         return [
             each for each in effects for _ in range(1 + (isinstance(each, Send) and isinstance(each.message, Events)))
         ]
+
+
+class DropsErrors(BrokenRule):
+    """A machine that writes nothing of the rows that views could not take in."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Leave errors out of what is written."""
+        return [self._without(each) if isinstance(each, Perform) else each for each in effects]
+
+    @staticmethod
+    def _without(effect: Perform) -> Perform:
+        match effect.task:
+            case WriteOutputs(changed=NodeOutput(outcome=Outcome() as outcome) as changed) as task:
+                good = replace(outcome, errors=[], error_counts={})
+                return Perform(replace(task, changed=replace(changed, outcome=good)))
+            case _:
+                return effect
 
 
 class GatesEarly(BrokenRule):
@@ -140,6 +161,19 @@ def _cut_too_much(part: SpreadPart, layout: ClusterLayout) -> None:
     )
 
 
+def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+    """Give no net change of the first row of a table."""
+    switch = machine.machine if isinstance(machine, CountedMachine) else machine
+    if isinstance(switch, Switch) and switch.intake is not None:
+        take_nets = switch.intake.take_nets
+        setattr(switch.intake, "take_nets", lambda: [_without_first(each) for each in take_nets()])  # noqa: B010
+    return machine
+
+
+def _without_first(net: NetChange) -> NetChange:
+    return NetChange(net.relation, net.rows.slice(1), net.counts[1:])
+
+
 def _machine(kind: str, breaking: Callable[[Machine], Machine]) -> Breaking:
     """Break the rule in the machines of a kind."""
     return lambda name, machine, _: breaking(machine) if name.startswith(kind) else machine
@@ -167,6 +201,8 @@ BREAKS: Mapping[str, Breaking] = {
     "checkpoint before deltas": _machine("node", TellsDepthsEarly),
     "node ready before durable": _machine("node", WritesBeforeItIsDurable),
     "switch sends before durable": _machine("switch", WritesBeforeItIsDurable),
+    "errors dropped": _machine("node", DropsErrors),
+    "net rows lost": _lose_net_rows,
     "blocks doubled": _machine("switch", DoublesBlocks),
     "gate one epoch early": _machine("node", GatesEarly),
     "late blocks as fast": _part(_take_late_as_fast),

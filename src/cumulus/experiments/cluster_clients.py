@@ -60,6 +60,7 @@ class SendingClient:
 
     relations: Mapping[Name, Sequence[Relation]]
     stream: ChoiceStream
+    extremes: ChoiceStream
     last: int
     reports: Reports
     lines: dict[tuple[Name, int], tuple[str, list[Line]]] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class SendingClient:
     def __post_init__(self) -> None:
         self._switches = {name: _Switch() for name in self.relations}
         self._rows = {
-            relation.name: RandomRows(relation, self.stream, is_odd=False)
+            relation.name: RandomRows(relation, self.stream, self.extremes, is_odd=False)
             for relations in self.relations.values()
             for relation in relations
         }

@@ -21,7 +21,10 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
+from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.experiments.cluster_ledger import Ledger
 from cumulus.machine import Append, Effect, Input, Machine, Name, Perform, Received, Send
 from cumulus.simulation import Reports
 
@@ -142,15 +145,20 @@ class CountedMachine:
         Of its cluster.
     incarnation
         Of the cluster, from 1.
+    ledger
+        Where rows and errors of this machine are entered.
     """
 
     def __init__(
-        self, name: Name, machine: Machine, reports: Reports, history: ClusterHistory, incarnation: int
+        self, name: Name, machine: Machine, reports: Reports, history: ClusterHistory, incarnation: int, ledger: Ledger
     ) -> None:
         self.machine = machine
         self._name, self._reports, self._history, self._incarnation = name, reports, history, incarnation
         self._node = machine if isinstance(machine, ClusterNode) else None
         self._open: set[int] = set()
+        self._ledger = ledger
+        if isinstance(machine, Switch) and machine.intake is not None:
+            ledger.watch(name, machine.intake, incarnation)
         if self._node is not None and self._node.spread is not None:
             Cascades(self._node.spread.state.maps, history.corrections(incarnation), reports)
 
@@ -197,7 +205,11 @@ class CountedMachine:
                 if isinstance(logged, LoggedRows):
                     for place, (client, sent) in enumerate(logged.senders):
                         self._history.taken[self._name, client, sent] = TakenRows(logged.epoch, number, place)
-            case Perform(WriteOutputs(changed=NodeOutput(shares=shares))):
+            case Perform(WriteOutputs(epoch, changed=Outcome() as outcome)):
+                self._ledger.note(self._name, epoch, outcome)
+            case Perform(WriteOutputs(epoch, changed=NodeOutput(outcome, shares))):
+                if outcome is not None:
+                    self._ledger.note(self._name, epoch, outcome)
                 later = any(rows.rows for maps in shares.values() for _, rows in maps.values())
                 self._reports("snapshot with later versions present", times=int(later))
             case Perform(CommitEpoch(epoch=epoch)) if self._name == PUBLISHER:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,12 +19,29 @@ DELETED, UPSERTED = 0.25, 0.3
 """The share of lines that take away what came before; and, of a table with a key, of those that replace it."""
 ODD = 1 / 40
 """The share of lines that empty a table, or are no rows of it."""
+EXTREME = 1 / 12
+"""The share of values that are at the ends of their types."""
+EXTREMES: Mapping[str, Sequence[object]] = {
+    "INTEGER": (-(2**31), 2**31 - 1, 0),
+    "BIGINT": (2**63 - 1, -(2**63) + 1),
+    "DOUBLE": ("NaN", "Infinity", "-Infinity", -0.0, 5e-324, 1e150, -1e-300),
+    "DATE": ("0001-01-01", "9999-12-31", "1969-12-31"),
+    "VARCHAR": ("", "\x00", "NULL", "\U0001f600", "t" * 300),
+    "DECIMAL(6,2)": ("9999.99", "-9999.99"),
+    "DECIMAL(8,2)": ("999999.99", "-999999.99"),
+    "DECIMAL(30,4)": ("9999999999999.9999", "-9999999999999.9999"),
+    "DECIMAL(38,2)": (f"{'9' * 36}.99", f"-{'9' * 36}.99"),
+    "HUGEINT": (10**38 - 1, -(10**38) + 1, 2**126, -(2**63), 2**64),
+}
+"""Type → such values, as files have them."""
 
 
-def write_random_files(program: Program, stream: ChoiceStream, folder: Path, most_epochs: int, most_rows: int) -> None:
+def write_random_files(
+    program: Program, stream: ChoiceStream, extremes: ChoiceStream, folder: Path, most_epochs: int, most_rows: int
+) -> None:
     """Write files of rows that come and go, one per table and epoch, for as many epochs as chance says."""
     epochs = 1 + stream.below(most_epochs)
-    rows = {relation.name: RandomRows(relation, stream) for relation in program.relations}
+    rows = {relation.name: RandomRows(relation, stream, extremes) for relation in program.relations}
     for name in rows:
         (folder / name).mkdir(parents=True)
     for epoch in range(1, epochs + 1):
@@ -49,12 +66,16 @@ class RandomRows:
 
     Parameters
     ----------
+    extremes
+        Decides where a value is one of `EXTREMES`: apart, so that rows stay as they were if these change.
     is_odd
         Whether a line may be one that clients do not send: it empties the table, or is no row of it.
     """
 
-    def __init__(self, relation: Relation, stream: ChoiceStream, *, is_odd: bool = True) -> None:
-        self._relation, self._stream, self._is_odd = relation, stream, is_odd
+    def __init__(
+        self, relation: Relation, stream: ChoiceStream, extremes: ChoiceStream, *, is_odd: bool = True
+    ) -> None:
+        self._relation, self._stream, self._extremes, self._is_odd = relation, stream, extremes, is_odd
         self._here: list[Line] = []
 
     def line(self) -> Line:
@@ -88,10 +109,13 @@ class RandomRows:
 
     def _row(self) -> Line:
         relation, stream = self._relation, self._stream
-        return {
-            column.name: _random_value(str(column.type), stream, may_be_null=not is_required(relation, column))
-            for column in relation.columns
-        }
+        row: Line = {}
+        for column in relation.columns:
+            kind = str(column.type)
+            row[column.name] = _random_value(kind, stream, may_be_null=not is_required(relation, column))
+            if self._extremes.chance(EXTREME):
+                row[column.name] = self._extremes.one(EXTREMES[kind])
+        return row
 
 
 def _random_value(kind: str, stream: ChoiceStream, *, may_be_null: bool) -> object:

@@ -8,6 +8,7 @@ anew, as `cumulus.local_cluster.run` does it.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -30,8 +31,9 @@ from cumulus.errors import LayoutError
 from cumulus.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
 from cumulus.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus.experiments.cluster_counts import ClusterHistory, CountedMachine
-from cumulus.experiments.cluster_programs import PROGRAMS, REFUSED, functions_of, program_named
-from cumulus.experiments.cluster_rows import write_random_files
+from cumulus.experiments.cluster_ledger import Ledger
+from cumulus.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
+from cumulus.experiments.cluster_rows import read_lines, write_random_files
 from cumulus.experiments.cluster_states import check_nodes
 from cumulus.experiments.equal_outputs import difference, difference_in_parts
 from cumulus.local_cluster.card import ClusterCard
@@ -58,8 +60,12 @@ SWITCHES = (1, 2, 3, 4, 2, 2, 3)
 CLIENTS = (0, 0, 0, 1, 2)
 """How many there may be, as often as they are here."""
 ORDERS = ("clock", "switch")
+ENGINES = ("interpreter", "native")
+"""What machines compute with, each in half of the cases; the judge is interpreted."""
 EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
+EXTREME_PROGRAMS = 1 / 12
+"""The share of programs whose columns are of the types that have the most special values."""
 MOST_PARTS = 10_000
 """More than the calls of clients: their judge has an epoch for each, so no row may wait for a number of epochs."""
 CRASHES = 1 / 60
@@ -171,12 +177,16 @@ class Case:
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
         root = Path(self._folder.name)
         self._name = stream.one(PROGRAMS)
+        extremes = choices.stream("extremes")  # apart, as what is older stays so as it was
+        if extremes.chance(EXTREME_PROGRAMS):
+            self._name = extremes.one(list(EXTREMES))
         mode = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
         self._plan = planned(self._name, nodes or stream.one(NODES), switches or stream.one(SWITCHES), mode)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
-        write_random_files(self._plan.program, choices.stream("files"), root / "in", most_epochs=4, most_rows=5)
+        rows = choices.stream("files"), choices.stream("extreme values")
+        write_random_files(self._plan.program, *rows, root / "in", most_epochs=4, most_rows=5)
         program = self._plan.program
         _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
         self._unread = stream.one([0, 0, 4_000, 400])
@@ -196,7 +206,7 @@ class Case:
             open_bytes=stream.one([1 << 26, 3_000]),
             late_epochs=MOST_PARTS if self._clients else LATE_EPOCHS,
             keep=MOST_PARTS,
-            engine="interpreter",
+            engine=extremes.one(ENGINES),
             functions=functions_of(self._name),
         )
         self._card = card
@@ -204,9 +214,17 @@ class Case:
         self._incarnations: list[int] = []
         self._breaking = breaking
         self._reports, self._history = Reports(), ClusterHistory()
+        self._reports(f"{card.engine} engine")
+        self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
         self._cluster = VirtualCluster(card, self._plan, EVERY_MS if self._clients else None, self._last, self._reports)
         self._senders = {
-            f"client{at}": SendingClient(self._relations(), choices.stream(f"client {at}"), self._last, self._reports)
+            f"client{at}": SendingClient(
+                self._relations(),
+                choices.stream(f"client {at}"),
+                choices.stream(f"extreme values of client {at}"),
+                self._last,
+                self._reports,
+            )
             for at in range(self._clients)
         }
 
@@ -243,7 +261,7 @@ class Case:
             self._starter = Starter(self._cluster.names, self._incarnations, waits)
             return self._starter
         made = self._cluster.made(name)
-        machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations))
+        machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations), self._ledger)
         return self._breaking(name, machine, self._plan.layout)
 
     def _judge(self, world: World) -> None:
@@ -269,9 +287,24 @@ class Case:
             for epoch in judge.steps():
                 self._reports("row quarantined", times=epoch.counts.get("quarantined", 0))
                 self._reports("view error", times=sum(epoch.view_errors.values()))
+        self._check_ledger()
         found = difference_in_parts(judged, parts, self._out) if parts else difference(judged, self._out)
         assert not found, found
         self._reports("epoch", times=len(committed_epochs(self._out)))
+
+    def _check_ledger(self) -> None:
+        """No row that was acknowledged is missing in any epoch."""
+        paths = {source.relation: Path(source.path) for source in self._sources}
+        acknowledged: Counter[int] = Counter()
+        truncating: set[int] = set()
+        for epoch, files in self._history.turns.items():
+            for path in (paths[table] / name for table, names in files.items() for name in names):
+                lines = read_lines(path)
+                acknowledged[epoch] += len(lines)
+                truncating |= {epoch for line in lines if line["op"] == "truncate"}
+        for (switch, client, number), taken in self._history.taken.items():
+            acknowledged[taken.epoch] += len(self._senders[client].lines[switch, number][1])
+        self._ledger.check(self._out, acknowledged, frozenset(truncating))
 
     def _check_nodes(self, world: World) -> None:
         """What nodes have is what they should have when nothing is on its way."""
