@@ -84,41 +84,6 @@ def test_a_file_that_cannot_be_read_ends_the_run_after_the_epochs_before_it(
     assert difference(tmp_path / "out", tmp_path / "once") == ""
 
 
-@pytest.mark.parametrize(
-    ("type", "large", "table", "why"),
-    [
-        ("DOUBLE", 1.7e308, "r JOIN s USING (k)", "epoch 3: v: a DOUBLE has grown"),
-        ("DOUBLE", 1.7e308, "r", "epoch [23] or the next one: v: a DOUBLE has grown"),
-        ("HUGEINT", 2**126, "r", r"epoch [23] or the next one: \d+ does not fit the words"),
-    ],
-    ids=["product", "sum", "exact"],
-)
-def test_a_number_that_grows_too_large_ends_the_run_after_the_epochs_before_it(
-    tmp_path: Path, type: str, large: float, table: str, why: str
-) -> None:
-    script = f"""
-    CREATE TABLE r (k INT, a {type});
-    CREATE TABLE s (k INT, b BIGINT);
-    CREATE VIEW v AS SELECT k, SUM(a) AS t, COUNT(*) AS n FROM {table} GROUP BY k;
-    CREATE VIEW kinds AS SELECT COUNT(DISTINCT b) AS n FROM s;
-    """
-    write(tmp_path / "in", range(1, 5))
-    for file in (tmp_path / "in" / "r").glob("*.json"):
-        json_lines(file, [{"k": place % 3, "a": place} for place in range(5)])
-    file = tmp_path / "in" / "r" / "003.json"
-    good = file.read_bytes()
-    json_lines(file, [{"k": 1, "a": large}] * 2)
-    for _ in range(2):
-        with pytest.raises(AssertionError, match=f"node. cannot compute {why}"):
-            run(script, tmp_path / "in", tmp_path / "out", block_rows=1)
-        assert committed_epochs(tmp_path / "out") in ([1], [1, 2])
-        assert query(tmp_path / "out", "FROM v").num_rows == 3
-    file.write_bytes(good)
-    run(script, tmp_path / "in", tmp_path / "out")
-    run(script, tmp_path / "in", tmp_path / "once")
-    assert difference(tmp_path / "out", tmp_path / "once") == ""
-
-
 def test_what_does_not_fit_the_state_that_is_there_is_told(tmp_path: Path) -> None:
     write(tmp_path / "in", range(1, 3))
     run(SCRIPT, tmp_path / "in", tmp_path / "out")

@@ -5,9 +5,11 @@ Everything else that a node does is to decide what to ask, and to pass frames on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import localcontext
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +23,20 @@ from cumulus.engine.batches import Bulk, Changes, Columns, Rows, columns_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.frames.unbounded import fitted, narrowed, unbounded_frame, unbounded_map, unbounded_program, widened
+from cumulus.engine.frames.value_words import TOO_WIDE
 from cumulus.engine.protocol import Engine
 from cumulus.engine.rows_in import arrow_rows
 from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError
-from cumulus.m3.program import MapDef
+from cumulus.m3.program import MapDef, Program
 
 Signs: TypeAlias = npt.NDArray[np.int8]
 Versions: TypeAlias = npt.NDArray[np.int64]
+T = TypeVar("T")
+_MOST_PATIENCE = 64
+"""It is looked so rarely, in commits, whether numbers fit words again."""
 
 
 class NodeMaps:
@@ -42,11 +50,20 @@ class NodeMaps:
 
     def __init__(self, made: NodeProgram, engine: str | Engine = "auto") -> None:
         self.made = made
-        self._session = Session(made.program, None, engine, is_trusting=True)
-        self.engine = self._session.engine
-        self._relations = {relation.name: relation for relation in made.program.relations}
+        self._engine_name = engine if isinstance(engine, str) else engine.name
         self._definitions = {definition.name: definition for definition in made.program.maps}
         self._outs = {overlay.out: name for name, overlay in made.overlays.items()}
+        self._open(made.program, engine)
+        self._unbounded = _unbounded(made)
+        self._patience = self._commits = 1
+        """After how many commits it is looked whether numbers fit again, and how many are left."""
+
+    def _open(self, program: Program, engine: str | Engine) -> None:
+        """Begin a session over empty maps."""
+        self._session = Session(program, None, engine, is_trusting=True)
+        self.engine = self._session.engine
+        self._relations = {relation.name: relation for relation in program.relations}
+        self.is_unbounded = program is not self.made.program
 
     def definition(self, name: str) -> MapDef:
         """Return the definition of a map of the node program."""
@@ -56,7 +73,10 @@ class NodeMaps:
 
     def fire(self, group: Group, rows: pa.Table, signs: Signs, versions: Versions, *, is_late: bool) -> None:
         """Evaluate rows of a group's columns, each under a version; `is_late` looks back behind later deltas."""
-        relation = self._relations[group.late if is_late else group.in_order]
+        self._try(partial(self._fire, group.late if is_late else group.in_order, group, rows, signs, versions))
+
+    def _fire(self, name: str, group: Group, rows: pa.Table, signs: Signs, versions: Versions) -> None:
+        relation = self._relations[name]
         column = pa.array(versions, pa.int64())
         table = pa.table([*rows.select(list(group.columns)).columns, column], names=[*group.columns, self.made.version])
         columns = columns_of(relation, table)
@@ -66,10 +86,28 @@ class NodeMaps:
         else:  # types that nobody has declared, or values that no column of these types has
             listed = zip(signs.tolist(), arrow_rows(relation, table), strict=True)
             bulk = Changes([(sign, relation.name, relation.checked(row)) for sign, row in listed], lambda event: event)
-        self._session.commit_bulk(bulk)
+        self._commit(bulk)
+
+    def _commit(self, bulk: Bulk) -> None:
+        """Apply a bulk.
+
+        Raises
+        ------
+        EvaluationError
+            If a number is too large for the words of maps; nothing is applied. In unbounded maps it counts as 0, and
+            `take_errors` tells it.
+        """
+        with self._session.transaction() as opened:
+            opened.take(bulk)
+            if not self.is_unbounded and self.engine.has_errors:
+                raise EvaluationError("a number does not fit the words of maps", hint=TOO_WIDE)
 
     def correct(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map and correct what later rows have added; they are rows of its overlay."""
+        self._try(partial(self._correct, name, deltas))
+
+    def _correct(self, name: str, deltas: MapFrame) -> None:
+        deltas = self._fitting(self.made.overlays[name].since, deltas)
         late = self._relations[self.made.overlays[name].late]
         columns = self._late_columns(late, deltas)
         bulk: Bulk
@@ -81,10 +119,12 @@ class NodeMaps:
                 for key, stored in entries_of(deltas)
             ]
             bulk = Rows(1, late, rows, tuple)
-        self._session.commit_bulk(bulk)
+        self._commit(bulk)
 
     def _late_columns(self, late: Relation, deltas: MapFrame) -> pa.Table | None:
         """Return deltas as rows of their late relation: keys, values, version; None if Arrow cannot have them so."""
+        if self.is_unbounded:
+            return None
         layout = deltas.layout
         try:
             *keys, version = (deltas.key(place) for place in range(len(layout.keys)))
@@ -102,13 +142,19 @@ class NodeMaps:
 
     def take_out(self) -> dict[str, MapFrame]:
         """Return what has been computed and not taken: spread map → rows of its overlay."""
-        return {self._outs[name]: frame for name, frame in self.engine.take_all(self._outs).items()}
+        taken = self._try(lambda: self.engine.take_all(self._outs))
+        return {self._outs[name]: frame for name, frame in taken.items()}
 
     def add(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map that nothing later has read."""
-        with localcontext(EXACT):
-            self.engine.add(name, deltas.without_key(self._version_place(name)))
-            self.engine.add(self.made.overlays[name].since, deltas)
+        since = self.made.overlays[name].since
+        self._add(name, deltas)
+        self._try(lambda: self.engine.add(since, self._fitting(since, deltas)))
+
+    def _add(self, name: str, deltas: MapFrame, sign: int = 1) -> None:
+        """Add deltas to the newest values alone."""
+        since, place = self.made.overlays[name].since, self._version_place(name)
+        self._try(lambda: self.engine.add(name, self._fitting(since, deltas).without_key(place), sign))
 
     def versions(self, name: str, deltas: MapFrame) -> Versions:
         """Return the versions of deltas of a map."""
@@ -116,7 +162,7 @@ class NodeMaps:
 
     def overlay(self, name: str) -> MapFrame:
         """Return the deltas of a map that are not cut."""
-        return self.engine.copy(self.made.overlays[name].since)
+        return self._try(lambda: self.engine.copy(self.made.overlays[name].since))
 
     def _version_place(self, name: str) -> int:
         return len(self._definitions[name].keys)
@@ -137,17 +183,109 @@ class NodeMaps:
 
     def newest(self, name: str) -> MapFrame:
         """Return the newest values of a map."""
-        return self.engine.copy(name)
+        return self._try(lambda: self.engine.copy(name))
 
     def load(self, newest: Mapping[str, MapFrame]) -> None:
         """Replace the newest values of all maps."""
-        with localcontext(EXACT):
-            for name in self.made.overlays:
-                self.engine.take(name)
-                if name in newest:
-                    self.engine.add(name, newest[name])
+        for name in self.made.overlays:
+            self._try(partial(self._load, name, newest.get(name)))
+
+    def _load(self, name: str, frame: MapFrame | None) -> None:
+        fitting = None if frame is None else self._fitting(name, frame)
+        self.engine.take(name)
+        if fitting is not None:
+            self.engine.add(name, fitting)
 
     def restore(self, name: str, deltas: MapFrame, sign: int) -> None:
         """Add deltas to the newest values alone, or take them away."""
+        self._add(name, deltas, sign)
+
+    # --- numbers of any length --------------------------------------------------------------------------------------
+
+    def _fitting(self, held: str, frame: MapFrame) -> MapFrame:
+        """Return a frame of a map of the node program in the form that the maps have now.
+
+        Raises
+        ------
+        EvaluationError
+            If a sum does not fit it.
+        """
+        definition = self._definitions[held]
+        if self.is_unbounded:
+            return widened(frame, layout_of(unbounded_map(definition)))
+        return narrowed(frame, layout_of(definition))
+
+    def alike(self, name: str, deltas: Sequence[MapFrame]) -> list[MapFrame]:
+        """Return deltas of a map in one form: the bounded one if all fit it."""
+        return fitted(self._definitions[self.made.overlays[name].since], deltas)
+
+    def _try(self, action: Callable[[], T]) -> T:
+        """Do something; where a number is too large for the words of maps, give these none, and do it again."""
         with localcontext(EXACT):
-            self.engine.add(name, deltas.without_key(self._version_place(name)), sign)
+            try:
+                return action()
+            except EvaluationError:
+                if self.is_unbounded:
+                    raise
+                self._unbind()
+                return action()
+
+    def _unbind(self) -> None:
+        """Go on with maps whose sums have no bound, in Python: slower, and as exact."""
+        held = {
+            definition.name: unbounded_frame(definition, self.engine.stored(definition.name))
+            for definition in self.made.program.maps
+        }
+        self._replace(self._unbounded, "interpreter", held)
+        self._commits = self._patience
+
+    def _replace(self, program: Program, engine: str, held: Mapping[str, MapFrame]) -> None:
+        errors, old = self._session.errors, self.engine
+        self._open(program, engine)
+        old.close()
+        self._session.errors = errors
+        for name, frame in held.items():
+            self.engine.take(name)  # what it has initially
+            self.engine.add(name, frame)
+
+    def bind_if_due(self) -> None:
+        """Go back to sums of words once all fit, with room to spare; it is looked for less and less often."""
+        if not self.is_unbounded:
+            return
+        self._commits -= 1
+        if self._commits > 0:
+            return
+        self._commits = self._patience = min(2 * self._patience, _MOST_PATIENCE)
+        with localcontext(EXACT):
+            try:
+                held = {
+                    definition.name: narrowed(self.engine.copy(definition.name), layout_of(definition), spare=8)
+                    for definition in self.made.program.maps
+                }
+            except EvaluationError:
+                return
+            self._replace(self.made.program, self._engine_name, held)
+
+
+def _unbounded(made: NodeProgram) -> Program:
+    """Return a node program whose sums have no bound, those in late deltas neither."""
+    values = {
+        overlay.late: len(next(each for each in made.program.maps if each.name == name).keys)
+        for name, overlay in made.overlays.items()
+        if overlay.late
+    }
+
+    def opened(relation: Relation) -> Relation:
+        first = values.get(relation.name)
+        if first is None:
+            return relation
+        last = len(relation.columns) - 1  # the version
+        return replace(
+            relation,
+            columns=tuple(
+                replace(column, type=None) if first <= place < last else column
+                for place, column in enumerate(relation.columns)
+            ),
+        )
+
+    return replace(unbounded_program(made.program), relations=tuple(map(opened, made.program.relations)))

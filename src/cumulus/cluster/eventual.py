@@ -166,7 +166,10 @@ class EventualState:
                     else:
                         found[node].setdefault(name, []).append(part)
             self.receive(mine)
-        return {node: {name: concat(frames) for name, frames in maps.items()} for node, maps in sorted(found.items())}
+        return {
+            node: {name: concat(self._maps.alike(name, frames)) for name, frames in maps.items()}
+            for node, maps in sorted(found.items())
+        }
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -182,6 +185,7 @@ class EventualState:
         """
         self._maps.cut_histories(end)
         self._maps.cut_overlays(before)
+        self._maps.bind_if_due()
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

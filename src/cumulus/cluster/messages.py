@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -148,9 +148,12 @@ class Deltas:
     ----------
     frames
         Number of the map in the spread program, and rows: keys, version, values.
+    failed
+        Number of a map that is wrong from now on, as text → the first epoch, and why.
     """
 
     frames: Sequence[tuple[int, bytes]]
+    failed: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 
@@ -20,7 +20,6 @@ from cumulus.cluster.messages import (
     EpochEnd,
     EpochPart,
     EpochReady,
-    EpochRefused,
     Events,
     MapCheckpoint,
     ReadEntries,
@@ -34,25 +33,23 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
-from cumulus.cluster.spread_part import EndedEpoch, ShareOfMap, Shares, SpreadPart
+from cumulus.cluster.spread_part import EndedEpoch, ShareOfMap, Shares, SharesOfViews, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
 
-_TOO_LARGE_HINT = (
-    "Correct its files and run again; or begin new folders with --mode gated, where what a view cannot "
-    "compute of a row is an error of the view."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class NodeOutput:
-    """What an epoch has changed on a node: by its gate, None without one, in spread views, in spread maps of cubes."""
+    """What an epoch has changed on a node: by its gate, None without one, in spread views, in spread maps of cubes; and
+    spread view → why it has no rows of the epoch.
+    """
 
     outcome: Outcome | None
     shares: Shares
     parts: Mapping[str, ShareOfMap]
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 class ClusterNode:
@@ -103,8 +100,6 @@ class ClusterNode:
         self._final: set[int] = set()
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
-        self._refused = 0
-        """The first epoch that cannot be computed; 0 if all can."""
         self._is_writing = False
         self._deltas: list[Deltas] = []
         """What other nodes have sent in this step; together it costs less."""
@@ -120,6 +115,7 @@ class ClusterNode:
             self._gate.load(state.epoch, state.gate)
         if self._spread is not None:
             self._spread.load(state.newest, state.later)
+            self._spread.load_failed(state.failed)
 
     @property
     def spread(self) -> SpreadPart | None:
@@ -209,7 +205,6 @@ class ClusterNode:
             self._spread.receive(self._deltas)
             self._deltas.clear()
             effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
-            self._refuse(self._spread, effects)
         while told := self._marks.tell():
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
@@ -219,32 +214,17 @@ class ClusterNode:
         if self._over and not self._is_writing:  # who writes the one before reads the gate's maps
             self._finish(self._over[0], effects)
 
-    def _refuse(self, spread: SpreadPart, effects: list[Effect]) -> None:
-        """Tell what cannot be computed; the publisher ends the run when all epochs before are committed."""
-        if spread.failure is not None:
-            # An epoch that is not known is not over: what belongs to those has come, and was right.
-            epoch = spread.failure.epoch or self._marks.over + 1
-            if not 0 < self._refused <= epoch:
-                self._refused = epoch
-                which = f"epoch {epoch}" if spread.failure.is_sure else f"epoch {epoch} or the next one"
-                why = f"{self.name} cannot compute {which}: {spread.failure.why}"
-                effects.append(Send(PUBLISHER, EpochRefused(epoch, why, _TOO_LARGE_HINT)))
-
     def _finish(self, epoch: int, effects: list[Effect]) -> None:
-        """Do what is to be done when everything of an epoch is here, unless it cannot be computed."""
+        """Do what is to be done when everything of an epoch is here."""
         final = epoch in self._final
-        ended = EndedEpoch({}, {})
-        shares: Shares = {}
+        ended = EndedEpoch(epoch, {}, {})
+        found = SharesOfViews({}, {})
         parts: Mapping[str, ShareOfMap] = {}
         if self._spread is not None:
-            with self._spread.computing(epoch):
-                ended = self._spread.end(epoch)
-                if self._snapshots.due(epoch, final):
-                    whole = self._snapshots.whole(epoch)
-                    shares, parts = self._spread.shares(ended, whole=whole), self._spread.parts(ended, whole=whole)
-            self._refuse(self._spread, effects)
-        if 0 < self._refused <= epoch:
-            return
+            ended = self._spread.end(epoch)
+            if self._snapshots.due(epoch, final):
+                whole = self._snapshots.whole(epoch)
+                found, parts = self._spread.shares(ended, whole=whole), self._spread.parts(ended, whole=whole)
         self._done = self._over.popleft()
         self._final.discard(epoch)
         payloads = self._payloads.pop(epoch)
@@ -252,16 +232,18 @@ class ClusterNode:
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
         self._gated_rows += 0 if outcome is None else outcome.events
         deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)
-        logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas)
+        failed = {} if self._spread is None else self._spread.numbered_failed()
+        logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas, failed)
         self._log.records[epoch] = self._log.append(logged, effects)
         self._is_writing = True
-        effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, shares, parts))))
+        effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, found.shares, parts, found.errors))))
         self._log.save_if_due(epoch, self._committed, partial(self._state, epoch, ended), effects)
 
     def _state(self, epoch: int, ended: EndedEpoch) -> NodeState:
         gate = b"" if self._gate is None else self._gate.save()
         newest, later = ([], []) if self._spread is None else self._spread.save(ended)
-        return NodeState(epoch, gate, newest, later)
+        failed = {} if self._spread is None else self._spread.numbered_failed()
+        return NodeState(epoch, gate, newest, later, failed)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
         if epoch != self._committed + 1 or epoch > self._done:
@@ -286,13 +268,14 @@ class ClusterNode:
                 self._gate.apply(epoch, logged.payloads)
             if self._spread is not None:
                 self._spread.restore(logged.deltas)
+                self._spread.load_failed(logged.failed)
 
     def check(self) -> None:
         """Check what holds between two steps."""
         assert self._committed <= self._done, (self._committed, self._done)
         assert all(epoch > self._done for epoch in (*self._payloads, *self._over)), (self._over, self._done)
         assert self._gate is None or self._gate.epoch == self._done
-        if self._spread is not None and self._spread.failure is None:
+        if self._spread is not None:
             self._spread.state.check()
 
 

@@ -3,8 +3,7 @@
 It lists what of the sources an epoch takes in, as the other hosts that read folders do, and tells the switches. Where
 no files are left, it looks from time to time whether clients have sent rows, and begins an epoch if they have. When
 all nodes have written what the epoch has changed, it writes the manifest, which is the commit. An epoch begins while
-the one before is on its way, not earlier. What cannot be read, or computed, ends the run, once all epochs before it are
-committed.
+the one before is on its way, not earlier. What cannot be read ends the run, once all epochs before it are committed.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Publisher:
         self._every_ms, self._last = every_ms, last
         self._begun: dict[int, _Begun] = {}
         self._refused: EpochRefused | None = None
-        """The first epoch that cannot be read, or computed."""
+        """The first epoch that cannot be read."""
         self._is_listing = self._is_committing = self._is_done = self._has_told = False
         self._now = self._again_at = 0
         self._pending = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cumulus.epochs.sources import Progress
 
@@ -73,11 +73,14 @@ class LoggedEpoch:
         From each switch, for the gate.
     deltas
         Of spread maps: number and frame.
+    failed
+        The spread maps that are wrong since some epoch: number as text → the epoch, and why.
     """
 
     epoch: int
     payloads: Sequence[bytes]
     deltas: Sequence[tuple[int, bytes]]
+    failed: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,15 @@ class NodeState:
         The newest values of spread maps: number and frame.
     later
         The deltas in them that are of later epochs.
+    failed
+        As in `LoggedEpoch`.
     """
 
     epoch: int
     gate: bytes
     newest: Sequence[tuple[int, bytes]]
     later: Sequence[tuple[int, bytes]]
+    failed: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

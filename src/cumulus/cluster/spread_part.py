@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of, unpack
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.frames.unbounded import fitted, frame_of_bytes, narrowed
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, RemoteProtocolError
 from cumulus.m3.dataflow import depths, reachable, reads
@@ -30,31 +30,24 @@ ShareOfMap: TypeAlias = tuple[MapFrame, MapFrame]
 Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
 """View → map → what a node has of it for the view."""
 _NONE = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadFailure:
-    """What could not be computed; nothing of the epoch, and of those behind it, is right then.
-
-    Parameters
-    ----------
-    epoch
-        0 for the first that is not over.
-    is_sure
-        Whether it is that one, or may be the next: the newest values have both.
-    """
-
-    epoch: int
-    why: str
-    is_sure: bool
+_FAILED_HINT = 'The last good rows are those of read="committed"; new folders with --mode gated compute the others.'
 
 
 @dataclass(frozen=True, slots=True)
 class EndedEpoch:
     """The deltas of an epoch of which all has come, and those that have come of later ones: map → frame."""
 
+    epoch: int
     deltas: Mapping[str, MapFrame]
     later: Mapping[str, MapFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class SharesOfViews:
+    """What a node has of views after an epoch, and view → why it has none: a number of it cannot be computed."""
+
+    shares: Shares
+    errors: Mapping[str, str]
 
 
 class SpreadPart:
@@ -75,9 +68,10 @@ class SpreadPart:
         The spread maps, by their numbers.
     seen
         Switch → the last version of it that may be in the newest values.
-    failure
-        Of the first epoch in which a number was too large; None if there is none. Which numbers are depends on the
-        order in which deltas come, so no other host would tell the same.
+    failed
+        Map → the first epoch in which a step failed that it is made from, 0 if that is not known, and why. Which steps
+        there are depends on the order in which deltas come, so what has failed is not taken back by a deletion: the map
+        is wrong from then on. A sum of whole numbers or decimals is no such step: it has no bound.
     """
 
     def __init__(
@@ -89,7 +83,9 @@ class SpreadPart:
     ) -> None:
         self.number, self._order = number, order
         self.seen: dict[int, int] = {}
-        self.failure: SpreadFailure | None = None
+        self.failed: dict[str, tuple[int, str]] = {}
+        self._untold: dict[str, tuple[int, str]] = {}
+        """What other nodes must be told of `failed`."""
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
         self._parts = plan.spread_parts
@@ -116,8 +112,8 @@ class SpreadPart:
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
         if len(offsets):
             self._see(np.array([block.version + int(offsets[-1])]))
-        with self.computing():
-            self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
+        self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
+        self._note_errors()
 
     def receive(self, deltas: Iterable[Deltas]) -> None:
         """Take in what other nodes have sent, in any order; what is of one map at once.
@@ -132,36 +128,31 @@ class SpreadPart:
             for name, frame in self._frames(each.frames, with_version=True):
                 self._see(frame.numbers(len(frame.layout.keys) - 1))
                 frames.setdefault(name, []).append(frame)
-        with self.computing():
-            self.state.receive({name: concat(found) for name, found in frames.items()})
+            self.load_failed(each.failed)
+        self.state.receive({name: concat(self.state.maps.alike(name, found)) for name, found in frames.items()})
+        self._note_errors()
 
     @property
     def program(self) -> Program:
         """The spread program."""
         return self._program
 
-    @contextmanager
-    def computing(self, epoch: int = 0) -> Iterator[None]:
-        """Note what cannot be computed inside; `epoch` is the one that is looked at if it is over."""
-        try:
-            yield
-        except EvaluationError as problem:
-            self._fail(SpreadFailure(epoch, problem.message, is_sure=False))
-        for error in self.state.maps.take_errors():  # the version is the last column of all events
-            at = 0 if error.row is None else unpack(error.row[-1])[0]
-            self._fail(SpreadFailure(at, f"{self._concerned(error.view)}: {error.message}", is_sure=at > 0))
-
-    def _fail(self, failure: SpreadFailure) -> None:
-        if self.failure is None or failure.epoch < self.failure.epoch:
-            self.failure = failure
-
-    def _concerned(self, name: str) -> str:
-        """Return the views that are made from a map of the node program, as a text."""
+    def _note_errors(self) -> None:
+        """Note which maps are wrong from now on, since a step of theirs has failed."""
         overlays = self.state.made.overlays
-        spread = next((each for each, overlay in overlays.items() if name in (overlay.out, overlay.since)), name)
+        for error in self.state.maps.take_errors():  # the version is the last column of all events
+            epoch = 0 if error.row is None else unpack(error.row[-1])[0]
+            held = {overlay: name for name, each in overlays.items() for overlay in (each.out, each.since, name)}
+            self._fail(held[error.view], epoch, error.message)
+
+    def _fail(self, source: str, epoch: int, why: str) -> None:
+        """Note that a map is wrong from an epoch on, with all that are made from it."""
         graph = reads(self._program)
-        views = [view.name for view in self._program.views if spread in reachable(graph, view.reads)]
-        return ", ".join(views) or spread
+        for name in self.names:
+            if source in reachable(graph, (name,)):
+                first, told = self.failed.get(name, (epoch, why))
+                if (min(first, epoch), told) != self.failed.get(name):
+                    self.failed[name] = self._untold[name] = (min(first, epoch), told)
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)
@@ -175,12 +166,30 @@ class SpreadPart:
                 raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self.names)}")
             name = self.names[at]
             held = self.state.made.overlays[name].since if with_version else name
-            yield name, MapFrame.of_bytes(layout_of(self.state.engine.program.map(held)), data)
+            yield name, frame_of_bytes(self.state.maps.definition(held), data)
 
     def owned(self, name: str) -> MapFrame:
-        """Return the newest entries of a map that this node owns."""
-        frame = self.state.newest_values(name)
+        """Return the newest entries of a map that this node owns.
+
+        Raises
+        ------
+        EvaluationError
+            If a number does not fit, or a step of a view that is made from the map has failed.
+        """
+        self.check_good(name)
+        frame = narrowed(self.state.newest_values(name), layout_of(self._program.map(name)))
         return frame.filter(self._layout.owners(name, frame) == self.number)
+
+    def check_good(self, name: str) -> None:
+        """Check that no step has failed that a map is made from.
+
+        Raises
+        ------
+        EvaluationError
+            If one has.
+        """
+        if name in self.failed:
+            raise EvaluationError(f"{name}: {self.failed[name][1]}", hint=_FAILED_HINT)
 
     def owns(self, name: str, key: tuple[object, ...]) -> bool:
         """Whether this node owns an entry."""
@@ -188,11 +197,14 @@ class SpreadPart:
 
     def drain(self) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
-        sent: Mapping[int, Mapping[str, MapFrame]] = {}
-        with self.computing():
-            sent = self.state.drain()
+        sent = self.state.drain()
+        self._note_errors()
         for node, frames in sent.items():
             yield node, Deltas([(self._numbers[name], frame.to_bytes()) for name, frame in frames.items()])
+        untold, self._untold = self._untold, {}
+        if untold:
+            told = Deltas([], {str(self._numbers[name]): each for name, each in untold.items()})
+            yield from ((node, told) for node in range(self._layout.nodes) if node != self.number)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -205,19 +217,26 @@ class SpreadPart:
             versions = found.numbers(len(self._program.map(name).keys))
             is_later = versions > last
             deltas[name], later[name] = found.filter((versions >= first) & ~is_later), found.filter(is_later)
-        return EndedEpoch(deltas, later)
+        return EndedEpoch(epoch, deltas, later)
 
-    def shares(self, ended: EndedEpoch, *, whole: bool) -> Shares:
+    def shares(self, ended: EndedEpoch, *, whole: bool) -> SharesOfViews:
         """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
         changed = {name for name, deltas in ended.deltas.items() if deltas.rows}
         views = [view for view in self._program.shown_views if whole or not changed.isdisjoint(view.reads)]
-        mine = [view for view in views if self._has_part(view)]
-        read = sorted({name for view in mine for name in view.reads})
-        held = {
-            name: (self._newest(name), ended.later[name].without_key(len(self._program.map(name).keys)))
-            for name in read
-        }
-        return {view.name: self._share(view, held) for view in mine}
+        bad = {name: why for name, (first, why) in self.failed.items() if first <= ended.epoch}
+        errors = {view.name: bad[name] for view in self._program.shown_views for name in view.reads if name in bad}
+        held: dict[str, ShareOfMap] = {}
+        shares: dict[str, Mapping[str, ShareOfMap]] = {}
+        for view in views:
+            if not self._has_part(view) or view.name in errors:
+                continue
+            try:
+                held |= {name: self._held(name, ended) for name in view.reads if name not in held}
+            except EvaluationError as problem:
+                errors[view.name] = problem.message
+            else:
+                shares[view.name] = self._share(view, held)
+        return SharesOfViews(shares, errors)
 
     def parts(self, ended: EndedEpoch, *, whole: bool) -> Mapping[str, ShareOfMap]:
         """Return what this node owns of the maps of cubes after an epoch: of those that it has changed, or of all."""
@@ -225,12 +244,11 @@ class SpreadPart:
         for name in self._parts:
             axis = self._layout.sets[name][0].axis
             if (whole or ended.deltas[name].rows) and (axis >= 0 or not self.number):
-                later = ended.later[name].without_key(len(self._program.map(name).keys))
-                found[name] = self._own((self._newest(name), later), axis)
+                found[name] = self._own(self._pair(name, self.state.newest_values(name), ended), axis)
         return found
 
-    def _newest(self, name: str) -> MapFrame:
-        """Return the newest values of a map.
+    def _held(self, name: str, ended: EndedEpoch) -> ShareOfMap:
+        """Return the newest values of a map, and what of them is of later epochs.
 
         Raises
         ------
@@ -239,8 +257,13 @@ class SpreadPart:
         """
         newest = self.state.newest_values(name)
         if not newest.is_finite():
-            raise EvaluationError(f"{self._concerned(name)}: {NOT_FINITE.message}", hint=NOT_FINITE.hint)
-        return newest
+            raise NOT_FINITE
+        return self._pair(name, newest, ended)
+
+    def _pair(self, name: str, newest: MapFrame, ended: EndedEpoch) -> ShareOfMap:
+        later = ended.later[name].without_key(len(self._program.map(name).keys))
+        newest, later = fitted(self._program.map(name), [newest, later])
+        return newest, later
 
     def _has_part(self, view: ViewDef) -> bool:
         return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST
@@ -283,6 +306,27 @@ class SpreadPart:
     def numbered(self, frames: Mapping[str, MapFrame]) -> NumberedFrames:
         """Return frames as a log or a snapshot has them."""
         return [(self._numbers[name], frame.to_bytes()) for name, frame in frames.items() if frame.rows]
+
+    def numbered_failed(self) -> Mapping[str, tuple[int, str]]:
+        """Return which maps have failed as a log or a snapshot has them: number as text → epoch, and why."""
+        return {str(self._numbers[name]): each for name, each in self.failed.items()}
+
+    def load_failed(self, failed: Mapping[str, Sequence[object]]) -> None:
+        """Note which maps have failed on another node, or in a life before.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it is not of maps of the program.
+        """
+        for at, told in failed.items():
+            match (at.isdecimal() and int(at) < len(self.names), *told):
+                case (True, int() as epoch, str() as why):
+                    name = self.names[int(at)]
+                    first, _ = self.failed.get(name, (epoch, why))
+                    self.failed[name] = min(first, epoch), why
+                case _:
+                    raise RemoteProtocolError(f"{told!r:.100} of map {at!r:.20} is no failure")
 
     def restore(self, frames: NumberedFrames) -> None:
         """Take in deltas of a committed epoch from a log: nobody has read anything yet."""

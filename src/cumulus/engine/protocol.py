@@ -181,6 +181,10 @@ class Firing(Protocol):
         Its errors are forgotten.
         """
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether the open transaction has events that a view could not take in whole."""
+
     def take_errors(self) -> ErrorLog:
         """Return the errors of the transactions committed since the last call; do not change what comes.
 

@@ -41,6 +41,7 @@ NEEDED = (
     "epoch",
     "epoch commit after a crash",
     "epoch commit with another one open",
+    "epoch with a failing view",
     "gated payload that waited",
     "late block",
     "late delta",

@@ -127,8 +127,16 @@ EXTREMES = {
         GROUP BY r.a, h, f, t;
         CREATE VIEW w AS SELECT x, day, COUNT(*) AS n, SUM(a) AS q FROM s GROUP BY x, day;
         CREATE VIEW u AS SELECT a, MIN(h) AS lo, MAX(h) AS hi FROM r GROUP BY a;""",
+    "sums too large": """
+        CREATE TABLE r (a INTEGER, h HUGEINT, x DECIMAL(38,2)); CREATE TABLE s (a INTEGER, y INTEGER);
+        CREATE VIEW v AS SELECT r.a, SUM(h) AS q, COUNT(*) AS n FROM r GROUP BY r.a;
+        CREATE VIEW w AS SELECT y, SUM(h) AS q, SUM(x) AS p FROM r, s WHERE r.a = s.a GROUP BY y;
+        CREATE VIEW u AS SELECT r.a, SUM(y) AS q, COUNT(*) AS n FROM r, s WHERE r.a = s.a GROUP BY r.a;""",
 }
 """Name → SQL with columns of each type of which some value is special to some engine."""
+
+TOO_LARGE = ("wide numbers", "sums too large")
+"""The programs in which a sum may leave 128 bits."""
 
 M3 = {
     "hand-written": """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from cumulus.durable.files import write_bytes, write_parquet
 from cumulus.engine.engines import make_engine
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.frames.unbounded import frame_of_bytes, unbounded_map, unbounded_program, widened
 from cumulus.engine.protocol import Engine
 from cumulus.engine.snapshot import dump
 from cumulus.epochs.output.parts import part_path, write_part
@@ -49,6 +50,32 @@ class SpreadOutputs:
     @cached_property
     def _engine(self) -> Engine:  # where nothing is spread, or others finish all, nobody needs it
         return make_engine(self._engine_name, replace(self._program, triggers=()))
+
+    @cached_property
+    def _unbounded(self) -> Engine:
+        return make_engine("interpreter", replace(unbounded_program(self._program), triggers=()))
+
+    def _filled(self, names: Iterable[str], shares: Iterable[tuple[str, MapFrame, MapFrame]]) -> Engine:
+        """Return an engine that has in some maps what shares of them make together, and nothing else there."""
+        names, listed = list(names), list(shares)
+        bounded = {name: layout_of(self._program.map(name)) for name in names}
+        if all(frame.layout is bounded[name] for name, *frames in listed for frame in frames):
+            try:
+                return self._fill(self._engine, names, listed)
+            except EvaluationError:  # on the way to their sum, which may fit
+                pass
+        wide = {name: layout_of(unbounded_map(self._program.map(name))) for name in names}
+        opened = [(name, widened(rows, wide[name]), widened(gone, wide[name])) for name, rows, gone in listed]
+        return self._fill(self._unbounded, names, opened)
+
+    @staticmethod
+    def _fill(engine: Engine, names: Sequence[str], shares: Iterable[tuple[str, MapFrame, MapFrame]]) -> Engine:
+        for name in names:
+            engine.take(name)
+        for name, rows, gone in shares:
+            engine.add(name, rows)
+            engine.add(name, gone, -1)
+        return engine
 
     def write(self, shares: Shares, node: int, epoch: int) -> tuple[dict[str, str], dict[str, str]]:
         """Write what a node has of views; return view → file, and view → why its rows could not be computed.
@@ -82,11 +109,10 @@ class SpreadOutputs:
         OSError
             If they cannot be written.
         """
-        files, attempt, engine = {}, os.urandom(4).hex(), self._engine
+        files, attempt = {}, os.urandom(4).hex()
         for name, (rows, gone) in parts.items():
-            engine.take(name)
-            engine.add(name, rows)
-            engine.add(name, gone, -1)
+            with decimal.localcontext(EXACT):
+                engine = self._filled([name], [(name, rows, gone)])
             files[name] = part_path(epoch, node, attempt, self._numbers[name], is_share=False)
             write_part(self._out / files[name], dump(engine, name))
         return files
@@ -115,16 +141,11 @@ class SpreadOutputs:
     def _unpacked(self, data: bytes) -> Iterable[tuple[str, MapFrame, MapFrame]]:
         for at, rows, gone in decode(data).maps:
             definition = self._program.maps[at]
-            layout = layout_of(definition)
-            yield definition.name, MapFrame.of_bytes(layout, rows), MapFrame.of_bytes(layout, gone)
+            yield definition.name, frame_of_bytes(definition, rows), frame_of_bytes(definition, gone)
 
     def _finished(self, name: str, shares: Iterable[tuple[str, MapFrame, MapFrame]]) -> pa.Table:
         """Return the rows of a view that some shares of its maps make together."""
-        engine, view = self._engine, self._program.view(name)
+        view = self._program.view(name)
         with decimal.localcontext(EXACT):
-            for each in view.reads:
-                engine.take(each)
-            for each, rows, gone in shares:
-                engine.add(each, rows)
-                engine.add(each, gone, -1)
+            engine = self._filled(view.reads, shares)
             return MapViewReader(Finisher(self._program, view), engine).arrow()

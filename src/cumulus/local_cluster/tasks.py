@@ -173,7 +173,7 @@ class NodeTasks:
             parts = self._spread.write_parts(output.parts, self._number, epoch)
         except OSError as problem:
             raise output_error(self._out, problem) from None
-        written = [Written(self._number, files, {}, errors, is_snapshot, parts=parts)]
+        written = [Written(self._number, files, {}, {**output.errors, **errors}, is_snapshot, parts=parts)]
         if output.outcome is not None:
             assert self._gate is not None
             bucket, attempt = self._gate.bucket, os.urandom(4).hex()

@@ -124,6 +124,9 @@ def part_answers(part: SpreadPart | None, asked: ReadParts) -> Iterator[PartsRea
     except CumulusError as problem:
         yield RequestRefused(asked.number, problem.message, problem.hint or _COMMITTED)
         return
+    except (pa.ArrowException, ArithmeticError) as problem:  # a sum of parts is beyond what Arrow has
+        yield RequestRefused(asked.number, f"{asked.view}: {problem}", _COMMITTED)
+        return
     size = sum(table.nbytes for table in tables)
     if size > MOST_BYTES:
         yield RequestRefused(
@@ -146,6 +149,8 @@ def _parts(part: SpreadPart | None, asked: ReadParts) -> tuple[list[pa.Table], i
     views = {} if part is None else {view.name: view for view in part.program.views}
     if part is None or asked.view not in views:
         raise UsageError(f"there is no spread view {asked.view}", hint="Connect again.")
+    for name in views[asked.view].reads:
+        part.check_good(name)
     finisher = Finisher(part.program, views[asked.view])
     plan = plan_fold(finisher, asked.by, asked.columns)
     if not isinstance(plan, FoldPlan):

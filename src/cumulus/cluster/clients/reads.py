@@ -16,7 +16,7 @@ from cumulus.engine.frames.entries import frame_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.rows_in import arrow_rows
-from cumulus.errors import DataError, RemoteProtocolError
+from cumulus.errors import DataError, EvaluationError, RemoteProtocolError
 from cumulus.m3.program import MapDef
 
 PART_BYTES = 4 << 20
@@ -59,13 +59,17 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
         yield RequestRefused(asked.number, f"there is no spread map {asked.map}", "Connect again.")
         return
     name = part.names[asked.map]
-    definition = part.state.engine.program.map(name)
+    definition = part.state.maps.definition(name)
     try:
         values = key_received(definition, asked.places, asked.key)
     except RemoteProtocolError as problem:
         yield RequestRefused(asked.number, problem.message, "Connect again.")
         return
-    frame = _entries(part, definition, asked.places, values)
+    try:
+        frame = _entries(part, definition, asked.places, values)
+    except EvaluationError as problem:
+        yield RequestRefused(asked.number, problem.message, problem.hint)
+        return
     size = 8 * frame.rows * frame.layout.width
     if size <= MOST_BYTES and not frame.layout.is_plain:
         size = len(frame.to_bytes())  # with the texts
@@ -87,6 +91,7 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
 def _entries(part: SpreadPart, definition: MapDef, places: Sequence[int], values: tuple[Any, ...]) -> MapFrame:
     """Return the entries that a node owns and that have some values at some keys; one is found without the others."""
     name = definition.name
+    part.check_good(name)
     if definition.keys and sorted(places) == list(range(len(definition.keys))):
         key = tuple(value for _, value in sorted(zip(places, values, strict=True)))
         found = part.state.engine.read(name, key)

@@ -194,6 +194,11 @@ class MapFrame:
         return b"".join((head, words.astype(_LITTLE, copy=False).data, texts, others))
 
     @staticmethod
+    def fingerprint_of(data: bytes | memoryview) -> int:
+        """Return the fingerprint of the layout that `to_bytes` has written; 0 if these are no bytes of a frame."""
+        return int(_HEADER.unpack_from(data)[1]) if len(data) >= _HEADER.size else 0
+
+    @staticmethod
     def of_bytes(layout: FrameLayout, data: bytes | memoryview) -> MapFrame:
         """Return the frame that `to_bytes` has written.
 

@@ -80,6 +80,11 @@ class Interpreter:
         self._assign_first()
 
     @property
+    def has_errors(self) -> bool:
+        """Whether the open transaction has errors of views."""
+        return self._failures.has_open
+
+    @property
     def source(self) -> str:
         """The generated Python, to read."""
         return self._module.module.source

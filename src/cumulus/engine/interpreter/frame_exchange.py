@@ -41,7 +41,11 @@ class DictMapFrames:
 
     def take_all(self, maps: Iterable[str]) -> dict[str, MapFrame]:
         """Return what `take` does of the maps that have something; see `Engine.take_all`."""
-        return {map: self.take(map) for map in maps if self._store(map).entries}
+        found = {map: self.copy(map) for map in maps if self._store(map).entries}
+        for map in found:  # all of them or, where a number does not fit, none
+            self._store(map).remove_all()
+            self._settle(map)
+        return found
 
     def add(self, map: str, frame: MapFrame, sign: int = 1) -> None:
         """Add rows to those with the same keys; see `Engine.add`."""

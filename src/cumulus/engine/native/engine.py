@@ -62,6 +62,7 @@ class NativeEngine:
         for name, places in indexes:
             wanted.setdefault(name, []).append(places)
         failures = Failures(program)
+        self._failures = failures
         self.code = CurrentCode(program, declared, wanted, level, load, failures)
         grants = MemoryGrants(self.code)
         self.transactions = transactions = Transactions(self.code, grants, failures)
@@ -87,6 +88,11 @@ class NativeEngine:
             for key, values in initial_entries(definition):
                 maps.put(definition.name, key, values)
         transactions.assign_first()
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the open transaction has errors of views."""
+        return self._failures.has_open
 
     @property
     def python_functions(self) -> frozenset[str]:

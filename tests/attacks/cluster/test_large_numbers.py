@@ -1,0 +1,77 @@
+"""Numbers beyond 128 bits from a client of a live cluster: their views fail, everything else goes on, also tomorrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import cumulus
+from cumulus.cli.main import app
+from cumulus.epochs.output.sink import newest_manifest
+from cumulus.errors import CumulusError, NotRunningError
+from cumulus.local_cluster.live.address import read_address
+
+SCRIPT = """
+CREATE TABLE r (k INTEGER NOT NULL, a HUGEINT NOT NULL); CREATE TABLE s (k INTEGER NOT NULL, b BIGINT NOT NULL);
+CREATE VIEW totals AS SELECT k, SUM(a) AS t FROM r GROUP BY k;
+CREATE VIEW joined AS SELECT b, SUM(a) AS t FROM r JOIN s USING (k) GROUP BY b;
+CREATE VIEW lines AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
+"""
+
+
+def run(*arguments: object) -> None:
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+
+
+@contextmanager
+def running(home: Path) -> Iterator[None]:
+    script = home.parent / "large.sql"
+    script.write_text(SCRIPT)
+    run("cluster", "start", script, "--home", home, "--nodes", 2, "--switches", 2, "--trigger", "100ms")
+    try:
+        yield
+    finally:
+        with suppress(NotRunningError):
+            run("cluster", "stop", home)
+
+
+def incarnation(home: Path) -> int:
+    address = read_address(home)
+    assert address is not None
+    return address.incarnation
+
+
+def test_two_rows_of_2_to_the_126_cost_their_views_alone(tmp_path: Path) -> None:
+    home, large = tmp_path / "home", 2**126
+    with running(home):
+        first = incarnation(home)
+        with cumulus.connect(home) as client:
+            client.insert("s", [(1, 7), (2, 8)])
+            client.insert("r", [(1, 5), (2, 6)])
+            client.view("joined", after=client.insert("r", [(2, 1)]))
+            token = client.insert("r", [(1, large)] * 2)
+            after = client.insert("s", [(3, 9)])
+            assert sorted(client.view("lines", after=after).rows()) == [(1, 1), (2, 1), (3, 1)]
+            assert sorted(client.view("totals", after=token).rows()) == [(1, 5), (2, 7)]  # its last good rows
+            for view in ("totals", "joined"):
+                with pytest.raises(CumulusError, match=r"128 bits|does not fit|beyond"):
+                    client.view(view, "tentative").rows()
+            assert sorted(client.view("lines", "tentative").rows()) == [(1, 1), (2, 1), (3, 1)]
+            manifest = newest_manifest(home)
+            assert manifest is not None
+            assert manifest.errors.keys() == {"totals", "joined"}
+        assert incarnation(home) == first
+    with running(home), cumulus.connect(home) as client:
+        again = client.insert("s", [(3, 9)])
+        assert sorted(client.view("lines", after=again).rows()) == [(1, 1), (2, 1), (3, 2)]
+        healed = client.delete("r", [(1, large)] * 2)
+        assert sorted(client.view("totals", after=healed).rows()) == [(1, 5), (2, 7)]
+        assert sorted(client.view("joined", "tentative").rows()) == [(7, 5), (8, 7)]
+        manifest = newest_manifest(home)
+        assert manifest is not None
+        assert not manifest.errors
