@@ -7,15 +7,18 @@ unpacks a message whole, whatever it says: a few kilobytes may become gigabytes.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-_SCHEMA, _RECORDS = 1, 3
+_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
 """Of the union of headers in the format's Message.fbs."""
 _HEADER_TYPE, _HEADER = 1, 2
-_LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
+_LENGTH, _COLUMNS, _BUFFERS, _COMPRESSION = 0, 1, 2, 3
 """Fields of a message and of a record batch, by their numbers."""
+_BATCH = 1
+"""Of a dictionary's message: the record batch with its values."""
 
 
 class _Table:
@@ -60,6 +63,54 @@ class _Table:
         return list(struct.iter_unpack("<qq", self._data[begin : begin + 16 * count]))
 
 
+class MessageSize(NamedTuple):
+    """What a message says of itself.
+
+    Parameters
+    ----------
+    is_dictionary
+        Whether it has the values of a dictionary, not rows.
+    rows
+        How many.
+    lengths
+        Of its columns, and of the columns in them, in values.
+    unpacked
+        How many bytes its buffers have when they are unpacked.
+    """
+
+    is_dictionary: bool
+    rows: int
+    lengths: tuple[int, ...]
+    unpacked: int
+
+
+def message_sizes(data: bytes | memoryview | pa.Buffer) -> Iterator[MessageSize]:
+    """Yield the sizes of the messages of an Arrow stream, but for that of its schema.
+
+    Raises
+    ------
+    ValueError
+        If it has other messages than a schema, dictionaries and rows, or is damaged.
+    pyarrow.ArrowException
+        If it is no Arrow stream.
+    """
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
+        view = memoryview(message.metadata)
+        root = _Table(view, struct.unpack_from("<I", view)[0])
+        kind, header = root.number(_HEADER_TYPE, "<B"), root.table(_HEADER)
+        if kind == _SCHEMA:
+            continue
+        is_dictionary = kind == _DICTIONARY
+        records = header.table(_BATCH) if header is not None and is_dictionary else header
+        if kind not in (_DICTIONARY, _RECORDS) or records is None:
+            raise ValueError("a message of the stream has no rows")
+        rows = records.number(_LENGTH, "<q")
+        lengths = tuple(length for length, _ in records.pairs(_COLUMNS))
+        if min((rows, *lengths)) < 0:
+            raise ValueError("a message of the stream has a negative number of rows")
+        yield MessageSize(is_dictionary, rows, lengths, _unpacked_bytes(records, message.body))
+
+
 def unpacked_size(data: bytes | memoryview) -> tuple[int, int]:
     """Return how many rows an Arrow stream says it has, and how many bytes its buffers have when they are unpacked.
 
@@ -78,19 +129,11 @@ def unpacked_size(data: bytes | memoryview) -> tuple[int, int]:
     (True, (100000, 800000))
     """
     rows = size = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
-        view = memoryview(message.metadata)
-        root = _Table(view, struct.unpack_from("<I", view)[0])
-        kind, header = root.number(_HEADER_TYPE, "<B"), root.table(_HEADER)
-        if kind == _SCHEMA:
-            continue
-        if kind != _RECORDS or header is None:
+    for message in message_sizes(data):
+        if message.is_dictionary:
             raise ValueError("a message of the stream has no rows")
-        length = header.number(_LENGTH, "<q")
-        if length < 0:
-            raise ValueError(f"a message of the stream has {length} rows")
-        rows += length
-        size += _unpacked_bytes(header, message.body)
+        rows += message.rows
+        size += message.unpacked
     return rows, size
 
 
