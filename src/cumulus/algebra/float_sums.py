@@ -1,13 +1,17 @@
 """Numbers of value context when they are floats: checks, and compensated sums.
 
 A value column of type DOUBLE holds a *cell*, an immutable tuple `(sum, compensation, size)`: `sum + compensation` is
-Neumaier's sum, and `size` is Σ|x| since the entry came to be. Cells are finite. NaN and infinities never reach them:
-the compiler counts those in a column of their own (a delete could not take them back from a sum), and hand-written
-statements must do the same.
+Neumaier's sum, and `size` is Σ|x| since the entry came to be. What is added is finite. NaN and infinities never reach
+cells: the compiler counts those in a column of their own (a delete could not take them back from a sum), and
+hand-written statements must do the same.
+
+A sum that grows beyond DOUBLE is *far*: the cell is `(inf, sum, compensation)`, both in units of 2**128, and reading it
+is an error. When what has made it grow is taken back, the cell is an ordinary one again, with the sum that is left.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from math import fsum
@@ -22,6 +26,12 @@ INF = float("inf")
 ZERO_CELL: Cell = (0.0, 0.0, 0.0)
 NEGLIGIBLE = 1e-12
 """A sum below this part of Σ|x| is rounding, where the exact columns say that nothing is left."""
+
+
+FAR = 2.0**128
+"""The unit of sums beyond DOUBLE."""
+_NEAR = 1 / FAR
+LARGEST = sys.float_info.max
 
 
 NOT_FINITE = EvaluationError(
@@ -72,6 +82,8 @@ def add_to_cell(cell: Cell, delta: float) -> Cell:
     """Return `cell` with a number added. It never fails; `read_cell` tells of an overflow."""
     total, compensation, size = cell
     moved = total + delta
+    if moved - moved:  # NaN: it is beyond DOUBLE, or was
+        return _add_far(cell, delta * _NEAR, 0.0)
     if abs(total) >= abs(delta):
         compensation += (total - moved) + delta
     else:
@@ -81,8 +93,31 @@ def add_to_cell(cell: Cell, delta: float) -> Cell:
 
 def add_cells(cell: Cell, other: Cell, sign: int) -> Cell:
     """Return `cell` with another one added, or taken away: what has gone into both counts as size."""
+    moved = cell[0] + sign * other[0]
+    if moved - moved:
+        high, low = _far_parts(other)
+        return _add_far(cell, sign * high, sign * low)
     total, compensation, _ = add_to_cell(cell, sign * other[0])
     return total, compensation + sign * other[1], cell[2] + other[2]
+
+
+def _far_parts(cell: Cell) -> tuple[float, float]:
+    """Return the sum and the compensation of a cell in units of 2**128."""
+    total, compensation, size = cell
+    return (total * _NEAR, compensation * _NEAR) if -INF < total < INF else (compensation, size)
+
+
+def _add_far(cell: Cell, delta: float, rest: float) -> Cell:
+    """Return `cell` with a sum in units of 2**128 added; it is an ordinary cell if DOUBLE holds what is left."""
+    high, low = _far_parts(cell)
+    for part in (delta, rest):
+        moved = high + part
+        low += (high - moved) + part if abs(high) >= abs(part) else (part - moved) + high
+        high = moved
+    total, compensation = high * FAR, low * FAR
+    if -INF < total + compensation < INF:
+        return total, compensation, LARGEST
+    return INF, high, low
 
 
 def float_total(numbers: Sequence[float]) -> float:
@@ -107,7 +142,7 @@ def read_cell(cell: Cell) -> float:
     Raises
     ------
     EvaluationError
-        If the sum has grown beyond DOUBLE. It stays so until the entry is gone.
+        If the sum has grown beyond DOUBLE.
     """
     value = cell[0] + cell[1]
     return value if -INF < value < INF else finite(value)
@@ -128,5 +163,5 @@ def read_stored(columns: Sequence[Column], stored: tuple[Any, ...]) -> tuple[Any
 
 
 def is_rest(cell: Cell) -> bool:
-    """Whether nothing but rounding is left in `cell` (or an overflow, which no later event could undo)."""
+    """Whether nothing but rounding is left in `cell`."""
     return not abs(cell[0] + cell[1]) > NEGLIGIBLE * cell[2]

@@ -178,7 +178,7 @@ def group_rows(columns: Sequence[Words], wanted: npt.NDArray[np.bool_]) -> tuple
 
 
 def add_up(codes: Codes, groups: int, numbers: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """Return the sums of numbers by groups, in two words each, or cells; None if one does not fit 128 bits.
+    """Return the sums of numbers by groups, in two words each, or cells; None if one fits neither 128 bits nor DOUBLE.
 
     Parameters
     ----------
@@ -189,6 +189,8 @@ def add_up(codes: Codes, groups: int, numbers: npt.NDArray[Any]) -> npt.NDArray[
     sums = np.zeros((groups + 1, 3), np.float64) if is_cell else np.zeros((groups + 1, 2), np.int64)
     name = "cu_add_cells" if is_cell else "cu_add_wide" if is_wide else "cu_add_words"
     if _over_codes(name)(codes.ctypes.data, len(codes), numbers.ctypes.data, sums.ctypes.data):
+        return None
+    if is_cell and not np.isfinite(sums[:, 0]).all():
         return None
     return sums[1:]
 

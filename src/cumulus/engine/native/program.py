@@ -32,6 +32,7 @@ from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, about, fr
 from cumulus.engine.native.kernel.language import I64, PTR, Function, Module, Type, i64
 from cumulus.engine.native.kernel.memory import MEMORY_FUNCTIONS
 from cumulus.engine.native.scalars.python_functions import PythonFunction
+from cumulus.engine.native.store.far_sums import FAR_FUNCTIONS
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
 from cumulus.engine.native.store.memory_layout import STATUS, ContextLayout, EventLane, event_words, lanes_of
@@ -89,7 +90,7 @@ class CodePlan:
         return list(self.events).index(relation)
 
 
-BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, builtin_function])
+BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, *FAR_FUNCTIONS, builtin_function])
 
 
 @cache

@@ -225,6 +225,8 @@ def _sums(left: Array, right: Array) -> Array | None:
     if left.dtype == np.float64:
         with np.errstate(all="ignore"):
             moved = left[:, 0] + right[:, 0]
+            if not np.isfinite(moved).all():
+                return None  # it is beyond DOUBLE, or was
             is_greater = np.abs(left[:, 0]) >= np.abs(right[:, 0])
             big, small = (np.where(is_greater, left[:, 0], right[:, 0]), np.where(is_greater, right[:, 0], left[:, 0]))
             rest = left[:, 1] + ((big - moved) + small) + right[:, 1]

@@ -9,7 +9,8 @@ from operator import or_
 from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, define
-from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Local, absolute, i64, select
+from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Immediate, Local, absolute, i64, select
+from cumulus.engine.native.store.far_sums import NEAR, add_far, is_finite
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
@@ -158,16 +159,20 @@ def _add_to_cell(writer: ProgramWriter, body: Body, store: MapLayout, column: in
     """Write Neumaier's step, as in `cumulus.algebra.float_sums.add_to_cell`."""
     lane = store.values[column]
     offset = store.shape.value(lane.word)
-    total = body.load(F64, place, offset, "sum")
+    total, lost, size = (body.load(F64, place, offset + 8 * part, "sum") for part in range(3))
     moved = body.let(total + delta, "moved")
     larger = absolute(total) >= absolute(delta)
     rest = select(larger, (total - moved) + delta, (delta - moved) + total)
-    body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
-    body.store(F64, place, offset + 16, body.load(F64, place, offset + 16) + absolute(delta))
+    body.store(F64, place, offset + 8, lost + rest)
+    body.store(F64, place, offset + 16, size + absolute(delta))
     body.store(F64, place, offset, moved)
-    with body.when((moved - moved).ne(0.0), likely=False):
-        name = writer.program.map(store.name).values[column].name
-        writer.report(body, writer.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
+    with body.when(~is_finite(moved), likely=False):
+        for part, before in enumerate((total, lost, size)):
+            body.store(F64, place, offset + 8 * part, before)
+        body.run(add_far, place.at(offset), delta * NEAR, Immediate(F64, 0.0))
+        with body.when(~is_finite(body.load(F64, place, offset, "after"))):
+            name = writer.program.map(store.name).values[column].name
+            writer.report(body, writer.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
 
 
 def stays(body: Body, shape: Shape, values: Sequence[ValueLane], place: Expr) -> Expr:

@@ -29,6 +29,7 @@ from cumulus.engine.native.kernel.language import (
     select,
 )
 from cumulus.engine.native.store import memory_layout, row_layout
+from cumulus.engine.native.store.far_sums import add_far, far_parts, is_finite
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
@@ -191,8 +192,8 @@ def _add_value(body: Body, shape: Shape, lane: ValueLane, place: Expr, given: Ex
 
 def _add_cell(body: Body, offset: int, place: Expr, given: Expr, sign: Expr) -> None:
     """Write what `cumulus.algebra.float_sums.add_cells` does."""
-    total, compensation, size = (body.load(F64, place, offset + 8 * part) for part in range(3))
-    more, rest, more_size = (body.load(F64, given, offset + 8 * part) for part in range(3))
+    total, compensation, size = (body.load(F64, place, offset + 8 * part, "sum") for part in range(3))
+    more, rest, more_size = (body.load(F64, given, offset + 8 * part, "more") for part in range(3))
     delta = body.let(more * sign, "delta")
     moved = body.let(total + delta, "moved")
     larger = absolute(total) >= absolute(delta)
@@ -200,6 +201,11 @@ def _add_cell(body: Body, offset: int, place: Expr, given: Expr, sign: Expr) -> 
     body.store(F64, place, offset, moved)
     body.store(F64, place, offset + 8, (compensation + lost) + rest * sign)
     body.store(F64, place, offset + 16, size + more_size)
+    with body.when(~is_finite(moved), likely=False):
+        for part, before in enumerate((total, compensation, size)):
+            body.store(F64, place, offset + 8 * part, before)
+        high, low = far_parts(body, more, rest, more_size)
+        body.run(add_far, place.at(offset), high * sign, low * sign)
 
 
 def _cut(

@@ -1,0 +1,104 @@
+"""Sums that grow beyond DOUBLE, and what is left when they come back: beside exact fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cumulus
+from cumulus.algebra.float_sums import LARGEST, ZERO_CELL, Cell, add_cells, add_to_cell, read_cell
+from cumulus.errors import EvaluationError
+
+pytestmark = pytest.mark.filterwarnings("ignore::cumulus.errors.EvaluationWarning")
+FLOATS = st.sampled_from([LARGEST, -LARGEST, 1.7e308, -1.7e308, 1e308, 9e307, 1.0, -2.5, 1e-300, 5e-324, 0.0, 3e200])
+SQL = """
+    CREATE TABLE r (k INTEGER NOT NULL, x DOUBLE NOT NULL);
+    CREATE VIEW v AS SELECT k, SUM(x) AS s, COUNT(*) AS n FROM r GROUP BY k;
+"""
+
+
+def exact(numbers: Iterable[float]) -> Fraction:
+    return sum(map(Fraction, numbers), Fraction(0))
+
+
+def agrees(found: float | None, numbers: list[float]) -> bool:
+    """Whether a sum is right within what the size of its summands allows; None is an error, and right beyond DOUBLE."""
+    wanted, size = exact(numbers), exact(map(abs, numbers))
+    if found is None:
+        return abs(wanted) > Fraction(LARGEST) * Fraction(999_999_999, 1_000_000_000)
+    return abs(Fraction(found) - wanted) <= size / 10**15 + Fraction(5e-324)
+
+
+def read(cell: Cell) -> float | None:
+    try:
+        return read_cell(cell)
+    except EvaluationError:
+        return None
+
+
+@given(st.lists(FLOATS, max_size=12), st.lists(FLOATS, max_size=12), st.sampled_from([1, -1]))
+def test_cells(one: list[float], other: list[float], sign: int) -> None:
+    cells = []
+    for numbers in (one, other):
+        cell, there = ZERO_CELL, list[float]()
+        for number in numbers:
+            cell, there = add_to_cell(cell, number), [*there, number]
+            assert agrees(read(cell), there)
+        cells.append(cell)
+    both = add_cells(cells[0], cells[1], sign)
+    assert agrees(read(both), [*one, *(sign * each for each in other)])
+    for number in one:
+        both = add_to_cell(both, -number)
+    left = read(both)
+    size = exact(map(abs, [*one, *one, *other]))
+    assert left is None or abs(Fraction(left) - sign * exact(other)) <= size / 10**15 + Fraction(5e-324)
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.tuples(st.integers(0, 1), FLOATS), max_size=14), gone=st.data())
+def test_a_group_heals(engine: str, steps: list[tuple[int, float]], gone: st.DataObject) -> None:
+    with cumulus.Warehouse(SQL, engine=engine) as wh:
+        there: list[tuple[int, float]] = []
+        for step in steps:
+            wh.insert("r", [step])
+            there.append(step)
+        for at in sorted(gone.draw(st.sets(st.integers(0, max(len(steps) - 1, 0)))), reverse=True):
+            if at < len(there):
+                wh.delete("r", [there.pop(at)])
+        for group in (0, 1):
+            mine = [number for k, number in there if k == group]
+            size = [number for k, number in steps if k == group]
+            try:
+                row = wh.view("v").get(group)
+            except EvaluationError:
+                assert agrees(None, mine)
+                continue
+            if not mine:
+                assert row is None
+                continue
+            assert row is not None
+            assert row[2] == len(mine)
+            assert abs(Fraction(row[1]) - exact(mine)) <= exact(map(abs, size)) / 10**14 + Fraction(5e-324)
+
+
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_what_is_left_is_exact_again(engine: str, tmp_path: Path) -> None:
+    wh = cumulus.Warehouse(SQL, engine=engine)
+    wh.insert("r", [(1, 1.5), (2, 1.7e308), (2, 1.7e308), (2, 2.5)])
+    with pytest.raises(EvaluationError, match="beyond its range"):
+        wh.view("v").get(2)
+    assert wh.view("v").get(1) == (1, 1.5, 1)
+    wh.save(tmp_path / "raw")
+    wh.save(tmp_path / "portable", format="portable")
+    for folder in ("raw", "portable"):
+        loaded = cumulus.Warehouse.load(tmp_path / folder, engine=engine)
+        loaded.delete("r", [(2, 1.7e308), (2, 1.7e308)])
+        assert sorted(loaded.view("v").rows()) == [(1, 1.5, 1), (2, 2.5, 1)]
+        loaded.close()
+    wh.close()
