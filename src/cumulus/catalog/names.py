@@ -7,7 +7,7 @@ from a user, or from data, finds it here first.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -78,6 +78,30 @@ def find_name(name: Any, known: Collection[str] | Mapping[str, Any]) -> str | No
         return plain
     wanted = folded(plain)
     return next((each for each in known if folded(each) == wanted), None)
+
+
+class NameTable:
+    """Known names, among which SQL finds others; for many look-ups, since each is one look into a dictionary.
+
+    Examples
+    --------
+    >>> names = NameTable(["Orders", "log"])
+    >>> names.find("ORDERS"), names.find("log"), names.find("l"), names.find(None)
+    ('Orders', 'log', None, None)
+    """
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = dict.fromkeys(known)
+        self._folded: dict[str, str] = {}
+        for name in self._known:
+            self._folded.setdefault(folded(name), name)
+
+    def find(self, name: Any) -> str | None:
+        """Return what `find_name` returns."""
+        if not isinstance(name, str):
+            return None
+        plain = str(name)
+        return plain if plain in self._known else self._folded.get(folded(plain))
 
 
 def known_name(name: Any, known: Collection[str] | Mapping[str, Any], kind: str) -> str:

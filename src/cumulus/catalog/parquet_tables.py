@@ -35,17 +35,18 @@ def read_parquet_table(path: str, groups: Sequence[int] | None = None) -> pa.Tab
     if Path(path).is_dir():
         return pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
 
-    def read(unit: str, columns: list[str] | None = None) -> pa.Table:
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit=unit) as file:
-            return file.read(columns) if groups is None else file.read_row_groups(list(groups), columns)
+    def read(file: pq.ParquetFile, columns: list[str] | None = None) -> pa.Table:
+        return file.read(columns) if groups is None else file.read_row_groups(list(groups), columns)
 
-    with pq.ParquetFile(path) as file:
-        wide = _wide_times(file)
-    table = read("us")
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        table, wide = read(file), _wide_times(file)
     wide = [name for name in wide if table.schema.get_field_index(name) >= 0]  # the name of one column only
     if not wide:
         return table
-    seconds, nanos = read("s", wide), read("ns", wide)
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="s") as file:
+        seconds = read(file, wide)
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as file:
+        nanos = read(file, wide)
     for name in wide:
         made = _exact(seconds.column(name), nanos.column(name))
         table = table.set_column(table.schema.get_field_index(name), name, made)

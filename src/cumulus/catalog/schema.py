@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from cumulus.catalog.events import Row
-from cumulus.catalog.names import find_name
+from cumulus.catalog.names import NameTable, find_name
 from cumulus.catalog.shown_values import shown, shown_row
 from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import Kind, SqlType, coerce
@@ -159,8 +159,9 @@ class Relation:
             If there is no such column, or two names stand for one.
         """
         by_column: dict[str, Any] = {}
+        known = NameTable(self.column_names)
         for name in names:
-            column = find_name(name, self.column_names)
+            column = known.find(name)
             if column is None:
                 raise ArityError(
                     f"{self.name} has no column {shown(name)}",

@@ -194,8 +194,11 @@ def rows_of(sign: int, relation: Relation, data: Any, check: Checker) -> Rows | 
 def columns_of(relation: Relation, table: pa.Table) -> pa.Table | None:
     """Return a table with a relation's columns and types; None if its rows must be looked at one by one."""
     columns = []
+    given = dict(zip(table.column_names, table.columns, strict=True))
     for column in relation.columns:
-        found = table.column(column.name) if column.name in table.column_names else pa.nulls(table.num_rows)
+        found = given.get(column.name)
+        if found is None:
+            found = pa.nulls(table.num_rows)
         if column.type is None or (found.null_count and is_required(relation, column)):
             return None
         made = typed(found, column.type)

@@ -51,19 +51,21 @@ def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
     table = table.rename_columns(names)
     if not _is_parquet(str(path)):
         types = {column.name: column.type for column in relation.columns}
-        table = pa.table([_converted(table.column(name), types[name]) for name in names], names=names)
+        pairs = zip(names, table.columns, strict=True)
+        table = pa.table([_converted(column, types[name]) for name, column in pairs], names=names)
     return table if _has_right_values(relation, table) else _checked(relation, table, str(path))
 
 
 def _has_right_values(relation: Relation, table: pa.Table) -> bool:
     """Whether every value is one of its column's type, so that no row must be looked at."""
+    given = dict(zip(table.column_names, table.columns, strict=True))
     for column in relation.columns:
         is_required = column.not_null or column.name in relation.key
-        if column.name not in table.column_names:
+        found = given.get(column.name)
+        if found is None:
             if is_required and table.num_rows:
                 return False
             continue
-        found = table.column(column.name)
         if column.type is None or (found.null_count and is_required) or typed(found, column.type) is None:
             return False
     return True
@@ -170,17 +172,18 @@ def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedA
 def _checked(relation: Relation, table: pa.Table, path: str) -> list[Any]:
     """Return the rows of a table as tuples of the relation's types."""
     columns = []
+    given = dict(zip(table.column_names, table.columns, strict=True))
     for column in relation.columns:
         name = column.name
-        if name not in table.column_names:
+        if name not in given:
             if (column.not_null or name in relation.key) and table.num_rows:
                 raise _with_place(relation.missing_column(name), path)
             columns.append([None] * table.num_rows)
             continue
-        values, problems = plain_cells(table.column(name))
+        values, problems = plain_cells(given[name])
         for place, reason in problems.items():
             raise ValueTypeError(
-                f"{path}, row {place + 1}: {relation.name}.{name}: {shown_cell(table.column(name), place)!r} {reason}",
+                f"{path}, row {place + 1}: {relation.name}.{name}: {shown_cell(given[name], place)!r} {reason}",
                 relation=relation.name,
                 hint="Texts are UTF-8; dates and timestamps are those of the years 1 to 9999, to the microsecond.",
             )

@@ -45,16 +45,16 @@ def checked_rows(relation: Relation, data: Any, check: Checker | None = None) ->
 
 def arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
     """Return the rows of an Arrow table, whose columns have the relation's names, as `checked_rows` does."""
-    names = table.column_names
+    given = dict(zip(table.column_names, table.columns, strict=True))
     columns: list[list[Any]] = []
     is_checked = True
     for column in relation.columns:
-        if column.name not in names:
+        array = given.get(column.name)
+        if array is None:
             if is_required(relation, column) and table.num_rows:
                 raise relation.missing_column(column.name)
             columns.append([None] * table.num_rows)
             continue
-        array = table.column(column.name)
         values = values_of(array, column.type)
         if values is None or (array.null_count and is_required(relation, column)):
             is_checked = False

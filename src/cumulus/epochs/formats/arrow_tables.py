@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,13 +68,14 @@ def by_name(
     except AmbiguousNameError as problem:
         raise InputError(f"{place}: {problem}", hint="Write one of them as the table does, or rename it.") from None
     found: list[Values] = []
+    counts = Counter(header)
     for wanted, name in zip(relation.column_names, names.columns, strict=True):
         if name is None:
             raise InputError(
                 f"{place}: table {relation.name!r} needs a column {wanted!r}; found: {', '.join(header) or 'none'}",
                 hint=_missing_hint(source, header, place),
             )
-        if header.count(name) > 1:
+        if counts[name] > 1:
             raise InputError(f"{place}: two columns are called {name!r}", hint="Rename one of them.")
         found.append(columns[name])
     operations = None if names.operation is None else columns[names.operation]
