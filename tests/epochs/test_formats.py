@@ -90,10 +90,18 @@ TEXTS = st.one_of(
             '"1e999"',
             '"inf"',
             '""',
+            '"__debezium_unavailable_value"',
+            '"\\u005f_debezium_unavailable_value"',
+            '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="',
         ]
     ),
 )
-VALUES = st.one_of(st.just("null"), NUMBERS, TEXTS, st.sampled_from(["true", "false", "[1]", '{"id": 1}']))
+VALUES = st.one_of(
+    st.just("null"),
+    NUMBERS,
+    TEXTS,
+    st.sampled_from(["true", "false", "[1]", '{"id": 1}', '["__debezium_unavailable_value"]']),
+)
 NAMES = st.sampled_from([*WIDE.column_names, "ID", "Name", "\\u0069d", "op", "OP", "seq", "other"])
 FITTING = {
     "id": st.integers(-(2**31), 2**31 - 1).map(str),
@@ -242,7 +250,8 @@ def test_most_lines_go_as_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(read(tmp_path, "\n".join(plain).encode()).rejected) == 2
     assert len(seen) < 10
     seen.clear()
-    row = {"id": 1, "name": "x", "price": "MDk=", "at": 1704067200000000}
+    row = {"id": 1, "name": "x", "price": "MDk=", "big": 1, "x": 1.5, "r": 2.5, "ok": None, "day": 19000}
+    row["at"] = 1704067200000000
     kinds = schema(price="org.apache.kafka.connect.data.Decimal", at="io.debezium.time.MicroTimestamp")
     log = [
         [json.dumps({"before": None, "after": row | {"price": "1"}, "op": "c"})] * 500,

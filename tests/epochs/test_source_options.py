@@ -46,7 +46,10 @@ def test_options(tmp_path: Path, option: str, field: str, value: object) -> None
         ("header=maybe", "One of: true, false."),
         ("encoding=klingon", "Such as utf-8, latin-1, cp1252, utf-16."),
         ("times=hours", "One of: seconds, millis, micros, nanos."),
-        ("colour=red", "Options: format=, op=, key=, order=, delimiter=, header=, encoding=, times=, decimals=."),
+        (
+            "colour=red",
+            "Options: format=, op=, key=, order=, delimiter=, header=, encoding=, times=, decimals=, unavailable=.",
+        ),
     ],
 )
 def test_options_that_are_none(tmp_path: Path, option: str, hint: str) -> None:

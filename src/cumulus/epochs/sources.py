@@ -33,7 +33,7 @@ PACKED = {".gz": "gzip", ".bz2": "bzip2", ".zst": "zstd"}
 """Endings of packed files of text, behind one of `SUFFIXES`."""
 TIMES = ("seconds", "millis", "micros", "nanos")
 NONE = "none"
-"""For `op` and `order`: there is no such column."""
+"""For `op`, `order` and `unavailable`: there is no such column or value."""
 _OP, _ORDER = "op", "seq"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
@@ -80,6 +80,9 @@ class FolderSource:
         What numbers for times mean: seconds, millis, micros or nanos since 1970; empty if they are none.
     decimals
         "base64": texts for a DECIMAL are bytes, as Debezium writes them, with the scale of the column.
+    unavailable
+        What stands for a value that the source has left out, in any form of `formats.unavailable`; "none" for nothing.
+        If empty, what Debezium writes by default, in change logs only.
     """
 
     relation: str
@@ -94,6 +97,7 @@ class FolderSource:
     encoding: str = "utf-8"
     times: str = ""
     decimals: str = ""
+    unavailable: str = ""
 
     def format_of(self, name: str) -> str:
         """Return "parquet", "csv" or "json": how the file called `name` is to be read.
@@ -128,6 +132,11 @@ class FolderSource:
     def order_column(self, relation: Relation) -> str | None:
         """Return the name of the column with the source's order of a table's rows, which a file need not have."""
         return _control_column(self.order, _ORDER, relation) if self.order or relation.key else None
+
+    def placeholder(self) -> str:
+        """Return what stands for a value that the source has left out; empty if nothing does."""
+        usual = "__debezium_unavailable_value" if self.format == "debezium" else ""
+        return usual if not self.unavailable else "" if self.unavailable == NONE else self.unavailable
 
     def order_path(self) -> list[str]:
         """Return where the messages of a change log have the source's order; empty if they have none."""
@@ -269,6 +278,7 @@ _OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "encoding": _encoding,
     "times": _one_of(TIMES),
     "decimals": _one_of(("base64",)),
+    "unavailable": str,
 }
 """What `--from` takes behind a path, and how."""
 

@@ -32,6 +32,7 @@ class Frame:
     key: tuple[str, ...] = ()
     times: str = ""
     decimals: str = ""
+    unavailable: str = ""
 
 
 Source: TypeAlias = "str | Path | Mapping[str, str | Path | FolderSource | DataFrame | Frame]"
@@ -86,4 +87,4 @@ def _source(name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
 def file_source(frame: Frame, path: str) -> FolderSource:
     """Return the source of the same rows in a file, with the options of a frame."""
     source = FolderSource(frame.relation, path, frame.format, frame.op, frame.order, frame.key)
-    return replace(source, times=frame.times, decimals=frame.decimals)
+    return replace(source, times=frame.times, decimals=frame.decimals, unavailable=frame.unavailable)

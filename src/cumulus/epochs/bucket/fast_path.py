@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, ORDER_COLUMN, TRUNCATE, UPSERT
+from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN, ORDER_COLUMN, TRUNCATE, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.batches import Columns, Upserts, rows_of
@@ -188,10 +188,12 @@ def _aside_count(chosen: Chosen) -> int:
 
 
 def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) -> bool:
-    """Whether each row is whole, which a deletion need not be, none is an update unless `updates` may be, and none a
-    truncation.
+    """Whether each row has all its values, which a deletion or an update need not, none is an update unless `updates`
+    may be, and none a truncation.
     """
     required = [column.name for column in relation.columns if is_required(relation, column)]
+    if any(LACKING_COLUMN in payload.rows.column_names for payload in payloads):
+        return False
     if any(payload.rows.column(name).null_count for payload in payloads for name in required):
         return False
     return not _have(payloads, TRUNCATE) and (updates or not _have(payloads, UPSERT))

@@ -12,8 +12,19 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from cumulus.catalog.arrow import plain_list
-from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN, TRUNCATE, UPSERT, Row
+from cumulus.catalog.events import (
+    DELETE,
+    INSERT,
+    LACKING_COLUMN,
+    OP_COLUMN,
+    ORDER_COLUMN,
+    POSITION_COLUMN,
+    TRUNCATE,
+    UPSERT,
+    Row,
+)
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.formats.unavailable import lacking_reason
 from cumulus.epochs.intake.packing import Payload
 
 Key = tuple[Any, ...]
@@ -22,7 +33,11 @@ Position = tuple[int, int]
 
 
 class InputChange(NamedTuple):
-    """One row of an input file; `since` is the epoch that it arrived in, `seq` None without an order."""
+    """One row of an input file; `since` is the epoch that it arrived in, `seq` None without an order.
+
+    `lacking` are the places of values that the source has left out, since the row that is there has them: an update
+    keeps these, a deletion does not mind them.
+    """
 
     relation: str
     op: int
@@ -31,6 +46,7 @@ class InputChange(NamedTuple):
     source: str
     position: int
     since: int
+    lacking: tuple[int, ...] = ()
 
     def place(self) -> Position | None:
         """Return its position inside its primary key, None without an order."""
@@ -68,7 +84,10 @@ def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputC
         orders = columns[names.index(ORDER_COLUMN)] if ORDER_COLUMN in names else [None] * len(positions)
         rows = zip(*columns[: names.index(OP_COLUMN)], strict=True)
         fields = (repeat(payload.relation), operations, rows, orders, repeat(payload.source), positions, repeat(epoch))
-        found.setdefault(payload.relation, []).extend(map(InputChange._make, zip(*fields, strict=False)))
+        lacking: Iterable[tuple[int, ...]] = repeat(())
+        if LACKING_COLUMN in names:
+            lacking = map(tuple, (places or () for places in columns[names.index(LACKING_COLUMN)]))
+        found.setdefault(payload.relation, []).extend(map(InputChange._make, zip(*fields, lacking, strict=False)))
     return found
 
 
@@ -181,14 +200,19 @@ def _follow(relation: Relation, group: list[InputChange], before: Row | None, ow
             else:
                 reason = "duplicate key: a row with this primary key is there"
         elif change.op == UPSERT:
-            row = change.row if owns(change.row) else None
+            if not change.lacking:
+                row = change.row if owns(change.row) else None
+            elif row is None:
+                reason = lacking_reason(relation, change.lacking)
+            elif owns(change.row):  # else this bucket keeps its row, and the owner of the new one refuses it
+                row = _filled(change, row)
         elif change.op == TRUNCATE:
             if row is not None:
                 truncated.append(row)
             row = None
         elif row is None:
             reason = "absent row: there is nothing to delete"
-        elif row == change.row or _only_key(relation, change.row):
+        elif row == _filled(change, row) or _only_key(relation, change.row):
             row = None
         else:
             reason = "absent row: the row with this primary key has other values"
@@ -197,6 +221,13 @@ def _follow(relation: Relation, group: list[InputChange], before: Row | None, ow
         else:
             cause = change
     return _Followed(row, cause, refused, truncated)
+
+
+def _filled(change: InputChange, row: Row) -> Row:
+    """Return the row of a change, with the values of the row that is there for those that it lacks."""
+    if not change.lacking:
+        return change.row
+    return tuple([row[at] if at in change.lacking else value for at, value in enumerate(change.row)])
 
 
 def _only_key(relation: Relation, row: Row) -> bool:
@@ -257,6 +288,9 @@ def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> 
         if op == UPSERT:
             why = "has no primary key" if not relation.key else "does not keep its rows"
             refused.append(Refused(change, f"an update needs the old row, and {relation.name} {why}"))
+            continue
+        if change.lacking:
+            refused.append(Refused(change, lacking_reason(relation, change.lacking)))
             continue
         net[row] = net.get(row, 0) + op
         cause[row] = change

@@ -34,7 +34,7 @@ class WaitingRows:
         """Let a move wait; return its rows as refused if they have waited long enough, and `grace` epochs more."""
         cause = move.cause
         op = DELETE if move.added is None else INSERT if move.removed is None else UPSERT
-        change = cause._replace(op=op, row=row_of(move), seq=None)
+        change = cause._replace(op=op, row=row_of(move), seq=None, lacking=())
         if epoch - cause.since >= self.late_epochs + grace:
             return [Refused(change, f"{reason} after {self.late_epochs} epochs")] * move.count
         self._changes.extend([change] * move.count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import array_of, check_arrow_holds, numbers_of_text
 from cumulus.catalog.arrow_cells import decoded, plain_cells, shown_cell
 from cumulus.catalog.column_casts import converted, is_text
-from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN, TRUNCATE
+from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN, TRUNCATE
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import EXACT, Kind, SqlType, coerce
 from cumulus.epochs.formats.encodings import Encoding, way_out
 from cumulus.epochs.formats.parsed_rows import OPERATIONS, Found, Values
+from cumulus.epochs.formats.unavailable import Placeholder, lacking_reason
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 
@@ -50,9 +51,10 @@ def typed_rows(source: FolderSource, relation: Relation, found: Found, place: st
     """
     problems: Problems = {}
     encodings = found.encodings or [None] * len(relation.columns)
+    values_found, lacking = _without_placeholders(found, source)
     columns = [
         _column(values, _Reader(column, source, encoding), relation, place, problems)
-        for values, column, encoding in zip(found.columns, relation.columns, encodings, strict=True)
+        for values, column, encoding in zip(values_found, relation.columns, encodings, strict=True)
     ]
     operations = (
         pa.array(np.full(len(found.positions), INSERT, np.int8))
@@ -64,19 +66,58 @@ def typed_rows(source: FolderSource, relation: Relation, found: Found, place: st
     if found.orders is not None:
         columns.append(_orders(found.orders, place, ".".join(source.order_path()), problems))
         names.append(ORDER_COLUMN)
-    _find_nulls(relation, columns, problems)
+    if lacking:
+        _find_lacking(relation, operations, lacking, problems)
+        places = [lacking.get(index) for index in range(len(found.positions))]
+        columns.append(pa.array(places, pa.list_(pa.int32())))
+        names.append(LACKING_COLUMN)
+    _find_nulls(relation, columns, problems, lacking)
     return pa.table(columns, names=names), {index: reason[:_LONGEST_REASON] for index, reason in problems.items()}
 
 
-def _find_nulls(relation: Relation, columns: list[Any], problems: Problems) -> None:
+def _without_placeholders(found: Found, source: FolderSource) -> tuple[list[Values], dict[int, Sequence[int]]]:
+    """Return columns with NULL for what is unavailable, and index of a row → the places of its columns that are."""
+    lacking = dict(found.lacking)
+    placeholder = Placeholder(source.placeholder())
+    columns = list(found.columns)
+    for place, values in enumerate(columns if placeholder.texts and not found.lacking else ()):
+        if isinstance(values, list):
+            continue  # of records, which were looked at
+        values = _unchunked(decoded(values))
+        where = placeholder.places_in(values)
+        if len(where):
+            mask = np.zeros(len(values), np.bool_)
+            mask[where] = True
+            columns[place] = pc.if_else(pa.array(mask), pa.scalar(None, values.type), values)
+            for index in where.tolist():
+                lacking[index] = (*lacking.get(index, ()), place)
+    return columns, lacking
+
+
+def _find_lacking(
+    relation: Relation, operations: pa.Array, lacking: Mapping[int, Sequence[int]], problems: Problems
+) -> None:
+    """Find rows that lack values which no kept row has: new rows, keys, deletions without a key."""
+    keys = set(relation.key_positions)
+    for index, places in lacking.items():
+        operation = operations[index].as_py()
+        if operation == INSERT or not keys.isdisjoint(places) or (operation == DELETE and not keys):
+            problems.setdefault(index, lacking_reason(relation, places))
+
+
+def _find_nulls(
+    relation: Relation, columns: list[Any], problems: Problems, lacking: Mapping[int, Sequence[int]]
+) -> None:
     """Find NULLs in keys and NOT NULL columns; a deletion need only carry the key, a truncation nothing."""
     operations = columns[len(relation.columns)]
-    for column, values in zip(relation.columns, columns, strict=False):
+    for place, (column, values) in enumerate(zip(relation.columns, columns, strict=False)):
         in_key = column.name in relation.key
         if not (column.not_null or in_key) or not values.null_count:
             continue
         for index in pc.indices_nonzero(values.is_null()).to_pylist():
             operation = operations[index].as_py()
+            if place in lacking.get(index, ()):
+                continue
             if operation != TRUNCATE and (in_key or not relation.key or operation != DELETE):
                 problems.setdefault(index, f"{column.name} is NULL")
 

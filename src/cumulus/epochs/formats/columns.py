@@ -26,6 +26,7 @@ from cumulus.epochs.formats.encodings import Encoding, Encodings, encodings_of
 from cumulus.epochs.formats.json_values import MOST_LEVELS, parse
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import Found
+from cumulus.epochs.formats.unavailable import Placeholder
 from cumulus.epochs.sources import FolderSource
 
 Read = tuple[Found | None, list[int]]
@@ -255,6 +256,7 @@ class PlainColumns:
         self._source, self._relation = source, relation
         self._encodings = encodings_of(source, relation)
         self._shape: LineShape | None = None
+        self._placeholder = Placeholder(source.placeholder())
 
     def read(self, numbers: Sequence[int], lines: Sequence[bytes]) -> Read | None:
         """Return the rows of plain lines, and the indexes of all others."""
@@ -301,6 +303,8 @@ class PlainColumns:
                 return None  # there without a value, it is a problem of the rows
             order = None
         columns = [fields[name] for name in shape.columns]
+        if any(len(self._placeholder.places_in(column)) for column in columns):
+            return None
         operations = None if shape.operation is None else fields[shape.operation]
         if operations is not None and operations.null_count == len(operations):
             operations = None

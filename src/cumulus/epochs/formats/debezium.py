@@ -10,9 +10,10 @@ from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
-from cumulus.epochs.formats.lines import ABSENT, NotARowError, RecordChange, RecordNames
+from cumulus.epochs.formats.lines import ABSENT, NotARowError, RecordChange, RecordNames, without_placeholders
 from cumulus.epochs.formats.names import FileColumns
 from cumulus.epochs.formats.parsed_rows import MESSAGES, TOMBSTONES
+from cumulus.epochs.formats.unavailable import Placeholder, lacking_reason
 from cumulus.epochs.sources import FolderSource
 
 ENVELOPE = ("before", "after", "op")
@@ -54,7 +55,8 @@ def value_at(envelope: Mapping[str, Any], path: Iterable[str]) -> Any:
 class EnvelopeRecords:
     """Messages as changes: an update with `before` is a deletion and an insertion, without it an upsert.
 
-    The order is at `source.order_path()`.
+    What an update has left out, by a placeholder or by no field at all, is taken from `before` if that has it. Else the
+    change lacks it: the row with its primary key has the value. The order is at `source.order_path()`.
     """
 
     def __init__(self, source: FolderSource, relation: Relation) -> None:
@@ -62,6 +64,8 @@ class EnvelopeRecords:
         self._given = encodings_of(source, relation)
         self._path = source.order_path()
         self._names = RecordNames(source, relation)
+        self._is_kept = bool(relation.key) and not relation.key_rely and relation.keep != "none"
+        self._placeholder = Placeholder(source.placeholder())
 
     def changes(self, record: Any) -> list[RecordChange] | str:
         """Return the changes that a message says, or what it is if it says none."""
@@ -78,7 +82,8 @@ class EnvelopeRecords:
             return [RecordChange((None,) * len(self._relation.columns), "truncate", order, self._given)]
         before, after = envelope.get("before"), envelope.get("after")
         if op == "u" and before is not None:
-            return [self._row(before, "d", order, schema, "before"), self._row(after, "i", order, schema, "after")]
+            old = self._row(before, "d", order, schema, "before")
+            return self._update(old, self._row(after, "u", order, schema, "after"), self._missing(before))
         side = "before" if op == "d" else "after"
         return [self._row(before if op == "d" else after, op, order, schema, side)]
 
@@ -92,7 +97,34 @@ class EnvelopeRecords:
             )
         encodings = self._given if schema is None else self._encodings(schema, names)
         values = tuple([None if name is None else row[name] for name in names.columns])
-        return RecordChange(values, op, order, encodings)
+        values, lacking = without_placeholders(values, self._placeholder)
+        if op == "u" and None in names.columns:
+            lacking = tuple(sorted({*lacking, *self._missing(row)}))
+        return RecordChange(values, op, order, encodings, lacking)
+
+    def _missing(self, row: Mapping[str, Any]) -> set[int]:
+        """Return the places of columns that a row has no field for."""
+        return {at for at, name in enumerate(self._names.of(row).columns) if name is None}
+
+    def _update(self, old: RecordChange, new: RecordChange, missing: set[int]) -> list[RecordChange]:
+        """Return the changes of an update of which both rows are told, `old` with its key at least.
+
+        `missing` are the places of columns that `old` has no field for. Where rows are not kept, what is in neither row
+        is NULL in both: the message is older than the column.
+        """
+        relation, keys = self._relation, self._relation.key_positions
+        is_whole = not keys or any(value is not None for at, value in enumerate(old.values) if at not in keys)
+        unknown = {*old.lacking, *(missing if self._is_kept else ())}
+        given = {at: old.values[at] for at in new.lacking if at not in unknown and is_whole}
+        values = tuple([given.get(at, value) for at, value in enumerate(new.values)])
+        lacking = tuple([at for at in new.lacking if at not in given])
+        if not lacking and not old.lacking:
+            return [old, new._replace(values=values, operation="i", lacking=())]
+        if keys and [old.values[at] for at in keys] == [values[at] for at in keys]:
+            return [new._replace(values=values, lacking=lacking)]
+        if lacking or not keys:
+            raise NotARowError(lacking_reason(relation, lacking or old.lacking))
+        return [old, new._replace(values=values, operation="i", lacking=())]
 
     def _encodings(self, schema: Any, names: FileColumns) -> Encodings:
         try:

@@ -33,6 +33,7 @@ from cumulus.epochs.formats.columns import (
 from cumulus.epochs.formats.debezium import value_at
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
 from cumulus.epochs.formats.parsed_rows import Found
+from cumulus.epochs.formats.unavailable import Placeholder
 from cumulus.epochs.sources import FolderSource
 
 _SCHEMA = b'{"schema":'
@@ -62,6 +63,7 @@ class EnvelopeColumns:
         self._source, self._relation = source, relation
         self._given = encodings_of(source, relation)
         self._path = source.order_path()
+        self._placeholder = Placeholder(source.placeholder())
         self._forms: list[_Form] = []
 
     def read(self, numbers: Sequence[int], lines: Sequence[bytes]) -> Read | None:
@@ -128,6 +130,7 @@ class EnvelopeColumns:
         mask: Mask = np.where(op == 3, has_before, has_after) & (op >= 0)
         mask &= table.column("schema" if form.nested else "payload").chunk(0).is_null().to_numpy(zero_copy_only=False)
         sides = [[pc.struct_field(side, [name]) for name in form.row.columns] for side in (before, after)]
+        mask &= self._are_whole(form, block, op, sides)
         for side, is_there in zip(sides, (has_before, has_after), strict=True):
             nothing = is_all_null(side)
             if nothing is not None:
@@ -151,6 +154,22 @@ class EnvelopeColumns:
             order = None
         found = Found([*columns], operations, order, rows, str, form.encodings)
         return found, rows, mask
+
+    def _are_whole(self, form: _Form, block: bytes, op: Any, sides: Sequence[Sequence[pa.Array]]) -> Mask:
+        """Return which messages leave nothing out: no placeholder, and no field of the new row of an update.
+
+        Arrow gives NULL for a field that is not there, too, so updates to NULL are read again.
+        """
+        whole: Mask = np.ones(len(op), np.bool_)
+        for column in (*sides[0], *sides[1]):
+            whole[self._placeholder.places_in(column)] = False
+        nulls = [column.is_null().to_numpy(zero_copy_only=False) for column in sides[1] if column.null_count]
+        updates = np.flatnonzero(np.logical_or.reduce(nulls) & (op == 2)) if nulls else ()
+        if len(updates):
+            wanted, lines = set(form.row.columns), block.split(b"\n")
+            for at in updates:
+                whole[at] = whole[at] and wanted <= _new_row(lines[at], nested=form.nested).keys()
+        return whole
 
     def _form_of(self, lines: Sequence[bytes]) -> _Form | None:
         """Return how the first messages that are some are written."""
@@ -193,6 +212,21 @@ class EnvelopeColumns:
         else:
             fields["payload"] = pa.struct({"op": pa.string()})
         return _Form(prefix, nested, row, pa.schema(list(fields.items())), encodings)
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _new_row(line: bytes, *, nested: bool) -> dict[str, Any]:
+    """Return `after` of a message that Arrow has read; empty if it is none."""
+    text = line.decode()
+    if text.count('"after"') == 1:
+        begin = text.find("{", text.find('"after"'))
+        row = _DECODER.raw_decode(text, begin)[0] if begin >= 0 else None
+    else:
+        envelope = json.loads(text)
+        row = (envelope["payload"] if nested else envelope)["after"]
+    return row if isinstance(row, dict) else {}
 
 
 def is_message(line: bytes) -> bool:

@@ -21,6 +21,7 @@ from cumulus.epochs.formats.encodings import Encodings, encodings_of
 from cumulus.epochs.formats.json_values import parse
 from cumulus.epochs.formats.names import AmbiguousNameError, FileColumns, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Found
+from cumulus.epochs.formats.unavailable import Placeholder
 from cumulus.epochs.sources import FolderSource
 
 _BLOCK = 4096
@@ -35,12 +36,16 @@ class NotARowError(ValueError):
 
 
 class RecordChange(NamedTuple):
-    """What one record says of one row; the operation None says insert, the order `ABSENT` that there is none."""
+    """What one record says of one row; the operation None says insert, the order `ABSENT` that there is none.
+
+    `lacking` are the places of values that the source has left out, which are None.
+    """
 
     values: tuple[Any, ...]
     operation: Any
     order: Any
     encodings: Encodings
+    lacking: tuple[int, ...] = ()
 
 
 class _Absent:
@@ -92,6 +97,7 @@ class PlainRecords:
         self._table = relation.name
         self._names = RecordNames(source, relation)
         self._encodings = encodings_of(source, relation)
+        self._placeholder = Placeholder(source.placeholder())
 
     def changes(self, record: Any) -> list[RecordChange] | str:
         """Return the one row that a record is."""
@@ -104,7 +110,16 @@ class PlainRecords:
         values = tuple([None if name is None else record[name] for name in names.columns])
         operation = None if names.operation is None else record[names.operation]
         order = ABSENT if names.order is None else record[names.order]
-        return [RecordChange(values, operation, order, self._encodings)]
+        values, lacking = without_placeholders(values, self._placeholder)
+        return [RecordChange(values, operation, order, self._encodings, lacking)]
+
+
+def without_placeholders(values: tuple[Any, ...], placeholder: Placeholder) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Return values with None for what is unavailable, and the places of these."""
+    if not placeholder.texts:
+        return values, ()
+    lacking = tuple([at for at, value in enumerate(values) if placeholder.is_one(value)])
+    return (tuple([None if at in lacking else v for at, v in enumerate(values)]), lacking) if lacking else (values, ())
 
 
 class Gathered:
@@ -145,6 +160,7 @@ class Gathered:
             np.array(self._positions[begin:end], np.int64),
             lambda index: texts[index],
             changes[0].encodings,
+            {index: change.lacking for index, change in enumerate(changes) if change.lacking},
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -57,6 +57,8 @@ class Found:
         What the row with an index said.
     encodings
         How to decode the cells of each column; empty if none needs it.
+    lacking
+        Index of a row → the places of columns whose values the source has left out; they are None here.
     """
 
     columns: list[Values]
@@ -65,6 +67,7 @@ class Found:
     positions: Positions
     text: Callable[[int], str]
     encodings: Sequence[Encoding | None] = ()
+    lacking: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import table_of
-from cumulus.catalog.events import OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN
+from cumulus.catalog.events import LACKING_COLUMN, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.schema import Relation
 from cumulus.durable import faults
 from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of_table
@@ -40,7 +40,7 @@ class Reading:
     ----------
     rows
         The relation's columns with its types, then `OP_COLUMN`, `POSITION_COLUMN` and, where the source has an
-        order, `ORDER_COLUMN` (`cumulus.catalog.events`).
+        order, `ORDER_COLUMN`, and where rows lack values, `LACKING_COLUMN` (`cumulus.catalog.events`).
     source
         A label for the file.
     rejected
@@ -139,7 +139,7 @@ def reading_of(source: FolderSource, relation: Relation, content: Content, place
     rejected.sort(key=lambda each: each[0])
     return Reading(
         relation.name,
-        _in_order(pa.concat_tables(tables)) if tables else _no_rows(relation),
+        _in_order(_together(tables)) if tables else _no_rows(relation),
         label,
         tuple(Rejected(reason, relation.name, label, position, text) for position, reason, text in rejected),
         content.ignored,
@@ -155,6 +155,14 @@ def _with_order(rows: pa.Table, name: str, problems: dict[int, str]) -> pa.Table
         for index in pc.indices_nonzero(order.is_null()).to_pylist():
             problems.setdefault(index, f"{name} is NULL")
     return rows
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of some tables, of which not each may have a column of what its rows lack."""
+    if any(LACKING_COLUMN in rows.column_names for rows in tables):
+        rows = pa.concat_tables(tables, promote_options="default")
+        return rows.select([*(name for name in rows.column_names if name != LACKING_COLUMN), LACKING_COLUMN])
+    return pa.concat_tables(tables)
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
