@@ -69,7 +69,7 @@ def unknown_operators() -> list[str]:
         words = {
             word.upper() for (word,) in connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
         }
-    words |= {word for word in CumulusSql.Tokenizer.KEYWORDS if word.replace(" ", "").isalpha()} - {"AS"}
+    words |= {word for word in CumulusSql.Tokenizer.KEYWORDS if word.replace(" ", "").isalpha()}
     signs = {"".join(chars) for length in (1, 2, 3) for chars in product(SIGNS, repeat=length)}
     # `//` in front is read as a name, which no column has.
     signs = {sign for sign in signs if "--" not in sign and "/*" not in sign}
@@ -77,7 +77,7 @@ def unknown_operators() -> list[str]:
     return [
         *(f"a {each} b {tail}" for each in sorted(words | signs) for tail in ("", "+ c")),
         *(f"a + b {each} c" for each in sorted(words | signs)),
-        *(f"{each} a" for each in sorted([*words, *prefixes])),
+        *(f"{each} a" for each in sorted({*words, *prefixes} - {"AS"})),
         *(f"a {each}" for each in sorted(words | signs)),
         *(f"a{each}b" for each in sorted(signs)),
     ]

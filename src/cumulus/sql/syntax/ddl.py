@@ -128,13 +128,19 @@ def _reference(source: SqlText, columns: tuple[str, ...], node: exp.Reference) -
     return ForeignKey(columns, identifier(target.this), (), rely)
 
 
+def _as_name(kind: exp.Expression) -> str:
+    """Return the advice for a clause that begins with a word that may have been meant as the column's name."""
+    words = {exp.LikeProperty: "like", exp.UniqueColumnConstraint: "unique"}
+    return f'; a column of this name is quoted: "{words[type(kind)]}"' if type(kind) in words else ""
+
+
 def _refuse(source: SqlText, node: exp.Expression, kind: exp.Expression) -> None:
     written = kind.sql(dialect="duckdb")
     raise source.unsupported(
         f"{written!r} in CREATE TABLE is not supported",
         offset_of(node),
         feature=written,
-        hint="A column takes NOT NULL, PRIMARY KEY and REFERENCES.",
+        hint=f"A column takes NOT NULL, PRIMARY KEY and REFERENCES{_as_name(kind)}.",
     )
 
 

@@ -10,11 +10,12 @@ sqlglot says of names where they stand, and of little else. Calls, types and par
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.tokens import TokenType  # type: ignore[attr-defined]  # public, though not re-exported
+from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]  # public, though not re-exported
 
 from cumulus.sql.syntax.operators import OperatorParser
 
@@ -26,11 +27,43 @@ def _is_aggregate(name: str, build: object) -> bool:
     return name in ("COUNT", "ARRAY_AGG", "ANY_VALUE") or (isinstance(kind, type) and issubclass(kind, exp.AggFunc))
 
 
+_DuckDBTokenizer = DuckDB.Tokenizer
+_ALWAYS_NAMES = frozenset((
+    "alter", "drop", "force", "function", "grant", "insert", "install", "lock", "macro", "revoke", "rollback",
+))  # fmt: skip
+"""Words that sqlglot takes for keywords wherever they stand, and DuckDB only where a statement begins."""
+_NAMES_WITHOUT_BRACKETS = frozenset(("cube", "map", "rollup"))
+"""Words that are keywords in front of brackets only."""
+_BEFORE_CUBE = frozenset(("create", "drop", "replace", "strict", "temp", "temporary", "with"))
+
+
+def _is_name(before: Token, word: Token, after: Token | None) -> bool:
+    """Whether a word behind another one of its statement is a name in DuckDB, though a keyword in sqlglot."""
+    text, previous = word.text.lower(), before.text.lower()
+    if before.token_type is TokenType.SEMICOLON or word.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+        return False
+    if text in _NAMES_WITHOUT_BRACKETS:
+        brackets = (TokenType.L_PAREN, TokenType.L_BRACE, TokenType.L_BRACKET)
+        return previous not in _BEFORE_CUBE and (after is None or after.token_type not in brackets)
+    return text in _ALWAYS_NAMES or (text == "exclude" and before.token_type is not TokenType.STAR)
+
+
 _AROUND_A_CALL = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
 
 class CumulusSql(DuckDB):
     """DuckDB's dialect with plain function calls."""
+
+    class Tokenizer(_DuckDBTokenizer):
+        """The tokenizer, which takes words for names where DuckDB does."""
+
+        def tokenize(self, sql: str) -> list[Token]:
+            tokens: list[Token] = super().tokenize(sql)
+            for (before, word), after in zip(pairwise(tokens), [*tokens[2:], None], strict=False):
+                if _is_name(before, word, after):
+                    # sqlglot matches some keywords by their text, never those in quotes.
+                    word.token_type = TokenType.IDENTIFIER
+            return tokens
 
     class Parser(OperatorParser):
         """The parser, which knows aggregates and calls with words inside."""

@@ -21,7 +21,7 @@ from cumulus.sql.source import SqlText
 from cumulus.sql.syntax.advice import QUERIES
 from cumulus.sql.syntax.dialect import CumulusSql
 from cumulus.sql.syntax.operators import CHAINED
-from cumulus.sql.syntax.words import RESERVED, is_name, outside_brackets, reserved_word_error
+from cumulus.sql.syntax.words import RESERVED, WORDS_OF_CLAUSES, is_name, outside_brackets, reserved_word_error
 
 _KEYWORDS = (
     "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "LIMIT", "OFFSET", "UNION", "INTERSECT", "EXCEPT",
@@ -91,6 +91,8 @@ def _mistake(source: SqlText, words: Sequence[Token], attempt: Attempt) -> SqlSy
     stopped = next((index for index, word in enumerate(words) if word.start >= attempt.at), len(words))
     if stopped < len(words) and words[stopped].text.upper() in QUERIES:
         word = words[stopped].text.upper()
+        if stopped and words[stopped - 1].text.upper() in ("TABLE", "VIEW"):
+            return reserved_word_error(source, words[stopped].text, attempt.at)
         return source.unsupported(f"{word} is not supported in a view", attempt.at, feature=word, hint=QUERIES[word])
     if attempt.told.startswith(CHAINED) and stopped < len(words):
         return source.syntax_error(
@@ -182,8 +184,9 @@ def _changes(words: Sequence[Token], stopped: int) -> Iterator[tuple[Token, str]
         word, before = words[index], words[index - 1].text.upper() if index else ""
         if not is_name(word):
             continue
-        if word.text.lower() in RESERVED:
-            if before in _BEFORE_NAMES:
+        of_clause = word.text.lower() in WORDS_OF_CLAUSES
+        if of_clause or word.text.lower() in RESERVED:
+            if before in _BEFORE_NAMES or (of_clause and not before[-1:].isalnum()):
                 yield word, f'"{word.text}"'
                 count += 1
             continue
@@ -196,4 +199,6 @@ def _changes(words: Sequence[Token], stopped: int) -> Iterator[tuple[Token, str]
             return
 
 
-_BEFORE_NAMES = frozenset(("SELECT", "DISTINCT", ",", ".", "(", "AS", "BY", "FROM", "JOIN"))
+_BEFORE_NAMES = frozenset((
+    "SELECT", "DISTINCT", ",", ".", "(", "AS", "BY", "FROM", "JOIN", "TABLE", "VIEW", "CUBE", "WHERE",
+))  # fmt: skip

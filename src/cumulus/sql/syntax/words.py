@@ -27,6 +27,10 @@ RESERVED = frozenset((
     "variadic", "when", "where", "window", "with",
 ))  # fmt: skip
 """DuckDB's reserved words, in lower case: as a name each stands in double quotes."""
+WORDS_OF_CLAUSES = frozenset((
+    "between", "cross", "glob", "ilike", "inner", "join", "like", "notnull", "outer", "positional", "tablesample",
+))  # fmt: skip
+"""Words that DuckDB takes for a name in some places, and sqlglot in none."""
 
 
 def words_of(source: SqlText) -> list[Token]:
