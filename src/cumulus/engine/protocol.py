@@ -162,6 +162,9 @@ class Maps(Protocol):
     def measure(self, map: str) -> MapStats:
         """Return what a map takes; it does not change."""
 
+    def extent(self, map: str) -> MapStats:
+        """Return how many entries a map stores, and their bytes, without looking at them."""
+
 
 class Firing(Protocol):
     """Transactions of events; see the table above."""

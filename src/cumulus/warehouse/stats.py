@@ -8,6 +8,7 @@ from html import escape
 from cumulus.engine.limits import format_bytes
 from cumulus.engine.protocol import MapStats
 from cumulus.engine.session import Session
+from cumulus.m3.program import Program
 
 SHOWN = 12
 """How many maps are shown, the largest first; `maps` has them all."""
@@ -86,10 +87,44 @@ class Stats:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+_LOOKED_AT = 1_000_000
+
+
+def _shown_maps(program: Program) -> set[str]:
+    """Return the maps whose entries are rows of views or of kept tables."""
+    return {name for view in program.views for name in view.maps[:1]} | {name for _, name in program.kept}
+
+
+def sizes_of(session: Session, memory_limit: int | None) -> Stats:
+    """Return counts that are kept, for which no entry is looked at.
+
+    Entries are those that are stored, some of which may not exist for readers. `negative` is of the maps that have a
+    million entries together, which takes some milliseconds; maps have their rows and bytes alone.
+    """
+    engine, program = session.engine, session.program
+    maps = {each.name: engine.extent(each.name) for each in program.maps}
+    negative, left = 0, _LOOKED_AT
+    for name in sorted(_shown_maps(program), key=lambda name: maps[name].rows):
+        left -= maps[name].rows
+        negative += engine.negative(name) if left >= 0 else 0
+    return Stats(
+        engine=engine.name,
+        events=session.counters.events,
+        stepped=session.counters.stepped,
+        called=engine.called_count,
+        rows=dict(session.counters.rows),
+        entries={name: each.rows for name, each in maps.items()},
+        negative=negative,
+        errors=dict(session.errors.counts),
+        bytes=engine.memory(),
+        memory_limit=memory_limit,
+        maps=maps,
+    )
+
+
 def stats_of(session: Session, memory_limit: int | None) -> Stats:
     """Count rows, entries and events."""
     engine, program = session.engine, session.program
-    shown = {name for view in program.views for name in view.maps[:1]} | {name for _, name in program.kept}
     return Stats(
         engine=engine.name,
         events=session.counters.events,
@@ -97,7 +132,7 @@ def stats_of(session: Session, memory_limit: int | None) -> Stats:
         called=engine.called_count,
         rows=dict(session.counters.rows),
         entries={each.name: engine.size(each.name) for each in program.maps},
-        negative=sum(engine.negative(name) for name in shown),
+        negative=sum(engine.negative(name) for name in _shown_maps(program)),
         errors=dict(session.errors.counts),
         bytes=engine.memory(),
         memory_limit=memory_limit,

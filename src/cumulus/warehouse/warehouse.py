@@ -26,7 +26,7 @@ from cumulus.warehouse.program_sources import check_choices, read_source, script
 from cumulus.warehouse.recheck import recheck
 from cumulus.warehouse.shared_docs import described_by
 from cumulus.warehouse.state import WarehouseOptions, WarehouseState
-from cumulus.warehouse.stats import Stats, stats_of
+from cumulus.warehouse.stats import Stats, sizes_of, stats_of
 from cumulus.warehouse.subscriptions import Callback, Subscription
 from cumulus.warehouse.turns import Turn
 from cumulus.warehouse.view_access import WarehouseView
@@ -299,10 +299,10 @@ class Warehouse:
         """Recompute views, all if none are named, from the kept rows of the tables; return what differs."""
         return recheck(self._state, views, maps, limit)
 
-    def stats(self) -> Stats:
-        """Return counts of rows, entries and events, and what each map takes; it changes nothing."""
+    def stats(self, *, kept: bool = False) -> Stats:
+        """Return counts of rows, entries and events, and what each map takes; `kept`: those that need no look at it."""
         with self._state.turn:
-            return stats_of(self._state.session, self._state.options.memory_limit)
+            return (sizes_of if kept else stats_of)(self._state.session, self._state.options.memory_limit)
 
     @described_by(Turn.waiting)
     def waiting(self, wait: bool | float) -> AbstractContextManager[None]:

@@ -256,18 +256,17 @@ class Interpreter:
         return self.store(map).negative()
 
     def measure(self, map: str) -> MapStats:
-        store = self.store(map)
-        chain = max((len(rows) for index in store.indexes.values() for rows in index.values()), default=0)
-        return MapStats(len(store.entries), store.memory(), chain=chain)
+        return self.store(map).stats()
+
+    def extent(self, map: str) -> MapStats:
+        return self.store(map).extent()
 
     def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
         store = self.store(map)
         self._replace(map, ((store.pack_key(key), store.pack_values(values)) for key, values in entries))
 
     def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
-        store = self.store(map)
-        for packed, entry in store.entries.items():
-            yield store.unpack_key(packed), (entry,) if store.flat else entry
+        return self.store(map).stored()
 
     def stored_count(self, map: str) -> int:
         return len(self.store(map).entries)

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL, add_cells, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.algebra.order import all_but, end_of
 from cumulus.engine.interpreter.new_state import Ahead
+from cumulus.engine.protocol import MapStats
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import canonical
@@ -131,6 +133,20 @@ class DictMap:
         sample = [pair for pair, _ in zip(self.entries.items(), range(100), strict=False)]
         each = sum(map(_deep_size, sample)) / max(len(sample), 1)
         return sys.getsizeof(self.entries) + int(each * len(self.entries))
+
+    def extent(self) -> MapStats:
+        """Return how many entries there are, and their bytes."""
+        return MapStats(len(self.entries), self.memory())
+
+    def stats(self) -> MapStats:
+        """Return what the map takes."""
+        chain = max((len(rows) for index in self.indexes.values() for rows in index.values()), default=0)
+        return replace(self.extent(), chain=chain)
+
+    def stored(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Iterate over everything that is stored."""
+        for packed, entry in self.entries.items():
+            yield self.unpack_key(packed), (entry,) if self.flat else entry
 
     def changes(self) -> dict[tuple[Any, ...], tuple[Any, Any]]:
         """Return what the open transaction has changed for readers: key → (old values, new values)."""

@@ -76,6 +76,7 @@ class NativeEngine:
         self.read, self.items, self.columns, self.find = maps.read, maps.items, maps.columns, maps.find
         self.along, self.end, self.in_order, self.add_index = maps.along, maps.end, maps.in_order, maps.add_index
         self.size, self.negative, self.memory, self.measure = maps.size, maps.negative, maps.memory, maps.measure
+        self.extent = maps.extent
         self.load, self.stored, self.restore = maps.load, maps.stored, maps.restore
         self.stored_columns, self.restore_columns = maps.stored_columns, maps.restore_columns
         self.stored_count, self.stored_at, self.indexes = maps.stored_count, maps.stored_at, maps.indexes

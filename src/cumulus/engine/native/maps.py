@@ -128,6 +128,11 @@ class NativeMaps:
         """Return what a map takes; see `Engine.measure`."""
         return self.store(map).view.stats()
 
+    def extent(self, map: str) -> MapStats:
+        """Return how many entries a map stores, and their bytes; see `Engine.extent`."""
+        store = self.store(map)
+        return MapStats(store.live, store.view.bytes)
+
     def add_index(self, map: str, positions: tuple[int, ...]) -> None:
         """Keep an index of the map on these key positions, for `find`."""
         store = self.store(map).store
