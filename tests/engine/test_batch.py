@@ -89,7 +89,7 @@ def test_narrower_and_wider_arrow_types_are_taken_where_every_value_fits() -> No
         ((1, None, "x"), ArityError, "tuple, a list or a dict"),
         ({"a": 1}, ArityError, "list"),
         (7, ArityError, "int"),
-        ([(True, None, "x")], ValueTypeError, "True"),
+        ([(True, None, "x")], ValueTypeError, "TRUE"),
         ([(1, float("inf"), "x")], ValueTypeError, "r.d"),
         ([(1, None, 5)], ValueTypeError, "r.s"),
     ],
