@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from cumulus.cubes import source_of
+from cumulus.cubes import ServedCubes, ServedHost
 from cumulus.durable.faults import crash_point
-from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError, StoreLostError
+from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError, StoreLostError, ThreadError
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource
 from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
@@ -26,9 +26,10 @@ from cumulus.server.reading import WarehouseReading, status_of
 from cumulus.server.records import LogRecord, RecordKind, ViewChange, apply_rows, apply_views
 from cumulus.server.request_ids import now_ms
 from cumulus.server.settings import ServerSettings
-from cumulus.warehouse import Warehouse
+from cumulus.warehouse import Stats, Warehouse
 
 _QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
+_PATIENCE_S = 0.05
 _MOST_REFUSED = 1_000
 """Requests that were refused are remembered, the last ones, until the server ends."""
 _MOST_REQUESTS, _MOST_BYTES, _MOST_ROWS = 4096, 32 << 20, 50_000
@@ -101,6 +102,7 @@ class WarehouseKeeper:
         self.errors, self.changes = reading.errors, reading.changes
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._at = warehouse.transaction_number
+        self._sizes = warehouse.stats(kept=True)
         self._listeners: list[Callable[[int], None]] = []
         self._closing = threading.Lock()
         self._is_closed = False
@@ -129,17 +131,27 @@ class WarehouseKeeper:
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the warehouse, the log and the snapshot."""
-        return {"at": self._at, **status_of(self._warehouse.stats()), **self._kept.status(), "problem": self.problem()}
+        numbers = status_of(self._kept_sizes())
+        return {"at": self._at, **numbers, **self._kept.status(), "problem": self.problem()}
 
     def problem(self) -> str:
         """Return why nothing can be written at this moment; "" if it can."""
         return self._broken or self._kept.look()
 
+    def _kept_sizes(self) -> Stats:
+        """Return the numbers of the warehouse; those before, where a transaction takes longer than one waits for it."""
+        try:
+            with self._warehouse.waiting(_PATIENCE_S):
+                self._sizes = self._warehouse.stats(kept=True)
+        except ThreadError:
+            pass
+        return self._sizes
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def cubes(self) -> CubeSource:
         """Return what answers selections of the cubes, and of the other views that can be folded."""
-        return source_of(self._warehouse)
+        return ServedCubes(ServedHost(self._warehouse))
 
     def quarantine(self) -> ReadRows:
         """Return the last requests that were refused when they were applied; whoever sent them was told."""
