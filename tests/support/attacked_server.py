@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from cumulus.server.access import Role, UserFile
 from support.attacks import Address, Steady
 from support.http_server import SCRIPT
 
@@ -30,18 +31,20 @@ class AttackedServer:
     port: int
     process: subprocess.Popen[bytes]
     log: Path
+    token: str = ""
 
     @property
     def address(self) -> Address:
         return ("127.0.0.1", self.port)
 
-    def http(self, seconds: float = 60.0, **headers: str) -> httpx.Client:
+    def http(self, seconds: float = 60.0) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=seconds, trust_env=False, headers=headers)
 
     @contextmanager
     def shop(self) -> Iterator[Shop]:
         """Have rows come and be read in the block; in the end all that were acknowledged are there, once."""
-        shop = Shop(self)
+        shop, before = Shop(self), len(self.log.read_text())
         try:
             with shop.writing, shop.reading, shop.asking:
                 yield shop
@@ -51,7 +54,8 @@ class AttackedServer:
         finally:
             shop.close()
         assert self.process.poll() is None, "the server has ended"
-        assert "Traceback" not in self.log.read_text(), self.log.read_text()[-3000:]
+        told = self.log.read_text()[before:]
+        assert "Traceback" not in told, told[-3000:]
 
 
 _numbers = iter(range(1, 1 << 30))
@@ -111,13 +115,16 @@ class Shop:
 
 
 @contextmanager
-def attacked_server(folder: Path, limits: Mapping[str, Any] = {}, users: bool = False) -> Iterator[AttackedServer]:
-    """Run `cumulus serve` in the block."""
+def attacked_server(
+    folder: Path, limits: Mapping[str, Any] | None = None, *, has_users: bool = False
+) -> Iterator[AttackedServer]:
+    """Run `cumulus serve` in the block; honest clients have a token if it has users."""
     folder.mkdir(parents=True, exist_ok=True)
     script, log = folder / "shop.sql", folder / "stderr"
     script.write_text(SCRIPT, encoding="utf-8")
-    given = [f"--limit={name}={value}" for name, value in limits.items()]
+    given = [f"--limit={name}={value}" for name, value in (limits or {}).items()]
     command = [sys.executable, "-c", "from cumulus.cli.main import main; main()", "serve", str(script)]
+    token = UserFile(folder / "data").add("shop", Role.WRITER, None) if has_users else ""
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [*command, "--data", str(folder / "data"), "--port", "0", "--keep", "all", *given],
@@ -128,7 +135,7 @@ def attacked_server(folder: Path, limits: Mapping[str, Any] = {}, users: bool = 
         assert process.stdout is not None
         line = process.stdout.readline().decode()
         assert " at http://" in line, f"the server does not start: {line!r} {log.read_text()}"
-        yield AttackedServer(int(line.rstrip().rpartition(":")[2]), process, log)
+        yield AttackedServer(int(line.rstrip().rpartition(":")[2]), process, log, token)
     finally:
         process.terminate()
         try:

@@ -34,13 +34,17 @@ GARBAGE: dict[str, bytes] = {
 """Name → what a stranger may send first to any port."""
 
 
-def send_raw(address: Address, data: bytes, seconds: float = 5.0, *, is_half: bool = False) -> bytes:
+def send_raw(
+    address: Address, data: bytes, seconds: float = 5.0, *, is_half: bool = False, ends: bool = False
+) -> bytes:
     """Send bytes over a connection of their own; return what comes back within a time, b"" if that is nothing.
 
     Parameters
     ----------
     is_half
         Whether the connection is reset right after the last byte, so that no answer can be read.
+    ends
+        Whether the sender says that no more comes; else the other side has to end the connection, or the time does.
     """
     answer = b""
     with suppress(OSError), socket.create_connection(address, timeout=seconds) as connection:
@@ -49,7 +53,8 @@ def send_raw(address: Address, data: bytes, seconds: float = 5.0, *, is_half: bo
         connection.sendall(data)
         if is_half:
             return b""
-        connection.shutdown(socket.SHUT_WR)
+        if ends:
+            connection.shutdown(socket.SHUT_WR)
         until = time.monotonic() + seconds
         while time.monotonic() < until and len(answer) < 1 << 20:
             piece = connection.recv(65_536)

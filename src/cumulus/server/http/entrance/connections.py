@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -16,6 +17,8 @@ class HeldConnections:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.strangers: dict[BoundedProtocol, None] = {}
+        """Those that wait for their first request."""
         self.waiting: dict[BoundedProtocol, None] = {}
         self.count = 0
 
@@ -24,10 +27,10 @@ class HeldConnections:
         return type("HeldProtocol", (BoundedProtocol,), {"held": self})
 
     def has_place(self) -> bool:
-        """Whether one more may stay; who has waited longest without a request gives way."""
+        """Whether one more may stay; who has waited longest gives way, of those without any request before others."""
         if self.count <= self.limits.connections:
             return True
-        for oldest in self.waiting:
+        for oldest in chain(self.strangers, self.waiting):
             oldest.give_way()
             return True
         return False
@@ -39,6 +42,7 @@ class BoundedProtocol(HttpToolsProtocol):
     held: HeldConnections
     _deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _has_asked = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take a connection, if there is a place for it."""
@@ -61,12 +65,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def _await_head(self) -> None:
-        self.held.waiting[self] = None
+        self._wait()
         self._deadline = self.loop.call_later(self.held.limits.header_s, self.give_way)
         self._head_bytes = 0
 
+    def _wait(self) -> None:
+        (self.held.waiting if self._has_asked else self.held.strangers)[self] = None
+
     def _stop_waiting(self) -> None:
         self.held.waiting.pop(self, None)
+        self.held.strangers.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -92,8 +100,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn says how long."""
         super().on_response_complete()
+        self._has_asked = True
         if not self.transport.is_closing() and not self.pipeline:
-            self.held.waiting[self] = None
+            self._wait()
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over to the protocol of WebSockets, of which each user has only so many."""

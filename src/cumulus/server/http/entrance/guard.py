@@ -6,13 +6,14 @@ import asyncio
 import ipaddress
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection, cookie_parser
+from starlette.requests import ClientDisconnect, HTTPConnection, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cumulus.errors import AccessError, BusyError, CumulusError, LimitError, UsageError
@@ -45,26 +46,34 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        has_begun = False
+        has_begun, body = False, _Body()
 
         async def watched(message: Message) -> None:
             nonlocal has_begun
             has_begun = True
+            if message["type"] == "http.response.start" and body.is_left(scope):
+                # Who is refused in the middle of a body would go on sending it.
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
         try:
             user = await self._checked(scope)
             scope["cumulus.user"] = user
-            with self._counted(user, scope), self._body(scope) as held:
-                await self._app(scope, self._limited(scope, receive, held), watched)
+            with self._counted(user, scope), self._held(body):
+                await self._app(scope, self._limited(scope, receive, body), watched)
+        except (ClientDisconnect, ConnectionAbortedError):
+            if has_begun:
+                raise ConnectionAbortedError("a client has gone, or does not take its answer") from None
         except CumulusError as problem:
-            await self._refuse(scope, receive, send, problem)
+            if has_begun:
+                raise ConnectionAbortedError(f"an answer was cut: {problem.message}") from None
+            await self._refuse(scope, receive, watched, problem)
         except Exception as problem:  # noqa: BLE001  # told by its number in the log, and never more
             response = unforeseen(problem)
             if has_begun:
                 raise ConnectionAbortedError("an answer has failed half way") from None  # who reads it sees it is cut
             if scope["type"] == "http":
-                await response(scope, receive, send)
+                await response(scope, receive, watched)
             else:
                 await send({"type": "websocket.close", "code": 1011})
 
@@ -77,6 +86,7 @@ class Guard:
     async def _checked(self, scope: Scope) -> User:
         """Return who asks; AccessError or UsageError for what is not let in."""
         headers = Headers(scope=scope)
+        _check_heads(scope["headers"])
         host = headers.get("host", "")
         if not self._is_known(host):
             raise UsageError(
@@ -145,44 +155,85 @@ class Guard:
                 del self._running[counted]
 
     @contextmanager
-    def _body(self, scope: Scope) -> Iterator[list[int]]:
-        """Hold what a body takes until it is answered: the sum of the numbers in the list."""
-        held: list[int] = []
+    def _held(self, body: _Body) -> Iterator[None]:
+        """Hold what a body takes until it is answered."""
         try:
-            yield held
+            yield
         finally:
-            self._site.waiting.give(sum(held))
+            self._site.waiting.give(body.held)
 
-    def _limited(self, scope: Scope, receive: Receive, held: list[int]) -> Receive:
+    def _limited(self, scope: Scope, receive: Receive, body: _Body) -> Receive:
         """Return what gives a body that is not too large, and comes in time."""
         if scope["type"] != "http":
             return receive
-        taken, is_whole, due, expected = 0, False, 0.0, 0
+        due, expected = 0.0, 0
         limits = self._site.limits
 
         async def given() -> Message:
-            nonlocal taken, is_whole, due, expected
-            if is_whole:  # what comes now is that the client has gone, whenever that may be
+            nonlocal due, expected
+            if body.is_whole:  # what comes now is that the client has gone, whenever that may be
                 return await receive()
-            if taken >= expected:  # who sends byte by byte is not waited for
-                due, expected = monotonic() + limits.body_s, taken + _PIECE_BYTES
+            if body.taken >= expected:  # who sends byte by byte is not waited for
+                due, expected = monotonic() + limits.body_s, body.taken + _PIECE_BYTES
             try:
                 message = await asyncio.wait_for(receive(), max(due - monotonic(), 0.0))
             except TimeoutError:
                 raise HTTPException(408, "the body has not come in time") from None
             size = len(message.get("body", b""))
-            taken += size
-            if taken > _FREE_BYTES:
-                self._site.waiting.take(size)
-                held.append(size)
-            if taken > limits.body_bytes:
+            body.taken += size
+            if body.taken > limits.body_bytes:
                 raise LimitError(f"the body has more than {limits.body_bytes:,} bytes", hint="Send it in parts.")
-            is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+            if body.taken > _FREE_BYTES:
+                self._site.waiting.take(size)
+                body.held += size
+            body.is_whole = message["type"] != "http.request" or not message.get("more_body", False)
             return message
 
         return given
 
 
+@dataclass(slots=True)
+class _Body:
+    """A body that comes: how much of it has, and what of that counts among those of all bodies."""
+
+    taken: int = 0
+    held: int = 0
+    is_whole: bool = False
+
+    def is_left(self, scope: Scope) -> bool:
+        """Whether some of it has not come."""
+        return not self.is_whole and any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+            for name, value in scope["headers"]
+        )
+
+
+def _check_heads(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise UsageError for a head that a proxy before the server may have read otherwise, or that is absurd."""
+    counts = Counter(name.lower() for name, _ in headers)
+    if counts.total() > _MOST_HEADERS:
+        raise UsageError(f"the request has {counts.total():,} headers", hint=f"At most {_MOST_HEADERS} are taken.")
+    twice = sorted(name.decode("latin-1") for name in _ONCE if counts[name] > 1)
+    if twice:
+        raise UsageError(f"the request has the header {twice[0]} twice", hint="Send it once.")
+    if counts[b"content-length"] and counts[b"transfer-encoding"]:
+        raise UsageError("the request says in two ways how long its body is", hint="Leave out one of them.")
+
+
+_MOST_HEADERS = 200
+_ONCE = frozenset(
+    {
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"content-type",
+        b"content-encoding",
+        b"authorization",
+        b"idempotency-key",
+        b"origin",
+    }
+)
+"""What says who asks whom for what: where it comes twice, two readers may take different ones."""
 NOBODY = User("nobody", Role.READER, ())
 """Who has no name, and gets what is open to all."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
@@ -94,6 +95,17 @@ def _allow_connections(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(most, soft), hard))
 
 
+class _ShortLines(logging.Filter):
+    """Makes one line of an answer that was cut, and of a message that is no text: the server is all right then."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged, which it always is."""
+        problem = record.exc_info[1] if record.exc_info else None
+        if isinstance(problem, (ConnectionAbortedError, UnicodeDecodeError)):
+            record.msg, record.args, record.exc_info, record.exc_text = str(problem), (), None, None
+        return True
+
+
 def http_config(site: Site) -> uvicorn.Config:
     """Return how a site is served.
 
@@ -104,6 +116,9 @@ def http_config(site: Site) -> uvicorn.Config:
     """
     settings = site.settings
     check_exposure(settings, site.users)
+    logger = logging.getLogger("uvicorn.error")
+    if not any(isinstance(each, _ShortLines) for each in logger.filters):
+        logger.addFilter(_ShortLines())
     _allow_connections(settings.limits.connections)
     return uvicorn.Config(
         create_app(site),
