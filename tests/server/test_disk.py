@@ -66,9 +66,11 @@ def test_a_full_disk_refuses_and_the_server_goes_on(script: Path, small_disk: Pa
         with pytest.raises(StoreError, match="No space left on device"):
             write(keeper, 2, 30_000, "large")
         assert numbers(keeper) == [1]
+        assert "No space left on device" in keeper.status()["problem"], "a full disk is not ready"
     with pytest.raises(StoreError, match="no snapshot can be written"):
         keeper.snapshot().result(10)
     filling.unlink()
+    assert not keeper.status()["problem"], "it is ready again, though nothing was written meanwhile"
     assert write(keeper, 2, 30_000, "large") == 2
     assert write(keeper, 3) == 3
     assert keeper.snapshot().result(10) == 3

@@ -132,11 +132,12 @@ class WarehouseKeeper:
     def status(self) -> dict[str, Any]:
         """Return the numbers of the warehouse, the log and the snapshot."""
         numbers = status_of(self._kept_sizes())
-        return {"at": self._at, **numbers, **self._kept.status(), "problem": self.problem()}
+        waiting = {"queue": self._queue.qsize() + len(self._group)}
+        return {"at": self._at, **numbers, **self._kept.status(), **waiting, "problem": self.problem()}
 
     def problem(self) -> str:
         """Return why nothing can be written at this moment; "" if it can."""
-        return self._broken or self._kept.look()
+        return self._broken or self._kept.look() or self._kept.full()
 
     def _kept_sizes(self) -> Stats:
         """Return the numbers of the warehouse; those before, where a transaction takes longer than one waits for it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,6 +23,7 @@ from cumulus.warehouse import Warehouse
 _PASSING_IDS, _PASSING_S = 10_000, 3600.0
 _AGAIN_S = 60.0
 """So long after a snapshot that has failed the next one is tried."""
+_TRIAL_BYTES = 64 << 10
 _LOOK_S = 1.0
 """So often the last snapshot is looked for, before something is written."""
 
@@ -123,6 +126,29 @@ class KeptFolder:
             finally:
                 self._saving.release()
         return self.lost or self.journal.lost
+
+    def full(self) -> str:
+        """Return why the last write has failed, if another one would fail, too; any thread may call it.
+
+        As nothing may come as long as the server is not ready, the disk is tried.
+        """
+        problem = self.journal.problem
+        if not problem:
+            return ""
+        trial = self.data / f"trial-{threading.get_ident()}"
+        try:
+            with trial.open("wb") as file:
+                file.write(bytes(_TRIAL_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            return problem
+        finally:
+            with suppress(OSError):
+                trial.unlink()
+        if self.journal.problem == problem:
+            self.journal.problem = ""
+        return ""
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the log and the snapshot."""

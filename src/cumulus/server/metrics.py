@@ -14,6 +14,16 @@ _LABELS = {"rows": "table", "entries": "map", "errors": "view", "maps": "map"}
 """What the names in a group of numbers of a source are of."""
 
 
+_PARTS = ("log", "snapshot")
+"""Groups of numbers of several kinds."""
+
+
+def _problem(name: str, told: object) -> Metric:
+    return GaugeMetricFamily(
+        f"cumulus_{name}", "1 if it has one, which /readyz or the log tells", value=float(bool(told))
+    )
+
+
 class _SourceNumbers(Collector):
     """The status of a source, as gauges: a number by itself, or one for each name in a group."""
 
@@ -25,8 +35,16 @@ class _SourceNumbers(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self._status().items():
-            if isinstance(value, (int, float)):
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
                 yield GaugeMetricFamily(f"cumulus_{name}", f"{name} of the source", value=float(value))
+            elif name == "problem":
+                yield _problem(name, value)
+            elif name in _PARTS:
+                for each, number in value.items():
+                    if each == "problem":
+                        yield _problem(f"{name}_problem", number)
+                    elif isinstance(number, (int, float)):
+                        yield GaugeMetricFamily(f"cumulus_{name}_{each}", f"{each} of the {name}", value=float(number))
             elif isinstance(value, Mapping) and all(isinstance(each, (int, float)) for each in value.values()):
                 label = _LABELS.get(name, "name")
                 family = GaugeMetricFamily(f"cumulus_{name}", f"{name} of the source, by {label}", labels=[label])
