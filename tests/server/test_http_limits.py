@@ -24,7 +24,7 @@ LIMITS = Limits(
     body_bytes=200_000,
     result_rows=5_000,
     result_bytes=400_000,
-    statement_s=0.5,
+    statement_s=2.0,
     wait_s=0.3,
     connections=60,
     requests_per_user=6,
@@ -62,9 +62,9 @@ def test_a_query_that_takes_too_long_is_stopped(server: Running, http: httpx.Cli
     begun = time.monotonic()
     answer = http.post("/v1/query", json={"sql": ENDLESS})
     assert (answer.status_code, answer.json()["error"]) == (422, "QueryTimeoutError")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
     assert http.post("/v1/query", json={"sql": "SELECT 1 AS one"}).json()["rows"] == [{"one": 1}]
-    with server.client() as client, pytest.raises(errors.QueryTimeoutError, match=r"longer than 0\.5 s"):
+    with server.client() as client, pytest.raises(errors.QueryTimeoutError, match=r"longer than 2 s"):
         client.query(ENDLESS)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cumulus.errors import HistoryError, UsageError
+from cumulus.errors import EvaluationError, HistoryError, UsageError
 from cumulus.m3.program import Program
-from cumulus.olap import Freshness
+from cumulus.olap import Answered, FoldedSource, Freshness, Question
 from cumulus.views import Consistency, Finisher
+from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.folding import Bound, Partial
 from cumulus.warehouse import ChangeStream, Warehouse
 
@@ -62,7 +63,7 @@ class WarehouseHost:
 
     def entries(self, map: str) -> int:
         """Return how many entries a map has."""
-        return self.warehouse.stats().entries[map]
+        return self.warehouse.stats(kept=True).entries[map]
 
     def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
         """Return base rows behind some groups, from the tables whose rows are kept."""
@@ -71,3 +72,30 @@ class WarehouseHost:
     def part_changes(self, view: str, timeout: float | None) -> ChangeStream:
         """Return what tells of transactions that change what folds of a view are made of."""
         return self.warehouse.view(view).part_changes(timeout)
+
+
+class ServedHost(WarehouseHost):
+    """A `WarehouseHost` which others change meanwhile: it has the turn for each fold, and not while rows are made."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Hold nothing still: an answer is made of one fold, or finds that the state has moved."""
+        return nullcontext()
+
+    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
+        """Return base rows behind some groups, asked as a query of somebody's, for which nothing is held still."""
+        return self.warehouse.view(view).facts(where, limit, QueryGuard()).arrow()
+
+
+@dataclass(frozen=True)
+class ServedCubes(FoldedSource):
+    """The cubes of a warehouse that others change meanwhile."""
+
+    host: ServedHost
+
+    def evaluate(self, question: Question) -> Answered:
+        """Return the rows of a question; what takes several folds has the turn if the state moves between them."""
+        try:
+            return super().evaluate(question)
+        except EvaluationError:
+            with self.host.warehouse.reading():
+                return super().evaluate(question)

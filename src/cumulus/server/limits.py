@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
+from cumulus.engine.limits import machine_memory
 from cumulus.errors import BusyError
+
+_LEAST_BYTES = 256 << 20
+
+
+def memory_share(part: int) -> int:
+    """Return so small a part of the machine's memory, in bytes, and no less than 256 MB."""
+    return max((machine_memory() or 0) // part, _LEAST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +29,12 @@ class Limits:
         comes does not count.
     result_rows, result_bytes
         Of an answer; None is without a limit.
+    answer_bytes
+        Of all answers under way, while they are written.
+    query_bytes
+        Of memory that all queries take which run in processes of their own.
     statement_s
-        For a query; then DuckDB is interrupted.
+        For a query and for writing its answer; then DuckDB is interrupted, or the answer is cut.
     wait_s
         For a read that waits (``after=``), and for a place among the concurrent reads.
     concurrent_reads
@@ -44,7 +55,9 @@ class Limits:
     body_rows: int = 100_000
     waiting_bytes: int = 256 << 20
     result_rows: int | None = None
-    result_bytes: int | None = 4 << 30
+    result_bytes: int | None = field(default_factory=lambda: memory_share(64))
+    answer_bytes: int = field(default_factory=lambda: memory_share(64))
+    query_bytes: int = field(default_factory=lambda: memory_share(32))
     statement_s: float = 30.0
     wait_s: float = 30.0
     concurrent_reads: int = 16
@@ -71,13 +84,13 @@ class ByteBudget:
     def __init__(self, most: int, what: str) -> None:
         self._most, self._what = most, what
         self.held = 0
+        self._shared: Counter[int] = Counter()
 
     def take(self, size: int) -> None:
         """Take bytes, until `give` gives them back; BusyError if there are not as many left."""
         if size > self._most - self.held:
             raise BusyError(
-                f"{self._what} under way take {self.held:,} bytes of {self._most:,}",
-                hint="Send it again a little later.",
+                f"{self._what} under way take {self.held:,} bytes of {self._most:,}", hint="Send it again later."
             )
         self.held += size
 
@@ -85,11 +98,15 @@ class ByteBudget:
         """Give bytes back."""
         self.held -= size
 
-    @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
-        """Take bytes for a block."""
-        self.take(size)
-        try:
-            yield
-        finally:
+    def take_shared(self, key: int, size: int) -> None:
+        """Take bytes that others with the same key may have taken already; `give_shared` gives them back."""
+        if not self._shared[key]:
+            self.take(size)
+        self._shared[key] += 1
+
+    def give_shared(self, key: int, size: int) -> None:
+        """Give bytes back, if nobody else has them any more."""
+        self._shared[key] -= 1
+        if not self._shared[key]:
+            del self._shared[key]
             self.give(size)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,21 +12,14 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
-from cumulus.errors import QueryTimeoutError
 from cumulus.server.answers import UNLIMITED, QueryLimits, ReadRows
-from cumulus.server.long_queries import query_copies
 from cumulus.server.shared_rows import SharedRows
 from cumulus.views.consistency import Consistency
-from cumulus.views.copied_rows import CopiedRows
 from cumulus.views.duckdb_limits import QueryGuard
 from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, column_tests
 from cumulus.views.row_changes import ViewChanges
-from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
-
-_QUICK_S = 0.2
-"""So long a query may hold up the keeper; then it begins anew over copies of what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,39 +119,9 @@ class WarehouseReading:
         limits: QueryLimits = UNLIMITED,
     ) -> ReadRows:
         """Return the result of a SELECT over the views and the tables whose rows are kept."""
-        quick = replace(limits, time_s=min(limits.time_s or _QUICK_S, _QUICK_S))
-        try:
-            with self._warehouse.one_state() as at:
-                return ReadRows(self._warehouse.query(sql, parameters, guard=QueryGuard(only, quick)).arrow(), at)
-        except QueryTimeoutError:
-            if quick == limits:
-                raise
-        if "measure" in sql.lower():  # which is put together from maps, of which there are no copies
-            with self._warehouse.one_state() as at:
-                return ReadRows(self._warehouse.query(sql, parameters, guard=QueryGuard(only, limits)).arrow(), at)
-        program = self._warehouse.program
-        known = only if only is not None else (*self._warehouse.views, *dict(program.kept))
-        return query_copies(self._copies, known, sql, parameters, limits)
-
-    def _copies(self, names: Iterable[str]) -> tuple[dict[str, pa.Table], int]:
-        wanted = list(names)
-        try:
-            with self._warehouse.one_state() as at:
-                copied = {name: self._copied(name) for name in wanted}
-                found = {name: self._plain(name) for name, rows in copied.items() if rows is None}
-            for name, rows in copied.items():
-                if rows is not None:
-                    found[name] = rows.columns()
-        except NotColumnarError:
-            with self._warehouse.one_state() as at:
-                found = {name: self._plain(name) for name in wanted}
-        return found, at
-
-    def _copied(self, name: str) -> CopiedRows | None:
-        return self._warehouse.view(name).copied() if name in self._warehouse.views else None
-
-    def _plain(self, name: str) -> pa.Table:
-        return self._warehouse.query(f'SELECT * FROM "{name.replace(chr(34), chr(34) * 2)}"').arrow()
+        found = self._warehouse.query(sql, parameters, guard=QueryGuard(only, limits))
+        assert found.at is not None, "it was asked with a guard"
+        return ReadRows(found.arrow(), found.at)
 
     def errors(self, view: str = "") -> ReadRows:
         """Return what a view, or all of them, could not take in."""

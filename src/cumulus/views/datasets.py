@@ -11,7 +11,8 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,21 @@ import pyarrow.dataset as ds
 
 from cumulus.views.reader import MapViewReader
 
+Scanning: TypeAlias = Callable[[MapViewReader | None, bool], AbstractContextManager[object]]
+"""From what reads a view, None for parts of several, and whether it is a look-up by key, to a block to read in."""
+
 
 class ViewDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows of a view, read when they are scanned; `opened` is told its name whenever they are."""
+    """The rows of a view, read when they are scanned; `opened` is told its name whenever they are.
 
-    def __init__(self, reader: MapViewReader, opened: Callable[[str], None]) -> None:
+    Parameters
+    ----------
+    turn
+        Entered while they are read, with the reader and whether it is a look-up by key.
+    """
+
+    def __init__(self, reader: MapViewReader, opened: Callable[[str], None], turn: Scanning | None = None) -> None:
+        self._turn: Scanning = turn or (lambda reader, is_look_up: nullcontext())
         self._reader = reader
         self._opened = opened
         self.problem: Exception | None = None
@@ -41,7 +52,9 @@ class ViewDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """Return a scanner of some columns of the rows for which a condition is true."""
         try:
             self.problem = None
-            table = scan(self._reader, columns, filter)
+            is_look_up = filter is not None and _equalities(filter, self._reader.schema) is not None
+            with self._turn(self._reader, is_look_up):
+                table = scan(self._reader, columns, filter)
         except Exception as problem:
             self.problem = problem
             raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -25,11 +26,14 @@ class QueryLimits:
         After so many seconds DuckDB is interrupted: QueryTimeoutError.
     rows, bytes
         Of the result: LimitError beyond.
+    apart
+        Answers, in a process of its own, what takes long or may take much memory; None answers it here.
     """
 
     time_s: float | None = None
     rows: int | None = None
     bytes: int | None = None
+    apart: Callable[[ApartQuery], pa.Table] | None = None
 
     def collect(self, relation: duckdb.DuckDBPyRelation) -> pa.Table:
         """Return a result.
@@ -82,6 +86,28 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 UNLIMITED = QueryLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class ApartQuery:
+    """A query that is answered apart: over tables, and files, and nothing else.
+
+    Parameters
+    ----------
+    parameters
+        As of `cumulus.views.duckdb_selects.select`.
+    tables, files
+        Name → rows, or the paths of Parquet files.
+    is_measured
+        Whether it calls what finishes measures.
+    """
+
+    sql: str
+    parameters: Any
+    limits: QueryLimits
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_measured: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ class MapViewReader(Shown):
         self._is_unique = len(shown) == len(keys)
 
     @property
+    def finisher(self) -> Finisher:
+        """What makes rows of map entries."""
+        return self._finisher
+
+    @property
     def name(self) -> str:
         """The view's name."""
         return self._finisher.view.name

@@ -118,10 +118,16 @@ class Shown(ABC):
 
 
 class Result(Shown):
-    """The rows of a query."""
+    """The rows of a query.
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
+    Parameters
+    ----------
+    at
+        The number of the transaction after which they are; None where that was not asked.
+    """
+
+    def __init__(self, table: pa.Table, at: int | None = None) -> None:
+        self._table, self.at = table, at
 
     def arrow(self) -> pa.Table:
         """Return the rows as an Arrow table."""

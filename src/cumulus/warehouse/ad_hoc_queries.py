@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -17,7 +18,7 @@ from cumulus.errors import UsageError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Given
 from cumulus.views import Finisher, MapViewReader
-from cumulus.views.datasets import ViewDataset
+from cumulus.views.datasets import Scanning, ViewDataset
 from cumulus.views.duckdb_functions import create_functions, set_utc
 from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, QueryLimits, lock
 from cumulus.views.duckdb_selects import Answering, Parameters, select
@@ -35,6 +36,8 @@ class Desk:
         The only views that there are, and no table; None is all.
     is_locked
         Whether SQL reaches no file, no network and no setting.
+    turn
+        Entered while a view, or parts of one, are read, where that is not all within the warehouse's turn.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Desk:
         *,
         only: Collection[str] | None = None,
         is_locked: bool = False,
+        turn: Scanning | None = None,
     ) -> None:
         self._process = os.getpid()
         kept = dict(engine.program.kept)
@@ -72,11 +76,14 @@ class Desk:
             view = _kept_rows(engine.program, name)
             if view is not None and name not in finishers:
                 readers.append(MapViewReader(Finisher(engine.program, view, functions), engine))
+        self.readers = {reader.name: reader for reader in readers}
+        """What reads the views and tables that there are."""
         for reader in readers:
-            dataset = ViewDataset(reader, self._opened.append)
+            dataset = ViewDataset(reader, self._opened.append, turn)
             self._connection.register(reader.name, dataset)
             self._datasets.append(dataset)
-        self._measuring = Measuring(self._connection, engine.program, everything, fold, self._views)
+        folding = nullcontext if turn is None else partial(turn, None, False)
+        self._measuring = Measuring(self._connection, engine.program, everything, fold, self._views, folding)
         # Whoever has a function of that name goes on calling it.
         has_own = "measure" in map(str.lower, functions)
         self._answering: Answering = nullcontext if has_own else self._measuring.answering
@@ -115,10 +122,25 @@ class Desk:
             for dataset in self._datasets:
                 if dataset.problem is not None:
                     raise dataset.problem from None
-            raise self._refusal(sql, problem) from None
+            raise self.refusal(sql, problem) from None
         return table, {*self._opened, *self._measuring.read}
 
-    def _refusal(self, sql: str, problem: duckdb.Error) -> UsageError:
+    def prepared(self, sql: str) -> tuple[str, dict[str, pa.Table]]:
+        """Return a query with measures as one over parts, and the parts by their names; others as they are.
+
+        Raises
+        ------
+        UsageError
+            For a MEASURE that cannot be computed.
+        """
+        try:
+            with self._answering(sql) as answered:
+                return answered, dict(self._measuring.tables)
+        except duckdb.Error as problem:
+            raise self.refusal(sql, problem) from None
+
+    def refusal(self, sql: str, problem: duckdb.Error) -> UsageError:
+        """Return the error of a query that DuckDB has refused."""
         if isinstance(problem, duckdb.CatalogException):
             try:
                 missing = {name.lower() for name in self._connection.get_table_names(sql)} & self._not_kept

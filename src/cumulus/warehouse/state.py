@@ -27,6 +27,7 @@ from cumulus.warehouse.turns import Turn, closed_error
 
 if TYPE_CHECKING:
     from cumulus.warehouse.ad_hoc_queries import Desk
+    from cumulus.warehouse.guarded_queries import GuardedDesk
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class WarehouseState:
         """The operations of the open transaction; None if there is none."""
         self.desk: Desk | None = None
         """Answers SQL over the views; made when it is first asked."""
-        self.locked_desks: dict[frozenset[str] | None, Desk] = {}
+        self.locked_desks: dict[frozenset[str] | None, GuardedDesk] = {}
         """Those that reach nothing else, by the only views that they have."""
         self.use(self.session_of(program))
 

@@ -147,7 +147,7 @@ class WarehouseView(Shown):
         self.warn()
         bounds, state = bounds_of(where), self._state
         with reading(state):
-            return _fold(state, state.finisher(self._name).view.name, by, bounds, columns)
+            return fold_view(state, state.finisher(self._name).view.name, by, bounds, columns)
 
     def part_changes(self, timeout: float | None = None) -> ChangeStream:
         """Return a stream that has an entry, without rows, for each transaction that changes what folds are made of.
@@ -167,7 +167,12 @@ class WarehouseView(Shown):
             stream.begin(number, None, None)
             return stream
 
-    def facts(self, where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),), limit: int = 1000) -> Result:
+    def facts(
+        self,
+        where: Mapping[str, Any] | Sequence[Sequence[Bound]] = ((),),
+        limit: int = 1000,
+        guard: QueryGuard | None = None,
+    ) -> Result:
         """Return rows behind groups of the view: those of its FROM that its WHERE leaves, with all their columns.
 
         Parameters
@@ -177,6 +182,8 @@ class WarehouseView(Shown):
             one must be met.
         limit
             How many rows, at most.
+        guard
+            As of `cumulus.Warehouse.query`.
 
         Raises
         ------
@@ -198,7 +205,9 @@ class WarehouseView(Shown):
         alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
         with reading(self._state):
             sql, parameters = facts_query(self._state.script, self.finisher, alternatives, limit)
-            return query(self._state, sql, parameters or None)
+            if guard is None:
+                return query(self._state, sql, parameters or None)
+        return query(self._state, sql, parameters or None, guard)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
@@ -263,9 +272,10 @@ def one_state(state: WarehouseState) -> Iterator[int]:
         yield state.session.counters.transactions
 
 
-def _fold(
+def fold_view(
     state: WarehouseState, view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str] | None
 ) -> Partial:
+    """Return the parts of a view's groups, for who has the turn."""
     counters = state.session.counters
     with state.columns.reading((counters.transactions, counters.events)) as maps:
         return state.folds.fold(maps, view, by, where, columns, counters.transactions)
@@ -342,38 +352,15 @@ def query(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryG
         If it takes more than it may.
     """
     if guard is not None:
-        return _guarded(state, sql, parameters, guard)
+        from cumulus.warehouse.guarded_queries import ask  # PyArrow's datasets bring pandas along
+
+        return ask(state, sql, parameters, guard, partial(fold_view, state))
     with reading(state):
         if state.desk is None or not state.desk.is_good:
             from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
 
-            state.desk = Desk(state.session.engine, state.finishers, state.functions, partial(_fold, state))
+            state.desk = Desk(state.session.engine, state.finishers, state.functions, partial(fold_view, state))
         table, read = state.desk.ask(sql, parameters)
         for name in read.intersection(state.finishers):
             open_view(state, name).warn()
         return Result(table)
-
-
-def _guarded(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryGuard) -> Result:
-    key = None if guard.only is None else frozenset(guard.only)
-    with reading(state):
-        desk = state.locked_desks.get(key)
-        if desk is None or not desk.is_good:
-            from cumulus.warehouse.ad_hoc_queries import Desk
-
-            if len(state.locked_desks) >= _MOST_DESKS:
-                state.locked_desks.clear()
-            desk = Desk(
-                state.session.engine,
-                state.finishers,
-                state.functions,
-                partial(_fold, state),
-                only=guard.only,
-                is_locked=True,
-            )
-            state.locked_desks[key] = desk
-        return Result(desk.ask(sql, parameters, guard.limits)[0])
-
-
-_MOST_DESKS = 16
-"""A connection takes some memory, and 30 ms to open."""

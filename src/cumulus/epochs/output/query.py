@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, QueryGuard, lock
+from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, ApartQuery, QueryGuard, QueryLimits, lock
 from cumulus.views.duckdb_selects import Answering, Parameters, select, whole
 from cumulus.views.folding import Bound, Partial
-from cumulus.views.measuring import Measuring, may_measure
+from cumulus.views.measuring import Measuring, may_measure, parts_in
+from cumulus.views.plain_sql import is_plain
 from cumulus.views.row_changes import CHANGE, check_change
 
 
@@ -99,8 +100,10 @@ def query(
             _register(connection, VIEW_ERRORS, out, files[VIEW_ERRORS], ERRORS_SCHEMA)
         if guard is not None:
             lock(connection, [str(Path(out) / path) for paths in files.values() for path in paths])
+        answering = _answering(connection, out, sql, manifest, functions, only)
+        if limits.apart is not None and isinstance(sql, str) and not functions and not is_plain(sql):
+            return _apart(limits.apart, connection, sql, parameters, limits, answering, out, files)
         with limits.stopping(connection):
-            answering = _answering(connection, out, sql, manifest, functions, only)
             return select(connection, sql, parameters, limits.collect if guard else whole, answering)
     except duckdb.IOException as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
@@ -108,6 +111,24 @@ def query(
         raise UsageError(str(problem), hint=f"Views here: {', '.join(named) or 'none'}.") from None
     finally:
         connection.close()
+
+
+def _apart(
+    apart: Callable[[ApartQuery], pa.Table],
+    connection: Any,
+    sql: str,
+    parameters: Parameters,
+    limits: QueryLimits,
+    answering: Answering,
+    out: str | Path,
+    files: Mapping[str, Sequence[str]],
+) -> pa.Table:
+    """Return the result of a query that may take much memory, computed in another process."""
+    with answering(sql) as answered:
+        parts = {} if answered == sql else parts_in(connection)
+        empty = {name: connection.table(name).to_arrow_table() for name, paths in files.items() if not paths}
+    paths = {name: [str(Path(out) / path) for path in found] for name, found in files.items() if found}
+    return apart(ApartQuery(answered, parameters, limits, {**parts, **empty}, paths, is_measured=bool(parts)))
 
 
 def _answering(

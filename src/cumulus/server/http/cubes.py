@@ -105,7 +105,7 @@ def _selection_routes(site: Site, router: APIRouter) -> None:
         user, form = user_of(request), format_of(request)
         answer = await _answer(site, user, await _selection(site, user, name, request))
         found = site.check_size(ReadRows(answer.table, answer.at, answer.consistency))
-        response = rows_response(site, found, form)
+        response = await rows_response(site, found, form)
         response.headers[EXPLAIN] = json.dumps(_explained(user, answer.explanation))
         return response
 
@@ -129,7 +129,7 @@ def _selection_routes(site: Site, router: APIRouter) -> None:
         selection = await _selection(site, user, name, request)
         at = site.source.at  # they are of this state, or of a later one
         table = await site.read(site.source.cubes().facts, selection, limit)
-        response = rows_response(site, site.check_size(ReadRows(table, at)), form)
+        response = await rows_response(site, site.check_size(ReadRows(table, at)), form)
         del response.headers["ETag"]
         return response
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.interval_texts import span_as_text
-from cumulus.errors import UsageError
+from cumulus.errors import LimitError, UsageError
 from cumulus.server.answers import ReadRows
 from cumulus.server.http.column_types import sql_type_name
 from cumulus.server.json_columns import decimal_texts, rows_as_json
@@ -23,6 +23,8 @@ from cumulus.server.json_columns import decimal_texts, rows_as_json
 PIECE_BYTES = 4 << 20
 """So much of a table becomes bytes at once."""
 PIECE_ROWS = 1 << 16
+_ROW_BYTES, _NESTED_BYTES = 16 << 20, 512 << 10
+"""The largest row that becomes a text, and the largest that has lists or structs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,42 @@ def batches_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches(max_chunksize=most)
 
 
+def text_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table in parts that become texts at once.
+
+    Raises
+    ------
+    LimitError
+        If a row is too large for that: its text would take several times as much.
+    """
+    has_parts = any(pa.types.is_nested(field.type) for field in table.schema)  # of which Python's own values are made
+    most, largest = (_NESTED_BYTES, _NESTED_BYTES) if has_parts else (PIECE_BYTES, _ROW_BYTES)
+    for batch in batches_of(table):
+        yield from _halved(batch, most, largest)
+
+
+def _halved(batch: pa.RecordBatch, most: int, largest: int) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= 2 * most:
+        yield batch
+    elif batch.num_rows > 1:
+        middle = batch.num_rows // 2
+        yield from _halved(batch.slice(0, middle), most, largest)
+        yield from _halved(batch.slice(middle), most, largest)
+    elif batch.nbytes > largest:
+        raise LimitError(
+            f"a row of the answer has {batch.nbytes:,} bytes, more than {largest:,} for texts",
+            hint="Ask for format=arrow, or for parts of it.",
+        )
+    else:
+        yield batch
+
+
 def _json(found: ReadRows, next_page: str) -> Iterator[bytes]:
     refuse_twins(found.table)
     columns = [{"name": field.name, "type": sql_type_name(field.type)} for field in found.table.schema]
     head = {"at": found.at, "consistency": found.consistency, "columns": columns, "next": next_page or None}
     first = json.dumps(head, ensure_ascii=False)[:-1].encode() + b', "rows": ['
-    for batch in batches_of(found.table):
+    for batch in text_batches(found.table):
         rows = rows_as_json(batch, ",\n", "")
         yield first + rows[1:] if first else rows
         first = b""
@@ -88,7 +120,7 @@ def _json(found: ReadRows, next_page: str) -> Iterator[bytes]:
 
 def _ndjson(found: ReadRows, _: str) -> Iterator[bytes]:
     refuse_twins(found.table)
-    for batch in batches_of(found.table):
+    for batch in text_batches(found.table):
         yield rows_as_json(batch, "", "\n")
 
 
@@ -104,7 +136,7 @@ def _csv(found: ReadRows, _: str) -> Iterator[bytes]:
             texts = [decimal_texts(piece) for piece in table.column(place).chunks]
             table = table.set_column(place, field.name, pa.chunked_array(texts, pa.string()))
     yield _csv_bytes(table.schema.empty_table(), True)
-    for batch in batches_of(table):
+    for batch in text_batches(table):
         yield _csv_bytes(batch, False)
 
 

@@ -59,23 +59,23 @@ def inspection_routes(site: Site) -> APIRouter:
         user = user_of(request)
         wanted = "" if view is None else site.view_named(user, view).name
         user.require_all_views()  # an error shows the row that was not taken in
-        return _rows(request, await site.read(site.source.errors, wanted), limit)
+        return await _rows(request, await site.read(site.source.errors, wanted), limit)
 
     @router.get("/quarantine", responses=ROW_ANSWERS, response_class=Response)
     async def quarantine(request: Request, limit: Annotated[int, _LIMIT] = 1_000) -> Response:
         """Return what was refused after it had been taken."""
         user_of(request).require_all_views()
-        return _rows(request, await site.read(site.source.quarantine), limit)
+        return await _rows(request, await site.read(site.source.quarantine), limit)
 
     @router.get("/epochs", responses=ROW_ANSWERS, response_class=Response)
     async def epochs(request: Request, limit: Annotated[int, _LIMIT] = 1_000) -> Response:
         """Return the last transactions or epochs."""
         user_of(request).require_all_views()
-        return _rows(request, await site.read(site.source.epochs), limit)
+        return await _rows(request, await site.read(site.source.epochs), limit)
 
-    def _rows(request: Request, found: ReadRows, limit: int) -> Response:
+    async def _rows(request: Request, found: ReadRows, limit: int) -> Response:
         part = ReadRows(found.table.slice(0, limit), found.at, found.consistency)
-        response = rows_response(site, part, format_of(request))
+        response = await rows_response(site, part, format_of(request))
         if "ETag" in response.headers:
             del response.headers["ETag"]  # these may change while `at` stays
         return response

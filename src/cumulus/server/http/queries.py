@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -65,5 +66,7 @@ async def _query(site: Site, request: Request, sql: str, parameters: Any, after:
     if same is not None and request.method == "GET":
         return same
     only = None if user.views is None else [view.name for view in site.views_of(user)]
+    begun = monotonic()
     found = await site.read(site.source.query, sql, parameters, only=only, limits=site.query_limits)
-    return rows_response(site, site.check_size(found), form)
+    left_s = max(site.limits.statement_s - (monotonic() - begun), 0.0)
+    return await rows_response(site, site.check_size(found), form, left_s=left_s)

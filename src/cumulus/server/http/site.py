@@ -18,6 +18,7 @@ from cumulus.errors import BusyError, ClosedError, DelayError, LimitError, Store
 from cumulus.m3.program import ViewDef
 from cumulus.server.access import EVERYBODY, LOG, User, UserFile, UserList
 from cumulus.server.answers import QueryLimits, ReadRows
+from cumulus.server.asking.processes import QueryProcesses
 from cumulus.server.http.entrance.sessions import Sessions
 from cumulus.server.http.kept_pages import KeptPages
 from cumulus.server.hub.hub import Hub
@@ -101,6 +102,8 @@ class Site:
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
         self._unpackers: anyio.CapacityLimiter | None = None
+        self.queries = QueryProcesses(self.limits.query_bytes)
+        self.answers = ByteBudget(self.limits.answer_bytes, "answers")
         self.waiting = ByteBudget(self.limits.waiting_bytes, "bodies of requests")
         self._hub: Hub | None = None
 
@@ -116,8 +119,9 @@ class Site:
         return self.users.look().problem or str(self.source.status().get("problem") or "")
 
     def end_subscriptions(self) -> None:
-        """Tell all subscribers, and those who wait for something to come, that nothing more comes."""
+        """Tell all subscribers, and those who wait for something to come, that nothing more comes; end long queries."""
         self.arrivals.close()
+        self.queries.close()
         if self._hub is not None:
             self._hub.close()
 
@@ -133,7 +137,8 @@ class Site:
     @property
     def query_limits(self) -> QueryLimits:
         """The limits of a query."""
-        return QueryLimits(self.limits.statement_s, self.limits.result_rows, self.limits.result_bytes)
+        limits = self.limits
+        return QueryLimits(limits.statement_s, limits.result_rows, limits.result_bytes, self.queries.ask)
 
     def views_of(self, user: User) -> list[ViewDef]:
         """Return the views that there are for a user."""

@@ -74,7 +74,7 @@ def view_routes(site: Site) -> APIRouter:
         user, form = user_of(request), format_of(request)
         view = site.view_named(user, name)
         if wanted.cursor is not None:
-            return _page_of(site, user, view, wanted.cursor, request)
+            return await _page_of(site, user, view, wanted.cursor, request)
         if wanted.after is not None:
             await site.arrivals.wait_for(wanted.after, site.limits.wait_s)
         if wanted.max_staleness is not None:
@@ -89,7 +89,7 @@ def view_routes(site: Site) -> APIRouter:
             found = await site.read(site.source.get, view.name, key, read=wanted.read)
             if columns is not None:
                 found = ReadRows(found.table.select(columns), found.at, found.consistency)
-            return rows_response(site, found, form)
+            return await rows_response(site, found, form)
         bounds = wanted_rows(view, request.query_params, _OPTIONS)
         most = None if wanted.limit is None else wanted.offset + wanted.limit
         found = await site.read(
@@ -99,8 +99,8 @@ def view_routes(site: Site) -> APIRouter:
             found = ReadRows(found.table.slice(wanted.offset), found.at, found.consistency)
         if wanted.page is not None and found.table.num_rows > wanted.page:
             kept = site.pages.keep(found, user.name)
-            return _page_of(site, user, view, f"{kept}.0.{wanted.page}", request)
-        return rows_response(site, site.check_size(found), form)
+            return await _page_of(site, user, view, f"{kept}.0.{wanted.page}", request)
+        return await rows_response(site, site.check_size(found), form)
 
     return router
 
@@ -123,7 +123,7 @@ def _key(site: Site, view: ViewDef, texts: list[str] | None, json_list: str | No
     return [typed_value(view.name, columns[name], value) for name, value in zip(names, values, strict=True)]
 
 
-def _page_of(site: Site, user: User, view: ViewDef, cursor: str, request: Request) -> Response:
+async def _page_of(site: Site, user: User, view: ViewDef, cursor: str, request: Request) -> Response:
     """Return a page of an answer that is kept, and how the next one is asked for."""
     key, _, place = cursor.partition(".")
     begin, _, count = place.partition(".")
@@ -136,7 +136,7 @@ def _page_of(site: Site, user: User, view: ViewDef, cursor: str, request: Reques
         asked = {"cursor": f"{key}.{first + rows}.{rows}", "format": form.name}
         following = f"/v1/views/{quote(view.name, safe='')}/rows?{urlencode(asked)}"
     part = ReadRows(found.table.slice(first, rows), found.at, found.consistency)
-    response = rows_response(site, site.check_size(part), form, following)
+    response = await rows_response(site, site.check_size(part), form, following)
     del response.headers["ETag"]
     return response
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import duckdb
+import pyarrow as pa
 
 from cumulus.algebra.terms import Const
 from cumulus.catalog.names import find_name, folded
@@ -40,6 +41,16 @@ def may_measure(sql: str) -> bool:
     return _MEASURE.search(sql) is not None
 
 
+_PARTS = re.compile(r"parts \d+ of .+", re.DOTALL)
+
+
+def parts_in(connection: duckdb.DuckDBPyConnection) -> dict[str, pa.Table]:
+    """Return the parts that the query reads which is answered now, by their names in it."""
+    names = [name for (name,) in connection.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()]
+    found = [name for name in names if _PARTS.fullmatch(name)]
+    return {name: connection.table(name).to_arrow_table() for name in found}
+
+
 class Measuring:
     """Rewrites queries that call MEASURE.
 
@@ -53,6 +64,8 @@ class Measuring:
         Gives parts of the views.
     shown
         The names of those that may be asked.
+    turn
+        Entered while parts are read.
     """
 
     def __init__(
@@ -62,6 +75,7 @@ class Measuring:
         finishers: Mapping[str, Finisher],
         fold: Fold,
         shown: Collection[str],
+        turn: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._connection, self._program = connection, program
         self._finishers, self._fold = finishers, fold
@@ -70,7 +84,9 @@ class Measuring:
         names = "|".join(re.escape(name) for name in sorted(self._cubes))
         self._cube_names = re.compile(names, re.IGNORECASE) if names else None
         self._aggregates: frozenset[str] = frozenset()
-        self._tables: list[str] = []
+        self._turn = turn
+        self.tables: dict[str, pa.Table] = {}
+        """The parts that the query of `answering` reads, by their names in it."""
         self.read: set[str] = set()
         """The views of which the last query took parts."""
 
@@ -100,7 +116,7 @@ class Measuring:
                         hint="Name the view itself in FROM, not a sub-query of it: "
                         "SELECT …, MEASURE(x) FROM view GROUP BY ….",
                     )
-            if not self._tables:
+            if not self.tables:
                 yield sql
                 return
             try:
@@ -109,9 +125,9 @@ class Measuring:
                 # The place is one in a text that nobody wrote.
                 raise type(problem)(str(problem).partition("\n\nLINE ")[0]) from None
         finally:
-            for table in self._tables:
+            for table in self.tables:
                 self._connection.unregister(table)
-            self._tables.clear()
+            self.tables.clear()
 
     def _prepare(self) -> None:
         if not self._aggregates:
@@ -203,15 +219,17 @@ class Measuring:
             self._check_measure(measured, name)
         self._name_columns(select)
         by = self._needed(select, measured)
-        partial = self._fold(measured.name, by, (), list(dict.fromkeys(asked)))
-        parts = PartsTable(partial, self._finishers[partial.choice.view].values, measured.alias)
-        table = f"parts {len(self._tables)} of {measured.name}"
-        self._connection.register(table, parts.table())
-        self._tables.append(table)
+        with self._turn():
+            partial = self._fold(measured.name, by, (), list(dict.fromkeys(asked)))
+            parts = PartsTable(partial, self._finishers[partial.choice.view].values, measured.alias)
+            rows, has_gaps = parts.table(), parts.has_gaps
+        table = f"parts {len(self.tables)} of {measured.name}"
+        self._connection.register(table, rows)
+        self.tables[table] = rows
         self.read.add(measured.name)
         texts = [parts.measure(name, self._nothing(measured, name)) for name in asked]
         is_grouped = bool(select.get("group_expressions")) or select.get("aggregate_handling") == "FORCE_AGGREGATES"
-        shows_less = is_grouped and parts.has_gaps
+        shows_less = is_grouped and has_gaps
         if shows_less:
             texts.append(f"COALESCE({parts.count} > 0, TRUE)")
         made = trees.expressions(self._connection, texts)
