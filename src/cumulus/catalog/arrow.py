@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow_cells import decoded
-from cumulus.catalog.arrow_messages import unpacked_size
+from cumulus.catalog.arrow_messages import table_within
 from cumulus.catalog.events import Row
 from cumulus.catalog.interval_texts import span_as_text
 from cumulus.catalog.schema import Column
@@ -307,20 +307,21 @@ def from_strange_ipc(data: bytes | memoryview, most_bytes: int) -> pa.Table:
     pyarrow.ArrowException
         If it is no such stream.
     """
-    rows, size = unpacked_size(data)
-    if size > most_bytes:
-        raise ValueError(f"{size:,} bytes unpacked, and {most_bytes:,} are allowed")
-    with pa.ipc.open_stream(data) as stream:
-        kinds = stream.schema.types
-        if any(pa.types.is_nested(kind) or pa.types.is_dictionary(kind) for kind in kinds):
-            raise ValueError("columns that no table has")
-        if rows and not any(map(_has_width, kinds)):
-            raise ValueError(f"{rows:,} rows without a value")
-        table = stream.read_all()
+    table = table_within(data, most_bytes)
+    strange = [kind for kind in table.schema.types if kind.id not in _PLAIN]
+    if any(pa.types.is_nested(kind) or pa.types.is_dictionary(kind) for kind in strange):
+        raise ValueError("columns that no table has")
+    if len(table) and len(strange) == table.num_columns:
+        raise ValueError(f"{len(table):,} rows in which no value takes room")
     table.validate(full=True)
     return table
 
 
-def _has_width(kind: pa.DataType) -> bool:
-    """Whether each row takes room in a column of a type."""
-    return not (pa.types.is_null(kind) or pa.types.is_run_end_encoded(kind))
+_PLAIN = frozenset(
+    each.id
+    for each in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()),
+        *(pa.date32(), pa.timestamp("us"), pa.decimal128(38), pa.decimal256(76), pa.month_day_nano_interval()),
+    )
+)
+"""Types of columns in which each row takes room."""

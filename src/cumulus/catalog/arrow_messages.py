@@ -111,13 +111,13 @@ def message_sizes(data: bytes | memoryview | pa.Buffer) -> Iterator[MessageSize]
         yield MessageSize(is_dictionary, rows, lengths, _unpacked_bytes(records, message.body))
 
 
-def unpacked_size(data: bytes | memoryview) -> tuple[int, int]:
-    """Return how many rows an Arrow stream says it has, and how many bytes its buffers have when they are unpacked.
+def table_within(data: bytes | memoryview, most_bytes: int) -> pa.Table:
+    """Return the rows of an Arrow stream, unless its messages together are larger than allowed when they are unpacked.
 
     Raises
     ------
     ValueError
-        If it has other messages than a schema and rows, or is damaged.
+        If they are, and none is unpacked then; if the stream is damaged, or has others than one schema and rows.
     pyarrow.ArrowException
         If it is no Arrow stream.
 
@@ -125,16 +125,23 @@ def unpacked_size(data: bytes | memoryview) -> tuple[int, int]:
     --------
     >>> from cumulus.catalog.arrow import to_ipc
     >>> stream = to_ipc(pa.table({"n": [7] * 100_000}))
-    >>> len(stream) < 100_000, unpacked_size(stream)
-    (True, (100000, 800000))
+    >>> len(stream) < 100_000, table_within(stream, 800_000).num_rows
+    (True, 100000)
+    >>> table_within(stream, 799_999)
+    Traceback (most recent call last):
+    ValueError: 800,000 bytes unpacked, and 799,999 are allowed
     """
-    rows = size = 0
-    for message in message_sizes(data):
-        if message.is_dictionary:
+    reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
+    schema, messages, size = pa.ipc.read_schema(reader.read_next_message()), list(reader), 0
+    for message in messages:
+        view = memoryview(message.metadata)
+        records = _Table(view, struct.unpack_from("<I", view)[0]).table(_HEADER)
+        if message.type != "record batch" or records is None:
             raise ValueError("a message of the stream has no rows")
-        rows += message.rows
-        size += message.unpacked
-    return rows, size
+        size += _unpacked_bytes(records, message.body)
+    if size > most_bytes:
+        raise ValueError(f"{size:,} bytes unpacked, and {most_bytes:,} are allowed")
+    return pa.Table.from_batches([pa.ipc.read_record_batch(each, schema) for each in messages], schema)
 
 
 def _unpacked_bytes(records: _Table, body: pa.Buffer | None) -> int:
