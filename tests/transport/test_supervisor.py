@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from cumulus.errors import ProcessError
-from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, Supervisor
+from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 from support.relay import ListCodec
 
 FACTORY = "support.relay:make"
@@ -176,6 +176,19 @@ def test_what_cannot_start_is_one_error() -> None:
             ):
                 pass
             assert children() == before
+
+
+def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
+    """So whoever keeps it can start it again, as one that was killed by somebody else."""
+    before = children()
+    stuck = Process("b", module="support.never_ready")
+    with (
+        pytest.raises(StartError, match="b cannot start: killed: it was not ready after 2 s\nLook at what") as raised,
+        Supervisor([stuck], on_line=lambda *_: None, start_seconds=2),
+    ):
+        pass
+    assert (raised.value.ended.name, raised.value.ended.code) == ("b", -signal.SIGKILL)
+    assert children() == before
 
 
 def test_another_program_ends_the_process_that_is_refused() -> None:

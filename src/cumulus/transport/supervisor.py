@@ -86,7 +86,7 @@ class ProcessEnded:
 
 
 class StartError(ProcessError):
-    """A process has ended before it was ready."""
+    """A process has ended before it was ready, or was killed since it did not become so."""
 
     def __init__(self, ended: ProcessEnded) -> None:
         self.ended = ended
@@ -200,6 +200,14 @@ class _Running:
         """Send a frame; nothing if the process has ended."""
         with self._lock, suppress(OSError):
             self._pair.sendall(header(kind, len(payload), incarnation) + payload)
+
+    def given_up(self, seconds: float) -> ProcessEnded:
+        """Kill the process, which is not ready after so long; return how it has ended."""
+        self.popen.kill()
+        reason = f"killed: it was not ready after {seconds:g} s"
+        return ProcessEnded(
+            self.name, -signal.SIGKILL, reason, tuple(self._lines), "Look at what it has written, and start again."
+        )
 
     def wait(self, seconds: float) -> bool:
         """Wait for the process's end; return whether it has come."""
@@ -459,10 +467,7 @@ class Supervisor:
             if waiting and self._is_unwanted():
                 raise ProcessError(f"it was stopped before {waiting[0].name} was ready", hint="Start it again.")
             if waiting and time.monotonic() > until:
-                raise ProcessError(
-                    f"{waiting[0].name} is not ready after {self._start_seconds:g} s",
-                    hint="Look at what it has written, or give it more time.",
-                )
+                raise StartError(waiting[0].given_up(self._start_seconds))
         self._introduce(message)
 
     def _introduce(self, message: bytes | None) -> None:
