@@ -471,7 +471,7 @@ class Supervisor:
         self._introduce(message)
 
     def _introduce(self, message: bytes | None) -> None:
-        places = {name: [*each.address, *each.further] for name, each in self._running.items() if each.address}
+        places = {name: [*where, *self._running[name].further] for name, where in self.addresses().items()}
         meeting = json.dumps([places, None if message is None else message.hex()]).encode()
         for each in self._running.values():
             each.send(FrameKind.MEET, meeting, self.incarnation)
