@@ -25,8 +25,6 @@ ORDERS = list(VersionOrder)
 def test_every_version_is_a_bigint():
     assert first_version(0) == 0
     assert last_version(MOST_EPOCHS - 1) == (1 << 63) - 1
-    with pytest.raises(UsageError, match="there is no epoch 4194304"):
-        first_version(MOST_EPOCHS)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -84,8 +82,7 @@ def test_ranges_end_with_a_way_out():
         with pytest.raises(UsageError, match="epoch 1 has no version left for 1 more on switch 0"):
             numbering.next(1, 0)
     assert last < numbering.next(2, 0)
-    with pytest.raises(UsageError, match="there is no epoch 4194304"):
-        numbering.next(MOST_EPOCHS, 0)
+    assert numbering.next(MOST_EPOCHS + 1, 0) == first_version(1)  # epochs have no end
     numbering = Numbering(VersionOrder.SWITCH, 127)
     numbering.next(1, 0, numbering.most)
     with pytest.raises(UsageError, match="no version left"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cumulus.cluster.intake import NetChange
 from cumulus.cluster.messages import Block
 from cumulus.cluster.placement.dispatch import Dispatch
-from cumulus.cluster.versions import Numbering
+from cumulus.cluster.versions import MOST_TICKS, Numbering
 
 BLOCK_ROWS = 10_000
 
@@ -37,6 +37,10 @@ class BlockMaker:
         self._rows = min(rows, numbering.most)
         self._epoch = self._tick = 0
         """The last epoch, and how many blocks it has."""
+
+    def has_room(self, epoch: int) -> bool:
+        """Whether half of the versions that an epoch has are left: files need them when it ends."""
+        return epoch != self._epoch or self._tick < MOST_TICKS // 2
 
     def make(self, epoch: int, nets: Iterable[NetChange]) -> Iterator[tuple[int, list[Block]]]:
         """Yield for each block which node gets what of it; nothing where nobody gets any.

@@ -179,6 +179,16 @@ class NodeMaps:
         for name, overlay in self.made.overlays.items():
             self.engine.cut(overlay.since, self._version_place(name), most)
 
+    def renumber(self, less: int) -> None:
+        """Take something away from all versions; nothing may be left in `take_out`."""
+        for name in (*self.made.histories, *(overlay.since for overlay in self.made.overlays.values())):
+            place = len(self._definitions[name].keys) - 1
+            frame = self._try(partial(self.engine.take, name))
+            self._try(partial(self._put_back, name, frame.with_numbers(place, frame.numbers(place) - less)))
+
+    def _put_back(self, name: str, frame: MapFrame) -> None:
+        self.engine.add(name, self._fitting(name, frame))
+
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def newest(self, name: str) -> MapFrame:

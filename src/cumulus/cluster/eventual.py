@@ -187,6 +187,12 @@ class EventualState:
         self._maps.cut_overlays(before)
         self._maps.bind_if_due()
 
+    def renumber(self, less: int) -> None:
+        """Take something away from all versions; everything must be drained."""
+        self._maps.renumber(less)
+        for versions in (self._newest, self._seen):
+            versions.update({name: max(version - less, -1) for name, version in versions.items()})
+
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def deltas(self, name: str) -> MapFrame:

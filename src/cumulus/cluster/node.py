@@ -115,7 +115,7 @@ class ClusterNode:
             self._gate.load(state.epoch, state.gate)
         if self._spread is not None:
             self._spread.load(state.newest, state.later)
-            self._spread.load_failed(state.failed)
+            self._spread.failed.load(state.failed)
 
     @property
     def spread(self) -> SpreadPart | None:
@@ -205,6 +205,7 @@ class ClusterNode:
             self._spread.receive(self._deltas)
             self._deltas.clear()
             effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
+            self._spread.move_on(self._committed)
         while told := self._marks.tell():
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
@@ -232,7 +233,7 @@ class ClusterNode:
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
         self._gated_rows += 0 if outcome is None else outcome.events
         deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)
-        failed = {} if self._spread is None else self._spread.numbered_failed()
+        failed = {} if self._spread is None else self._spread.failed.dump()
         logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas, failed)
         self._log.records[epoch] = self._log.append(logged, effects)
         self._is_writing = True
@@ -242,7 +243,7 @@ class ClusterNode:
     def _state(self, epoch: int, ended: EndedEpoch) -> NodeState:
         gate = b"" if self._gate is None else self._gate.save()
         newest, later = ([], []) if self._spread is None else self._spread.save(ended)
-        failed = {} if self._spread is None else self._spread.numbered_failed()
+        failed = {} if self._spread is None else self._spread.failed.dump()
         return NodeState(epoch, gate, newest, later, failed)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
@@ -268,7 +269,7 @@ class ClusterNode:
                 self._gate.apply(epoch, logged.payloads)
             if self._spread is not None:
                 self._spread.restore(logged.deltas)
-                self._spread.load_failed(logged.failed)
+                self._spread.failed.load(logged.failed)
 
     def check(self) -> None:
         """Check what holds between two steps."""

@@ -14,7 +14,7 @@ from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.versions import VersionOrder, first_version, last_version, switch_of, unpack
+from cumulus.cluster.versions import EpochWindow, VersionOrder, switch_of
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.frames.unbounded import fitted, frame_of_bytes, narrowed
@@ -31,6 +31,8 @@ Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
 """View → map → what a node has of it for the view."""
 _NONE = np.zeros(0, dtype=np.int64)
 _FAILED_HINT = 'The last good rows are those of read="committed"; new folders with --mode gated compute the others.'
+Failure: TypeAlias = tuple[int, str]
+"""The first epoch in which a map is wrong, 0 if that is not known, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,76 @@ class SharesOfViews:
     errors: Mapping[str, str]
 
 
+class FailedMaps:
+    """The spread maps that are wrong.
+
+    Which steps there are depends on the order in which deltas come, so what has failed is not taken back by a deletion:
+    the map is wrong from then on. A sum of whole numbers or decimals is no such step: it has no bound.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._names = [definition.name for definition in program.maps]
+        self._failed: dict[str, Failure] = {}
+        self._untold: dict[str, Failure] = {}
+        """What other nodes must be told."""
+
+    def note(self, source: str, epoch: int, why: str) -> None:
+        """Note that a map is wrong from an epoch on, with all that are made from it."""
+        graph = reads(self._program)
+        for at, name in enumerate(self._names):
+            if source in reachable(graph, (name,)) and self._add(name, epoch, why):
+                self._untold[str(at)] = self._failed[name]
+
+    def _add(self, name: str, epoch: int, why: str) -> bool:
+        """Note it of one map; whether that is new."""
+        known = self._failed.get(name)
+        if known is not None and known[0] <= epoch:
+            return False
+        self._failed[name] = epoch, why if known is None else known[1]
+        return True
+
+    def check(self, name: str) -> None:
+        """Check that a map is not wrong.
+
+        Raises
+        ------
+        EvaluationError
+            If it is.
+        """
+        if name in self._failed:
+            raise EvaluationError(f"{name}: {self._failed[name][1]}", hint=_FAILED_HINT)
+
+    def views(self, epoch: int) -> dict[str, str]:
+        """Return the shown views that are wrong in an epoch, and why."""
+        bad = {name: why for name, (first, why) in self._failed.items() if first <= epoch}
+        return {view.name: bad[name] for view in self._program.shown_views for name in view.reads if name in bad}
+
+    def take_untold(self) -> Mapping[str, Failure]:
+        """Return what other nodes must be told, once: number of the map as text → failure."""
+        untold, self._untold = self._untold, {}
+        return untold
+
+    def dump(self) -> Mapping[str, Failure]:
+        """Return all failures as a log or a snapshot has them: number of the map as text → failure."""
+        return {str(at): self._failed[name] for at, name in enumerate(self._names) if name in self._failed}
+
+    def load(self, failed: Mapping[str, Sequence[object]]) -> None:
+        """Note the failures of another node, or of a life before.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If they are not of maps of the program.
+        """
+        for at, told in failed.items():
+            match (at.isdecimal() and int(at) < len(self._names), *told):
+                case (True, int() as epoch, str() as why):
+                    self._add(self._names[int(at)], epoch, why)
+                case _:
+                    raise RemoteProtocolError(f"{told!r:.100} of map {at!r:.20} is no failure")
+
+
 class SpreadPart:
     """The spread maps of a node, by the numbers and bytes that messages have.
 
@@ -61,6 +133,8 @@ class SpreadPart:
         As `EventualState` takes it.
     order
         Of versions.
+    committed
+        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -69,9 +143,7 @@ class SpreadPart:
     seen
         Switch → the last version of it that may be in the newest values.
     failed
-        Map → the first epoch in which a step failed that it is made from, 0 if that is not known, and why. Which steps
-        there are depends on the order in which deltas come, so what has failed is not taken back by a deletion: the map
-        is wrong from then on. A sum of whole numbers or decimals is no such step: it has no bound.
+        Which maps are wrong.
     """
 
     def __init__(
@@ -80,12 +152,12 @@ class SpreadPart:
         number: int,
         engine: str | Engine = "auto",
         order: VersionOrder = VersionOrder.CLOCK,
+        committed: int = 0,
     ) -> None:
         self.number, self._order = number, order
+        self.window = EpochWindow.around(committed)
         self.seen: dict[int, int] = {}
-        self.failed: dict[str, tuple[int, str]] = {}
-        self._untold: dict[str, tuple[int, str]] = {}
-        """What other nodes must be told of `failed`."""
+        self.failed = FailedMaps(plan.division.spread)
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self._layout, self._program = plan.layout, plan.division.spread
         self._parts = plan.spread_parts
@@ -110,9 +182,10 @@ class SpreadPart:
         if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
             raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
+        first = int(self.window.kept(np.array([block.version]))[0])
         if len(offsets):
-            self._see(np.array([block.version + int(offsets[-1])]))
-        self.state.fire(block.group, block.version, table.drop_columns([SIGN, OFFSET]), signs, offsets)
+            self._see(np.array([first + int(offsets[-1])]))
+        self.state.fire(block.group, first, table.drop_columns([SIGN, OFFSET]), signs, offsets)
         self._note_errors()
 
     def receive(self, deltas: Iterable[Deltas]) -> None:
@@ -126,9 +199,12 @@ class SpreadPart:
         frames: dict[str, list[MapFrame]] = {}
         for each in deltas:
             for name, frame in self._frames(each.frames, with_version=True):
-                self._see(frame.numbers(len(frame.layout.keys) - 1))
+                place = len(frame.layout.keys) - 1
+                if self.window.first:
+                    frame = frame.with_numbers(place, self.window.kept(frame.numbers(place)))
+                self._see(frame.numbers(place))
                 frames.setdefault(name, []).append(frame)
-            self.load_failed(each.failed)
+            self.failed.load(each.failed)
         self.state.receive({name: concat(self.state.maps.alike(name, found)) for name, found in frames.items()})
         self._note_errors()
 
@@ -141,18 +217,9 @@ class SpreadPart:
         """Note which maps are wrong from now on, since a step of theirs has failed."""
         overlays = self.state.made.overlays
         for error in self.state.maps.take_errors():  # the version is the last column of all events
-            epoch = 0 if error.row is None else unpack(error.row[-1])[0]
+            epoch = 0 if error.row is None else self.window.epoch_of(error.row[-1])
             held = {overlay: name for name, each in overlays.items() for overlay in (each.out, each.since, name)}
-            self._fail(held[error.view], epoch, error.message)
-
-    def _fail(self, source: str, epoch: int, why: str) -> None:
-        """Note that a map is wrong from an epoch on, with all that are made from it."""
-        graph = reads(self._program)
-        for name in self.names:
-            if source in reachable(graph, (name,)):
-                first, told = self.failed.get(name, (epoch, why))
-                if (min(first, epoch), told) != self.failed.get(name):
-                    self.failed[name] = self._untold[name] = (min(first, epoch), told)
+            self.failed.note(held[error.view], epoch, error.message)
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)
@@ -176,20 +243,9 @@ class SpreadPart:
         EvaluationError
             If a number does not fit, or a step of a view that is made from the map has failed.
         """
-        self.check_good(name)
+        self.failed.check(name)
         frame = narrowed(self.state.newest_values(name), layout_of(self._program.map(name)))
         return frame.filter(self._layout.owners(name, frame) == self.number)
-
-    def check_good(self, name: str) -> None:
-        """Check that no step has failed that a map is made from.
-
-        Raises
-        ------
-        EvaluationError
-            If one has.
-        """
-        if name in self.failed:
-            raise EvaluationError(f"{name}: {self.failed[name][1]}", hint=_FAILED_HINT)
 
     def owns(self, name: str, key: tuple[object, ...]) -> bool:
         """Whether this node owns an entry."""
@@ -200,17 +256,26 @@ class SpreadPart:
         sent = self.state.drain()
         self._note_errors()
         for node, frames in sent.items():
-            yield node, Deltas([(self._numbers[name], frame.to_bytes()) for name, frame in frames.items()])
-        untold, self._untold = self._untold, {}
-        if untold:
-            told = Deltas([], {str(self._numbers[name]): each for name, each in untold.items()})
-            yield from ((node, told) for node in range(self._layout.nodes) if node != self.number)
+            yield node, Deltas([(self._numbers[name], self._sent(frame).to_bytes()) for name, frame in frames.items()])
+        if untold := self.failed.take_untold():
+            yield from ((node, Deltas([], untold)) for node in range(self._layout.nodes) if node != self.number)
+
+    def _sent(self, deltas: MapFrame) -> MapFrame:
+        """Return deltas with versions as messages have them."""
+        if not self.window.first:
+            return deltas
+        place = len(deltas.layout.keys) - 1
+        return deltas.with_numbers(place, self.window.sent(deltas.numbers(place)))
+
+    def seen_versions(self) -> dict[str, int]:
+        """Return switch → the last version of it that may be in the newest values, with the number of its epoch."""
+        return {str(switch): self.window.whole(version) for switch, version in self.seen.items()}
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def end(self, epoch: int) -> EndedEpoch:
         """Return the deltas of an epoch of which all has come, those of epoch 0 with the first one, and later ones."""
-        first, last = first_version(epoch if epoch > 1 else 0), last_version(epoch)
+        first, last = self.window.first_version(epoch if epoch > 1 else 0), self.window.last_version(epoch)
         deltas, later = {}, {}
         for name in self.names:
             found = self.state.deltas(name)
@@ -223,8 +288,7 @@ class SpreadPart:
         """Return by what this node writes views after an epoch: those that it has changed, or all of them."""
         changed = {name for name, deltas in ended.deltas.items() if deltas.rows}
         views = [view for view in self._program.shown_views if whole or not changed.isdisjoint(view.reads)]
-        bad = {name: why for name, (first, why) in self.failed.items() if first <= ended.epoch}
-        errors = {view.name: bad[name] for view in self._program.shown_views for name in view.reads if name in bad}
+        errors = self.failed.views(ended.epoch)
         held: dict[str, ShareOfMap] = {}
         shares: dict[str, Mapping[str, ShareOfMap]] = {}
         for view in views:
@@ -287,7 +351,13 @@ class SpreadPart:
 
     def cut(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""
-        self.state.cut(last_version(epoch), last_version(epoch - 1))
+        self.state.cut(self.window.last_version(epoch), self.window.last_version(epoch - 1))
+
+    def move_on(self, committed: int) -> None:
+        """Count epochs from a later one if that is due; everything must be drained."""
+        if less := self.window.moves(committed):
+            self.state.renumber(less)
+            self.seen = {switch: max(version - less, 0) for switch, version in self.seen.items()}
 
     def facts(self) -> dict[str, object]:
         """Return how much is here, and how much of it came late."""
@@ -306,27 +376,6 @@ class SpreadPart:
     def numbered(self, frames: Mapping[str, MapFrame]) -> NumberedFrames:
         """Return frames as a log or a snapshot has them."""
         return [(self._numbers[name], frame.to_bytes()) for name, frame in frames.items() if frame.rows]
-
-    def numbered_failed(self) -> Mapping[str, tuple[int, str]]:
-        """Return which maps have failed as a log or a snapshot has them: number as text → epoch, and why."""
-        return {str(self._numbers[name]): each for name, each in self.failed.items()}
-
-    def load_failed(self, failed: Mapping[str, Sequence[object]]) -> None:
-        """Note which maps have failed on another node, or in a life before.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If it is not of maps of the program.
-        """
-        for at, told in failed.items():
-            match (at.isdecimal() and int(at) < len(self.names), *told):
-                case (True, int() as epoch, str() as why):
-                    name = self.names[int(at)]
-                    first, _ = self.failed.get(name, (epoch, why))
-                    self.failed[name] = min(first, epoch), why
-                case _:
-                    raise RemoteProtocolError(f"{told!r:.100} of map {at!r:.20} is no failure")
 
     def restore(self, frames: NumberedFrames) -> None:
         """Take in deltas of a committed epoch from a log: nobody has read anything yet."""

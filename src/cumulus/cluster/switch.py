@@ -185,7 +185,12 @@ class Switch:
     @property
     def _is_full(self) -> bool:
         """Whether what clients send must wait for the end of another epoch."""
-        return self._credit.is_spent or (self._is_static and self._ended == 0) or self._is_behind
+        is_loading = self._is_static and self._ended == 0
+        return self._credit.is_spent or is_loading or self._is_behind or self._lacks_versions
+
+    @property
+    def _lacks_versions(self) -> bool:
+        return self._spread is not None and not self._spread.blocks.has_room(self._ended + 1)
 
     @property
     def _is_behind(self) -> bool:
@@ -201,6 +206,8 @@ class Switch:
             return "its static tables are not loaded yet"
         if self._is_behind:
             return "it has just been started, and what it had is not in again yet"
+        if self._lacks_versions:
+            return "the epoch has as many calls as one may have"
         return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
 
     def _take_waiting(self, effects: list[Effect]) -> None:

@@ -11,6 +11,10 @@ policy    the bits after the epoch                           the order within an
 
 Both keep the order of each switch. `switch` is the order of the Cumulus consistency paper (§4.1): what a low switch
 does comes late for nearly all others. A version is a BIGINT, and never below 0.
+
+Epochs have no end, so a version has the number of its epoch modulo 2²². Only a few epochs have versions at a time:
+those that are not committed, and the last one that is. A node counts epochs from one before these (`EpochWindow`), and
+moves on in time, so that the order of versions is that of their epochs.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ MOST_EPOCHS, MOST_TICKS, MOST_SWITCHES = 1 << EPOCH_BITS, 1 << TICK_BITS, 1 << S
 
 LAST_VERSION = (1 << EPOCH_BITS + REST_BITS) - 1
 """The last one that there can be."""
+_STEP, _LATEST = MOST_EPOCHS // 2, MOST_EPOCHS // 4 * 3
+"""How far a window moves on, and how many epochs may be committed in it before."""
 
 
 class VersionOrder(StrEnum):
@@ -50,7 +56,8 @@ def pack(epoch: int, rest: int) -> int:
     (3, 17)
     """
     assert 0 <= rest < 1 << REST_BITS, f"{rest} does not fit {REST_BITS} bits"
-    return _checked_epoch(epoch) << REST_BITS | rest
+    assert 0 <= epoch < MOST_EPOCHS, f"{epoch} does not fit {EPOCH_BITS} bits"
+    return epoch << REST_BITS | rest
 
 
 def unpack(version: int) -> tuple[int, int]:
@@ -88,13 +95,67 @@ def last_version(epoch: int) -> int:
     return pack(epoch, (1 << REST_BITS) - 1)
 
 
-def _checked_epoch(epoch: int) -> int:
-    if 0 <= epoch < MOST_EPOCHS:
-        return epoch
-    raise UsageError(
-        f"there is no epoch {epoch}: epochs go from 0 to {MOST_EPOCHS - 1}",
-        hint="Begin a new output folder, with longer epochs.",
-    )
+@dataclass(slots=True)
+class EpochWindow:
+    """The 2²² epochs whose versions a node has in order, counted from `first`; it moves on as epochs are committed.
+
+    Versions of messages have the number of an epoch modulo 2²²; those that a node keeps have it counted from `first`.
+    """
+
+    first: int = 0
+
+    @classmethod
+    def around(cls, committed: int) -> EpochWindow:
+        """Return the window of a node that begins behind a committed epoch.
+
+        Examples
+        --------
+        >>> EpochWindow.around(0).first, EpochWindow.around(3 << 21).first >> 21
+        (0, 2)
+        """
+        return cls(max(committed - 2, 0) // _STEP * _STEP)
+
+    @property
+    def _shift(self) -> int:
+        return self.first % MOST_EPOCHS << REST_BITS
+
+    def kept(self, versions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return versions of a message as the node keeps them."""
+        return versions - self._shift & LAST_VERSION if self._shift else versions
+
+    def sent(self, versions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return versions that the node keeps as messages have them."""
+        return versions + self._shift & LAST_VERSION if self._shift else versions
+
+    def whole(self, version: int) -> int:
+        """Return a version that the node keeps with the number of its epoch."""
+        return version + (self.first << REST_BITS)
+
+    def first_version(self, epoch: int) -> int:
+        """Return the first version of an epoch as the node keeps it."""
+        return pack(max(epoch - self.first, 0), 0)
+
+    def last_version(self, epoch: int) -> int:
+        """Return the last version of an epoch as the node keeps it; -1 of one before the window."""
+        return last_version(epoch - self.first) if epoch >= self.first else -1
+
+    def epoch_of(self, version: int) -> int:
+        """Return the epoch of a version that the node keeps."""
+        return self.first + unpack(version)[0]
+
+    def moves(self, committed: int) -> int:
+        """Move on if that is due; return what is to be taken away from versions that the node keeps.
+
+        Examples
+        --------
+        >>> window = EpochWindow()
+        >>> window.moves(1000), unpack(window.moves(1 << 22)), window.first == 1 << 21
+        (0, (2097152, 0), True)
+        """
+        if committed - self.first < _LATEST:
+            return 0
+        self.first += _STEP
+        return pack(_STEP, 0)
 
 
 @dataclass(slots=True)
@@ -139,12 +200,11 @@ class Numbering:
         Raises
         ------
         UsageError
-            If the numbers of the epoch, or of epochs, are used up, or `count` is beyond `most`.
+            If the numbers of the epoch are used up, or `count` is beyond `most`.
         """
         last_epoch, last_tick, last_sequence = self._last
         assert count > 0, "a block has a version"
         assert epoch >= last_epoch, f"epoch {epoch} after epoch {last_epoch}"
-        _checked_epoch(epoch)
         if count > self.most:
             raise UsageError(
                 f"{count} versions at once, where {self.most} are the most", hint="Split the block into smaller ones."
@@ -166,6 +226,7 @@ class Numbering:
                 hint="End epochs earlier: after less time, or after fewer files.",
             )
         self._last = epoch, tick, first + count - 1
+        epoch %= MOST_EPOCHS
         if self.order is VersionOrder.SWITCH:
             return pack(epoch, self.switch << (REST_BITS - SWITCH_BITS) | first)
         return pack(epoch, (tick << SWITCH_BITS | self.switch) << SEQUENCE_BITS | first)

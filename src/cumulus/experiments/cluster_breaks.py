@@ -14,7 +14,6 @@ from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import Switch
-from cumulus.cluster.versions import last_version
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.experiments.cluster_counts import CountedMachine
@@ -156,9 +155,8 @@ def _give_blocks_one_version(part: SpreadPart, layout: ClusterLayout) -> None:
 
 def _cut_too_much(part: SpreadPart, layout: ClusterLayout) -> None:
     """Forget with an epoch the rows and the deltas of the next one, too."""
-    setattr(  # noqa: B010
-        part, "cut", lambda epoch: part.state.cut(last_version(epoch + 1), last_version(epoch + 1))
-    )
+    last = part.window.last_version
+    setattr(part, "cut", lambda epoch: part.state.cut(last(epoch + 1), last(epoch + 1)))  # noqa: B010
 
 
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:

@@ -161,7 +161,9 @@ class _Parts:
                 late_epochs=card.late_epochs,
                 functions=self._functions,
             )
-        spread = SpreadPart(plan, number, card.engine, VersionOrder(card.order)) if plan.division.spread.maps else None
+        spread = None
+        if plan.division.spread.maps:
+            spread = SpreadPart(plan, number, card.engine, VersionOrder(card.order), self._committed)
         snapshots = Snapshots.after(self._newest, card.snapshot_every)
         state = self._states.newest(self._committed)
         machine = ClusterNode(

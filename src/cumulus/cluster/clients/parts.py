@@ -150,7 +150,7 @@ def _parts(part: SpreadPart | None, asked: ReadParts) -> tuple[list[pa.Table], i
     if part is None or asked.view not in views:
         raise UsageError(f"there is no spread view {asked.view}", hint="Connect again.")
     for name in views[asked.view].reads:
-        part.check_good(name)
+        part.failed.check(name)
     finisher = Finisher(part.program, views[asked.view])
     plan = plan_fold(finisher, asked.by, asked.columns)
     if not isinstance(plan, FoldPlan):

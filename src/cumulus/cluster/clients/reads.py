@@ -80,7 +80,7 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
             'Read a slice or a key of the view, or read="committed".',
         )
         return
-    versions = {str(switch): version for switch, version in part.seen.items()}
+    versions = part.seen_versions()
     rows = max(frame.rows * PART_BYTES // max(size, 1), 1)
     begins = range(0, frame.rows, rows) if frame.rows else range(1)
     for left, begin in zip(reversed(range(len(begins))), begins, strict=True):
@@ -91,7 +91,7 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
 def _entries(part: SpreadPart, definition: MapDef, places: Sequence[int], values: tuple[Any, ...]) -> MapFrame:
     """Return the entries that a node owns and that have some values at some keys; one is found without the others."""
     name = definition.name
-    part.check_good(name)
+    part.failed.check(name)
     if definition.keys and sorted(places) == list(range(len(definition.keys))):
         key = tuple(value for _, value in sorted(zip(places, values, strict=True)))
         found = part.state.engine.read(name, key)

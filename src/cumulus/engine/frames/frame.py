@@ -161,6 +161,12 @@ class MapFrame:
         assert column.form is ColumnForm.WORD, "a column of whole numbers that are all there"
         return self.words[:, column.word]
 
+    def with_numbers(self, place: int, numbers: npt.NDArray[np.int64]) -> MapFrame:
+        """Return the frame with other values in a BIGINT key column."""
+        words = self.words.copy()
+        words[:, self.layout.keys[place].word] = numbers
+        return MapFrame(self.layout, words, self.texts, self.others)
+
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def take(self, places: npt.NDArray[np.int64]) -> MapFrame:

@@ -1,0 +1,100 @@
+"""Epochs beyond the 22 bits that versions have for them: in one life, and in a home that is as old."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cumulus.cluster import codec, versions
+from cumulus.cluster.messages import SaveState
+from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.output.query import query
+from cumulus.epochs.output.sink import committed_epochs
+from cumulus.epochs.sources import sources_from
+from cumulus.local_cluster.tasks import StateFiles
+from support.cluster_world import run_cluster
+from support.equal_outputs import difference
+from support.orders_stream import json_lines
+
+SCRIPT = """
+CREATE TABLE r (k INTEGER, b INTEGER, a BIGINT); CREATE TABLE s (k INTEGER, b INTEGER);
+CREATE VIEW v AS SELECT s.b, SUM(a) AS t, COUNT(*) AS n FROM r JOIN s USING (k) GROUP BY s.b;
+CREATE VIEW own AS SELECT x.b, SUM(x.a * y.a) AS t FROM r x JOIN r y USING (k) GROUP BY x.b;
+"""
+
+
+def write(folder: Path, epochs: range) -> None:
+    for epoch in epochs:
+        rows = [{"k": place % 3, "b": place % 2, "a": epoch + place} for place in range(5)]
+        gone = [{"op": "delete", "k": 0, "b": 0, "a": epoch - 1}] if epoch > 1 else []
+        json_lines(folder / "r" / f"{epoch:03d}.json", [{"op": "insert", **row} for row in rows] + gone)
+        json_lines(folder / "s" / f"{epoch:03d}.json", [{"k": place % 3, "b": epoch % 4} for place in range(4)])
+
+
+def run(folder: Path, out: Path, **settings: Any) -> None:
+    program = compile_sql(SCRIPT, rely=False, enforced=False)
+    given = {"nodes": 3, "switches": 2, "engine": "interpreter", "block_rows": 1} | settings
+    run_cluster(program, sources_from([str(folder)], program), out, **given)
+
+
+def with_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let versions have three bits for epochs, as in a cluster that has run for weeks."""
+    for name, value in (("MOST_EPOCHS", 8), ("LAST_VERSION", (8 << versions.REST_BITS) - 1)):
+        monkeypatch.setattr(versions, name, value)
+    monkeypatch.setattr(versions, "_STEP", 4)
+    monkeypatch.setattr(versions, "_LATEST", 6)
+
+
+@pytest.mark.parametrize("order", ["clock", "switch"])
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, order: str
+) -> None:
+    write(tmp_path / "in", range(1, 24))
+    run(tmp_path / "in", tmp_path / "judged", nodes=1, switches=1)
+    with_few_bits(monkeypatch)
+    for last in (19, 0):  # the second life begins with a window of its own
+        run(tmp_path / "in", tmp_path / "out", engine=engine, order=order, last=last)
+    assert committed_epochs(tmp_path / "out") == [*range(1, 24)]
+    assert difference(tmp_path / "judged", tmp_path / "out") == ""
+
+
+def grow_old(out: Path, by: int) -> None:
+    """Let a home with snapshots of its last epoch be as if it had had so many epochs more."""
+    (last,) = committed_epochs(out)[-1:]
+    for epoch in committed_epochs(out)[:-1]:
+        (out / "epochs" / f"{epoch}.json").unlink()
+    path = out / "epochs" / f"{last}.json"
+    manifest = json.loads(path.read_text())
+    path.unlink()
+    aged = {**manifest, "epoch": last + by, "snapshot": last + by}
+    (out / "epochs" / f"{last + by}.json").write_text(json.dumps(aged))
+    for folder in (out / "checkpoint").iterdir():
+        if (folder / "log").is_dir():
+            shutil.rmtree(folder / "log")
+            states = StateFiles(folder.name, folder)
+            state = states.newest(last)
+            if folder.name != "publisher":
+                assert state is not None
+                saved = codec.decode(state)
+                assert saved.epoch == last
+                aged_state = b"".join(codec.encode(replace(saved, epoch=last + by)))
+                states.save(SaveState(last + by, last + by, aged_state))
+
+
+@pytest.mark.parametrize("by", [(3 << 20) - 3, (1 << 22) - 3, (1 << 22) - 2, 5 << 20, 1 << 40])
+def test_a_home_near_the_last_number_of_an_epoch_goes_on(tmp_path: Path, by: int) -> None:
+    write(tmp_path / "in", range(1, 7))
+    run(tmp_path / "in", tmp_path / "out", last=1, snapshot_bytes=0)
+    grow_old(tmp_path / "out", by)
+    run(tmp_path / "in", tmp_path / "out")
+    run(tmp_path / "in", tmp_path / "once")
+    assert committed_epochs(tmp_path / "out")[-1] == by + 6
+    for view in ("v", "own"):
+        shown = [query(tmp_path / out, f"FROM {view} ORDER BY ALL").to_pylist() for out in ("out", "once")]
+        assert shown[0] == shown[1] != []
