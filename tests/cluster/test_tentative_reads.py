@@ -69,11 +69,10 @@ class Nodes:
     def take(self, switch: int, table: str, rows: list[tuple[Any, ...]], count: int) -> None:
         net = NetChange(table, table_of(PROGRAM.relation(table).columns, rows), np.full(len(rows), count))
         for node, blocks in self._makers[switch].make(1, [net]):
-            for block in blocks:
-                self.parts[node].fire(block)
+            self.parts[node].take(blocks, [])
         while sent := [each for part in self.parts for each in part.drain()]:
             for node, deltas in sent:
-                self.parts[node].receive([decode(b"".join(encode(deltas)))])
+                self.parts[node].take([], [decode(b"".join(encode(deltas)))])
 
     def ask(self, machine: str, message_of: Callable[[int], Any]) -> list[Any]:
         self.questions += 1

@@ -15,6 +15,7 @@ from cumulus.cluster.eventual import Shares as LateShares
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
+    Block,
     Deltas,
     EpochCommit,
     EpochEnd,
@@ -101,8 +102,9 @@ class ClusterNode:
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
         self._is_writing = False
+        self._blocks: list[Block] = []
         self._deltas: list[Deltas] = []
-        """What other nodes have sent in this step; together it costs less."""
+        """What switches and other nodes have sent in this step; together, in the order of versions, it costs less."""
         self._process = process
         self._gated_rows = 0
         """What the gate has taken in this life."""
@@ -151,8 +153,7 @@ class ClusterNode:
         spread = self._spread
         match message:
             case Events(blocks) if spread is not None and sender in self._switches:
-                for block in blocks:
-                    spread.fire(block)
+                self._blocks += blocks
             case Deltas() if spread is not None and sender in self._peers:
                 self._deltas.append(message)
             case MapCheckpoint(epoch, depth) if sender in self._peers:
@@ -202,7 +203,8 @@ class ClusterNode:
     def _advance(self, effects: list[Effect]) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
         if self._spread is not None:
-            self._spread.receive(self._deltas)
+            self._spread.take(self._blocks, self._deltas)
+            self._blocks.clear()
             self._deltas.clear()
             effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
             self._spread.move_on(self._committed)

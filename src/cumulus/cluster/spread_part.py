@@ -169,33 +169,42 @@ class SpreadPart:
 
     # --- what comes and goes ----------------------------------------------------------------------------------------
 
-    def fire(self, block: Block) -> None:
-        """Evaluate a block.
+    def take(self, blocks: Sequence[Block], deltas: Iterable[Deltas]) -> None:
+        """Take in what has come in a step, in the order of versions: what is in order needs no correction.
+
+        Deltas of one map are added at once, but for those that a block waits for which others are behind.
 
         Raises
         ------
         RemoteProtocolError
-            If it has no rows of its group.
+            If something is not of the program.
         """
+        waiting = self._received(deltas)
+        for block in sorted(blocks, key=lambda each: self._first(each)):
+            groups, first = self.state.made.groups, self._first(block)
+            if waiting and 0 <= block.group < len(groups):
+                waiting = self._receive_before(first, groups[block.group].reads, waiting)
+            self._fire(block, first)
+        self.state.receive(waiting)
+        self._note_errors()
+
+    def _first(self, block: Block) -> int:
+        """Return the first version of a block as the node keeps it."""
+        return int(self.window.kept(np.array([block.version]))[0])
+
+    def _fire(self, block: Block, first: int) -> None:
         groups = self.state.made.groups
         table = block.table()
         if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
             raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
         signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
-        first = int(self.window.kept(np.array([block.version]))[0])
         if len(offsets):
             self._see(np.array([first + int(offsets[-1])]))
         self.state.fire(block.group, first, table.drop_columns([SIGN, OFFSET]), signs, offsets)
         self._note_errors()
 
-    def receive(self, deltas: Iterable[Deltas]) -> None:
-        """Take in what other nodes have sent, in any order; what is of one map at once.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If it is not of maps of the program.
-        """
+    def _received(self, deltas: Iterable[Deltas]) -> dict[str, MapFrame]:
+        """Return what other nodes have sent, by map, with versions as the node keeps them."""
         frames: dict[str, list[MapFrame]] = {}
         for each in deltas:
             for name, frame in self._frames(each.frames, with_version=True):
@@ -205,8 +214,21 @@ class SpreadPart:
                 self._see(frame.numbers(place))
                 frames.setdefault(name, []).append(frame)
             self.failed.load(each.failed)
-        self.state.receive({name: concat(self.state.maps.alike(name, found)) for name, found in frames.items()})
-        self._note_errors()
+        return {name: concat(self.state.maps.alike(name, found)) for name, found in frames.items()}
+
+    def _receive_before(self, version: int, reads: Iterable[str], waiting: dict[str, MapFrame]) -> dict[str, MapFrame]:
+        """Add the deltas of maps before a version, if any are; return the others."""
+        early = {}
+        for name in reads:
+            if name in waiting:
+                versions = self.state.maps.versions(name, waiting[name])
+                is_early = versions < version
+                if is_early.any():
+                    early[name] = waiting[name].filter(is_early)
+                    waiting[name] = waiting[name].filter(~is_early)
+        if early:
+            self.state.receive(early)
+        return waiting
 
     @property
     def program(self) -> Program:
