@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cumulus.catalog.events import DELETE, INSERT
+from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN
 from cumulus.cluster.intake import Intake, NetChange
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.formats.parsed_rows import IGNORED
@@ -49,7 +49,7 @@ class Ledger:
             came: Counter[str] = Counter()
             for payload in unpack(packed):
                 if payload.relation not in self._uncompared and payload.rows.num_rows:
-                    operations = payload.rows.column("_op").to_pylist()
+                    operations = payload.rows.column(OP_COLUMN).to_pylist()
                     came[payload.relation] += sum(_SIGNS.get(each, 0) for each in operations)
             for net in nets:
                 if net.relation not in self._uncompared:

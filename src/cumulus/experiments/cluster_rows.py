@@ -23,7 +23,7 @@ EXTREME = 1 / 12
 """The share of values that are at the ends of their types."""
 EXTREMES: Mapping[str, Sequence[object]] = {
     "INTEGER": (-(2**31), 2**31 - 1, 0),
-    "BIGINT": (2**63 - 1, -(2**63) + 1),
+    "BIGINT": (-(2**63), 2**63 - 1, -(2**63) + 1),
     "DOUBLE": ("NaN", "Infinity", "-Infinity", -0.0, 5e-324, 1e150, -1e-300),
     "DATE": ("0001-01-01", "9999-12-31", "1969-12-31"),
     "VARCHAR": ("", "\x00", "NULL", "\U0001f600", "t" * 300),
