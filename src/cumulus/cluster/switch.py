@@ -171,8 +171,6 @@ class Switch:
                     self._forget(effects)
                 case Tick(now):
                     self._credit.tell(now)
-                case _:
-                    pass
         while self._waiting and not self._is_full:
             self._take_waiting(effects)
         if self._waiting and self._urged <= self._ended == self._told:
