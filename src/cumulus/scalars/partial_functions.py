@@ -112,6 +112,37 @@ def _is_not_0(divisor: Scalar) -> bool:
             return False
 
 
+_ARITHMETIC = ("add", "sub", "mul", "neg", "abs", "round", "mod")
+
+
+def in_its_type(scalar: Scalar, variables: Mapping[str, Typed]) -> Scalar:
+    """Return a scalar that has no value where exact arithmetic leaves the range of its type, as a cast has none.
+
+    Sums and conditions take exact numbers as they are; what becomes a value of a column must be one of its type.
+
+    Examples
+    --------
+    >>> from cumulus.algebra.terms import Var
+    >>> from cumulus.catalog.types import INTEGER
+    >>> known = {"a": Typed(INTEGER, True)}
+    >>> str(in_its_type(Apply("mul", (Var("a"), Var("a"))), known).type), in_its_type(Var("a"), known) is Var("a")
+    ('INTEGER', True)
+    """
+    if not computes(scalar):
+        return scalar
+    found = scalar_type(scalar, variables)
+    return Cast(scalar, found) if found.is_integer or found.kind is Kind.DECIMAL else scalar
+
+
+def computes(scalar: Scalar) -> bool:
+    """Whether a scalar is, or chooses from, what arithmetic gives."""
+    match scalar:
+        case Apply(function, args):
+            return function in _ARITHMETIC or any(map(computes, args))
+        case _:
+            return False
+
+
 def widens(source: SqlType, target: SqlType) -> bool:
     """Whether every value of one type is one of another."""
     return target.kind is Kind.VARCHAR or common_type((source, target)) == target

@@ -19,6 +19,7 @@ from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.scalars.casts import cast_value
 from cumulus.scalars.logic import span_length
+from cumulus.scalars.partial_functions import computes
 from cumulus.scalars.registry import FUNCTIONS, call, result_type
 from cumulus.scalars.user import Given, UserFunction
 
@@ -214,7 +215,7 @@ class ScalarCoder:
                 return self._apply(function, args)
             case Cast(arg, target):
                 inner = self.code(arg)
-                return inner if inner.type == target else self._cast(inner, target)
+                return inner if inner.type == target and not computes(arg) else self._cast(inner, target)
             case Compare(op, left, right):
                 return PythonCode(self.compare(op, self.code(left), self.code(right)), BOOLEAN, False)
             case _:

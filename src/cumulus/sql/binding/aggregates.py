@@ -24,6 +24,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
+from cumulus.scalars.partial_functions import in_its_type
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.sql.binding.aggregate_calls import Aggregate
@@ -239,7 +240,7 @@ class Sums:
             if isinstance(scalar, Var) and scalar.name not in {*self.keys, *self.scope.parameters.values()}:
                 return scalar.name, lambda within: ONE
         name = self._new_name("x", typed)
-        return name, lambda within: Lift(name, within.scalar(arg))
+        return name, lambda within: Lift(name, in_its_type(within.scalar(arg), self.scope.variables))
 
     def _distinct(self, aggregate: Aggregate, arg: Scalar, present: Factor) -> Scalar:
         """Add up over the different values of the group, which are a derived relation."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var, children, rebuild
 from cumulus.catalog.types import INTEGER_BITS
+from cumulus.scalars.partial_functions import in_its_type
 from cumulus.scalars.typing import Typed
 from cumulus.sql.binding.branches import Within
 from cumulus.sql.binding.scope import Scope
@@ -102,5 +103,5 @@ class Keys:
             if scalar in absent:
                 factors.append(Lift(variable, Const(None, self.scope.variables[variable].type)))
             elif here is not Var(variable):
-                factors.append(Lift(variable, here))
+                factors.append(Lift(variable, in_its_type(here, self.scope.variables)))
         return factors
