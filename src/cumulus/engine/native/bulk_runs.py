@@ -116,6 +116,10 @@ def rows_of(image: Image, relation: str) -> Callable[..., int]:
     return image.named(f"{ROWS}{number}", I64, [PTR, ctypes.py_object, *[I64] * 4], holding=True)
 
 
+class _Pin:
+    """Lives as long as words that may be numbers of texts lie outside maps."""
+
+
 class _Events:
     """The events of a relation: its number, which of all words of events are its first and how many, its columns."""
 
@@ -149,6 +153,10 @@ class _Events:
             addresses[first + word] = at
             at += step
         alive.append(matrix)
+        if self._plain:
+            pin = _Pin()
+            alive.append(pin)
+            dictionary.readers.add(pin)
         for place, word in self._texts:
             texts = plain_texts(given.column(place))
             columns = text_columns(texts)

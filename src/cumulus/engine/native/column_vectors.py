@@ -62,6 +62,11 @@ class StoredColumns:
         made._rows, made._columns, made._dictionary = self._rows.copy(), {}, TextsInTurn(self._dictionary, turn)
         return made
 
+    @property
+    def texts(self) -> NumberedTexts:
+        """What the numbers of texts stand for."""
+        return self._dictionary
+
     def load(self, keys: Iterable[int], values: Iterable[int]) -> None:
         """Read whole columns that will be wanted, together; see `MapColumns.load`."""
         if self.size < WORTH:

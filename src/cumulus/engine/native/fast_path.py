@@ -107,6 +107,8 @@ class NativeFastPath:
         for events, _ in fired.values():
             code.fired += events
         code.go_on()
+        if code.dictionary.are_many and not self._transactions.is_open:
+            self._transactions.sweep_texts()
         return fired
 
     def runner(self, bulk: Bulk, each: bool) -> Run | None:
@@ -122,6 +124,8 @@ class NativeFastPath:
                 self.take_upserted(name)  # of a transaction that failed
         takes_memory = each or isinstance(bulk, (Columns, Upserts))  # else there is a transaction, which grants it
         if takes_memory:
+            if code.dictionary.are_many and not transactions.is_open:
+                transactions.sweep_texts()
             self._grants.begin_anew()
         run = self._runs.of(bulk)
         if takes_memory:
@@ -175,6 +179,8 @@ class NativeFastPath:
             transactions.close()
             code.fired += 1
             code.go_on()
+            if code.dictionary.are_many:
+                transactions.sweep_texts()
         return changes
 
 

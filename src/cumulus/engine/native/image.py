@@ -105,6 +105,10 @@ class Image:
             if store.store.is_scratch:
                 store.clear()
 
+    def lift_limits(self) -> None:
+        """Let maps take what memory there is, until somebody says how much they may."""
+        self.words.set(MEMORY + BUDGET, UNLIMITED)
+
     def take_blocks(self, number: int, record: Sequence[int], blocks: Sequence[tuple[MemoryBlock, Any]]) -> bool:
         """Replace what a map consists of: its record, but for the addresses, and its blocks. False without memory."""
         store = self.maps[number].store

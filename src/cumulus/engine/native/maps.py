@@ -19,6 +19,7 @@ from cumulus.engine.native.values import blocks
 from cumulus.engine.native.values.blocks import RawMaps
 from cumulus.engine.native.values.frames import Matrix, frame, words_of
 from cumulus.engine.native.values.map_access import StoredMap
+from cumulus.engine.native.values.text_sweep import living
 from cumulus.engine.protocol import Key, MapStats, Stored, Values
 from cumulus.errors import EvaluationError
 from cumulus.scalars.python_code import canonical
@@ -231,7 +232,11 @@ class NativeMaps:
     def copied_columns(self, map: str, turn: AbstractContextManager[object]) -> StoredColumns | None:
         """Return the entries as columns that stay as they are; see `Engine.copied_columns`."""
         columns = self.columns(map)
-        return None if columns is None else columns.copied(turn)
+        if columns is None:
+            return None
+        made = columns.copied(turn)
+        self._dictionary.readers.add(made.texts)
+        return made
 
     def stored_columns(self, map: str) -> list[pa.Array] | None:
         """Return everything that is stored as columns; see `Engine.stored_columns`."""
@@ -261,7 +266,13 @@ class NativeMaps:
         """Write the maps as they lie in memory; see `Engine.save_raw`."""
         assert not self._transactions.is_open, "maps are saved outside transactions"
         maps = {each.name: (each, self._code.maps[each.name]) for each in self._code.program.maps}
-        return blocks.write(file, maps, self._dictionary)
+        self.sweep_texts()
+        is_named = living(self._code.maps.values(), len(self._dictionary.values_of))
+        return blocks.write(file, maps, self._dictionary, is_named.tolist())
+
+    def sweep_texts(self) -> None:
+        """Remove the texts that no row names any more, if they are many; no transaction is open."""
+        self._transactions.sweep_texts()
 
     def take_raw(self, saved: object) -> set[str]:
         """Take maps from a file as they lie there, or row by row; see `Engine.take_raw`."""

@@ -19,6 +19,7 @@ from cumulus.engine.native.memory_grants import MemoryGrants
 from cumulus.engine.native.store.memory_layout import CULPRIT, JOURNAL_SIZE, JOURNAL_USED, STATUS, Status
 from cumulus.engine.native.store.text_table import bytes_of
 from cumulus.engine.native.values.codec import text_words
+from cumulus.engine.native.values.text_sweep import sweep
 from cumulus.engine.protocol import Changes
 from cumulus.errors import EvaluationError
 from cumulus.m3.program import On
@@ -46,9 +47,17 @@ class Transactions:
     def begin(self) -> None:
         """Open a transaction."""
         assert not self.is_open, "transactions do not nest"
+        if self._code.dictionary.are_many:
+            self.sweep_texts()
         self.is_open = True
         for each in (DOUBTFUL, UNSEEN):
             self._code.image.words.set_word(each, 0)
+        self._grants.begin_anew()
+
+    def sweep_texts(self) -> None:
+        """Remove the texts that no row names any more, if they are many; no transaction is open."""
+        code = self._code
+        sweep(code.maps, code.dictionary, code.image.lift_limits, code.image.forget_numbers)
         self._grants.begin_anew()
 
     def commit(self) -> Changes:

@@ -66,10 +66,16 @@ def layout() -> str:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def write(file: BinaryIO, maps: Mapping[str, tuple[MapDef, StoredMap]], dictionary: Dictionary) -> dict[str, Any]:
-    """Write maps, with the texts and boxes that their words name; return the header, as JSON values."""
+def write(
+    file: BinaryIO, maps: Mapping[str, tuple[MapDef, StoredMap]], dictionary: Dictionary, is_named: Sequence[bool]
+) -> dict[str, Any]:
+    """Write maps, with the texts and boxes that their words name; return the header, as JSON values.
+
+    `is_named` says of each number of a text whether a row names it.
+    """
     header: dict[str, Any] = {"layout": layout(), "words": _WORDS[sys.byteorder], "maps": {}}
-    header["values"] = _write_block(file, _packed(dictionary.values_of))
+    values = (dictionary.values_of[number] if named else None for number, named in enumerate(is_named))
+    header["values"] = _write_block(file, _packed(values))
     header["boxes"] = _write_block(file, _packed(dictionary.boxes.dump()))
     for name, (definition, stored) in maps.items():
         blocks = stored.view.blocks()

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +28,17 @@ _I64, _PTR = ctypes.c_int64, ctypes.c_void_p
 _MEMORY_SIZE = 64
 _SPAN = bytes([text_table.NO_TEXT])
 """What the bytes of an interval begin with, and no text's."""
+_GAP = _SPAN + b"-"
+"""What the bytes of a number without a value begin with."""
+_FEW = 10_000
 _REMEMBERED, _SHORT = 1 << 16, 256
 """How many numbers Python remembers, and of how long texts."""
 
 
 class Dictionary:
-    """Numbers for texts and intervals: the same for equal ones, from 0 on, for ever. And boxes for long numbers.
+    """Numbers for texts and intervals: the same for equal ones, from 0 on. And boxes for long numbers.
+
+    A number stays as long as a row of a map names it, or a reader lives: see `cumulus.engine.native.values.text_sweep`.
 
     They are kept where machine code finds them: `texts` is the address of a `cumulus.engine.native.store.text_table`
     record.
@@ -55,6 +61,10 @@ class Dictionary:
         self.boxes = Boxes()
         self.widen: Callable[[], bool] = lambda: False
         """Asked for more memory than was granted: whether there is more now."""
+        self.readers: WeakSet[Any] = WeakSet()
+        """What holds numbers outside maps: as long as there is one, all numbers stay as they are."""
+        self.sweep_at = _FEW
+        """With so many texts most may be dead: see `cumulus.engine.native.values.text_sweep`."""
         self._known: dict[Any, int] = {}
         buffer = ctypes.create_string_buffer(_MEMORY_SIZE + text_table.RECORD_SIZE + 8)
         self._memory = (ctypes.addressof(buffer) + 7) // 8 * 8
@@ -63,6 +73,7 @@ class Dictionary:
         _I64.from_address(self._memory + SYSTEM).value = system_functions()
         _I64.from_address(self.texts + text_table.SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
         self._refused = _I64.from_address(self._memory + REFUSED)
+        self._count = _I64.from_address(self.texts + text_table.COUNT)
         self.values_of = Values(self.texts)
         """Number → text or interval."""
         self.use(code)
@@ -87,6 +98,11 @@ class Dictionary:
         self._copy = code.function(text_table.copy_texts.name, _I64, _PTR, _PTR, _I64, _PTR, _PTR)
 
     @property
+    def are_many(self) -> bool:
+        """Whether it is time to look whether texts are dead."""
+        return self._count.value >= self.sweep_at
+
+    @property
     def bytes(self) -> int:
         """How many bytes the texts and intervals take; of the numbers of any length about how many."""
         return int(_I64.from_address(self._memory + USED).value) + self.boxes.bytes
@@ -105,7 +121,7 @@ class Dictionary:
         self._refused.value = 0
 
     def replace(self, values: Iterable[Any]) -> None:
-        """Make values, of which the first is the empty text, those with the numbers from 0 on.
+        """Make values, of which the first is the empty text, those with the numbers from 0 on; None for one without.
 
         Nobody may use a number that was given before.
         """
@@ -117,7 +133,14 @@ class Dictionary:
         if not self._new(self._memory, self.texts):
             raise MemoryError
         for number, value in enumerate(values):
-            assert self[value] == number, "each value is there once"
+            # What was saved without its value has no row: something else that no text is stands for it.
+            data = _GAP + b"%d" % number if value is None else _data_of(value)
+            found = self._number(self.texts, data, len(data))
+            while found < 0:
+                self._ask()
+                found = self._number(self.texts, data, len(data))
+            assert found == number, "each value is there once"
+        self.sweep_at = min(self.sweep_at, len(self.values_of) + _FEW)
 
     def number_of(self, value: Any) -> int:
         """Return the number that a value has; KeyError if it has none."""
@@ -154,8 +177,7 @@ class Dictionary:
         if not self.widen():
             raise MemoryLimitError(
                 f"the texts ({len(self.values_of):,}, {format_bytes(self.bytes)}) do not fit into memory",
-                hint="They are kept for ever. Save the warehouse with format='portable' and load it, which keeps those "
-                "in use, or load it with a greater memory_limit.",
+                hint="Delete rows that name them, or load the warehouse with a greater memory_limit.",
             )
 
     def array(self, numbers: Words) -> pa.Array:
@@ -195,11 +217,13 @@ class Values:
             return found
         if not found:
             raise IndexError(number)
-        return Interval(*map(int, found[1:].split()))
+        if found.startswith(_GAP):
+            return None
+        return Interval(*map(int, found[2:].split()))
 
 
 def _data_of(value: Any) -> bytes:
-    return _SPAN + b"%d %d %d" % value if isinstance(value, Interval) else bytes_of(value)
+    return _SPAN + b"=%d %d %d" % value if isinstance(value, Interval) else bytes_of(value)
 
 
 def _free(free: Any, texts: int, *alive: Any) -> None:
