@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.arrivals import list_files, next_files
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.replay import checked_manifest, replay
-from cumulus.epochs.sources import list_files, next_files, sources_from
+from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, UsageError
 from support.engines import engine_of
 
@@ -48,7 +49,8 @@ def test_options(tmp_path: Path, option: str, field: str, value: object) -> None
         ("times=hours", "One of: seconds, millis, micros, nanos."),
         (
             "colour=red",
-            "Options: format=, op=, key=, order=, delimiter=, header=, encoding=, times=, decimals=, unavailable=.",
+            "Options: format=, op=, key=, order=, delimiter=, header=, encoding=, times=, decimals=, unavailable=, "
+            "files=.",
         ),
     ],
 )

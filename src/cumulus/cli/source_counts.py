@@ -26,7 +26,8 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
     """
     import duckdb
 
-    from cumulus.epochs.sources import file_path, list_files, sources_from
+    from cumulus.epochs.arrivals import list_files
+    from cumulus.epochs.sources import file_path, sources_from
     from cumulus.explain.sizes import Statistics
 
     rows: dict[str, int] = {}

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cumulus.epochs.arrivals import Progress
 from cumulus.epochs.output.sink import Written
-from cumulus.epochs.sources import Progress
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 

@@ -31,8 +31,8 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
+from cumulus.epochs.arrivals import Progress
 from cumulus.epochs.output.sink import Written
-from cumulus.epochs.sources import Progress
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send, Tick
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cumulus.epochs.sources import Progress
+from cumulus.epochs.arrivals import Progress
 
 
 @dataclass(frozen=True, slots=True)

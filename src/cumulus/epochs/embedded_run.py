@@ -16,6 +16,7 @@ from cumulus.durable import faults
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import HeldFolder, check_output
 from cumulus.engine.protocol import Engine
+from cumulus.epochs.arrivals import Progress, files_left, next_files
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.intake.packing import pack, pack_notice
@@ -26,7 +27,7 @@ from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource, Progress, check_apart, files_left, next_files
+from cumulus.epochs.sources import FolderSource, check_apart
 from cumulus.errors import StoreError, StoreLostError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable

@@ -21,6 +21,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
 from cumulus.engine.protocol import Engine
+from cumulus.epochs.arrivals import Progress, check_unchanged, next_files
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.intake.packing import pack, pack_notice
@@ -28,7 +29,7 @@ from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, Progress, check_unchanged, next_files
+from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 

@@ -35,6 +35,7 @@ TIMES = ("seconds", "millis", "micros", "nanos")
 NONE = "none"
 """For `op`, `order` and `unavailable`: there is no such column or value."""
 _OP, _ORDER = "op", "seq"
+BY_NAME, BY_TIME = "name", "time"
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "space": " "}
 
 
@@ -83,6 +84,9 @@ class FolderSource:
     unavailable
         What stands for a value that the source has left out, in any form of `formats.unavailable`; "none" for nothing.
         If empty, what Debezium writes by default, in change logs only.
+    files
+        "name" or "time": by what files are taken, see `cumulus.epochs.arrivals`. If empty, by time in a folder that
+        Spark has written, else by name.
     """
 
     relation: str
@@ -98,6 +102,7 @@ class FolderSource:
     times: str = ""
     decimals: str = ""
     unavailable: str = ""
+    files: str = ""
 
     def format_of(self, name: str) -> str:
         """Return "parquet", "csv" or "json": how the file called `name` is to be read.
@@ -279,6 +284,7 @@ _OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "times": _one_of(TIMES),
     "decimals": _one_of(("base64",)),
     "unavailable": str,
+    "files": _one_of((BY_NAME, BY_TIME)),
 }
 """What `--from` takes behind a path, and how."""
 
@@ -303,56 +309,15 @@ def check_apart(sources: Iterable[FolderSource], *written: str | Path) -> None:
             path, table = Path(folder).resolve(), Path(source.path).resolve()
             if not folder or not path.is_relative_to(table):
                 continue
-            if path == table or not _is_left_alone(path.relative_to(table).parts[0]):
+            if path == table or not is_left_alone(path.relative_to(table).parts[0]):
                 raise UsageError(
                     f"{folder} is in {source.path}, the folder of table {source.relation!r}",
                     hint="Keep what is written apart from what is read: choose another --out or --checkpoint.",
                 )
 
 
-def list_files(source: FolderSource) -> list[str]:
-    """Return the names of the data files of `source`, in order; hidden and unfinished ones are left out.
-
-    Raises
-    ------
-    InputError
-        If the folder cannot be listed, or has something that is no file: its rows would be lost.
-    """
-    path = Path(source.path)
-    if path.is_file():
-        return [path.name]
-    try:
-        with os.scandir(path) as entries:
-            found = [each for each in entries if not _is_left_alone(each.name)]
-        names = []
-        for entry in found:
-            if entry.is_file():
-                names.append(entry.name)
-            elif not (entry.is_dir() and not os.listdir(entry)):
-                raise _no_file(source, entry)
-    except OSError as problem:
-        raise InputError(
-            f"{source.path}: the source of table {source.relation!r} cannot be listed: {problem.strerror}"
-        ) from None
-    return sorted(names)
-
-
-def _is_left_alone(name: str) -> bool:
+def is_left_alone(name: str) -> bool:
     return name.startswith((".", "_")) or name.endswith((".tmp", ".crc"))
-
-
-def _no_file(source: FolderSource, entry: os.DirEntry[str]) -> InputError:
-    """Return what to say of an entry that is no file."""
-    if entry.is_dir():
-        what, way = "a folder; the files of a table are in one folder", "Move its files up"
-    elif entry.is_symlink():
-        what, way = f"a link to {os.readlink(entry)}, which is not there", "Mend the link"
-    else:
-        what, way = "neither a file nor a folder", "Put a file in its place"
-    return InputError(
-        f"{entry.path}: this is {what}",
-        hint=f"{way}, or give it a name that begins with '_': such names are left alone (table {source.relation!r}).",
-    )
 
 
 def file_label(relation: str, name: str) -> str:
@@ -370,94 +335,3 @@ def file_path(source: FolderSource, name: str) -> str:
     """Return the path of the file of `source` called `name`."""
     path = Path(source.path)
     return str(path if path.is_file() else path / name)
-
-
-Progress = dict[str, dict[str, Any]]
-"""Table → {"last": name of the last file taken, "count": files taken so far}, its "size" where that is known, and how
-many of the others were "gone" by then: were they still counted on, as many late files would not be noticed.
-
-It is JSON, part of every offset.
-"""
-
-
-def next_files(
-    sources: Iterable[FolderSource],
-    done: Mapping[str, Mapping[str, Any]],
-    limit: int,
-    target: Mapping[str, Mapping[str, Any]] | None = None,
-    *,
-    sizes: bool = False,
-) -> tuple[dict[str, list[str]], Progress]:
-    """Return the files of the next epoch and the progress after it.
-
-    Parameters
-    ----------
-    limit
-        Files of one table an epoch, at most; 0 means all there are.
-    target
-        A progress not to go beyond.
-    sizes
-        Whether to note the size of the last file, for those who keep the progress only if the file could be read: Spark
-        writes it down before, and a file that was broken may be put right.
-
-    Returns
-    -------
-    tuple
-        Table → names in order (tables without new files are left out), and the new progress.
-
-    Raises
-    ------
-    InputError
-        If a file appeared whose name sorts before one already taken, or the last one taken has another size by now: its
-        rows would be lost.
-    """
-    files: dict[str, list[str]] = {}
-    after: Progress = {}
-    for source in sources:
-        state = done.get(source.relation, {"last": "", "count": 0})
-        names = list_files(source)
-        taken = [name for name in names if name <= state["last"]]
-        known = state["count"] - state.get("gone", 0)
-        if len(taken) > known:
-            raise InputError(
-                f"{source.path}: {len(taken)} files sort up to {state['last']!r}, but only {known} are in: "
-                f"a file came late under an earlier name",
-                hint="Files are read in the order of their names; rename the late one to sort after the last.",
-            )
-        check_unchanged(source, state)
-        new = names[len(taken) :][: None if source.whole else limit or None]
-        if target is not None:
-            new = [name for name in new if name <= target.get(source.relation, {"last": ""})["last"]]
-        if new:
-            files[source.relation] = new
-            size = {"size": _size_of(source, new[-1])} if sizes else {}
-            gone = state["count"] - len(taken)
-            state = {"last": new[-1], "count": state["count"] + len(new), **({"gone": gone} if gone else {}), **size}
-        after[source.relation] = dict(state)
-    return files, after
-
-
-def check_unchanged(source: FolderSource, state: Mapping[str, Any]) -> None:
-    """Raise InputError if the last file taken is there with another size: rows that were added would be lost."""
-    taken = state.get("size")  # neither outputs of an earlier version nor Spark's have it
-    now = None if taken is None else _size_of(source, state["last"])
-    if now is not None and now != taken:
-        raise InputError(
-            f"{file_path(source, state['last'])}: it has {now:,} bytes, and had {taken:,} when it was read; what was "
-            "read is not read again",
-            hint="Put it back as it was. New rows go into a file of their own in the table's folder, with a name that "
-            "sorts after it.",
-        )
-
-
-def _size_of(source: FolderSource, name: str) -> int | None:
-    try:
-        return os.stat(file_path(source, name)).st_size
-    except OSError:
-        return None
-
-
-def files_left(sources: Iterable[FolderSource], done: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return how many files are there beyond the progress `done`."""
-    files, _ = next_files(sources, done, 0)
-    return sum(map(len, files.values()))

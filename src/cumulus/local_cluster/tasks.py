@@ -28,12 +28,13 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably
 from cumulus.durable.folders import sync_folder
+from cumulus.epochs.arrivals import files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.publish import merge_functions, output_error, write_outcome, write_outputs
 from cumulus.epochs.output.sink import Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.sources import FolderSource, files_left, next_files
+from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError, StoreError
 from cumulus.local_cluster.card import ClusterCard
 from cumulus.local_cluster.spread_outputs import SpreadOutputs

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cumulus.durable import faults
+from cumulus.epochs.arrivals import next_files
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
@@ -26,7 +27,7 @@ from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_tab
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, file_label, file_path, next_files
+from cumulus.epochs.sources import FolderSource, file_label, file_path
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.streams import Frame, file_source
 

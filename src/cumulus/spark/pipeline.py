@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cumulus.durable.folders import check_output
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
+from cumulus.epochs.arrivals import files_left
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity, write_program
@@ -25,7 +26,7 @@ from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Manifest, Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource, files_left
+from cumulus.epochs.sources import FolderSource
 from cumulus.epochs.trigger import Schedule, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.interrupts import Interrupt

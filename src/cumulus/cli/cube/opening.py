@@ -46,7 +46,8 @@ def open_source(source: str, data: Sequence[str] | None, functions: Functions | 
 def _filled(script: Path, data: Sequence[str], functions: Functions | None) -> Warehouse:
     """Return the warehouse of a script, with the rows of the files that `data` names."""
     from cumulus import Warehouse
-    from cumulus.epochs.sources import file_path, list_files, sources_from
+    from cumulus.epochs.arrivals import list_files
+    from cumulus.epochs.sources import file_path, sources_from
     from cumulus.m3.dataflow import parents_first
 
     warehouse = Warehouse(script, functions=functions, keep="all")

@@ -10,12 +10,14 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.parquet_tables import read_parquet_table
 from cumulus.catalog.schema import Relation
+from cumulus.engine.rows_in import is_required
 from cumulus.epochs.formats.cells import cell_of, text_of
 from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
 from cumulus.epochs.formats.encodings import encodings_of
 from cumulus.epochs.formats.lines import LineReader, json_text
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Found, Positions, Values
+from cumulus.epochs.formats.partitions import partition_values
 from cumulus.epochs.sources import FolderSource, suffix_of
 from cumulus.errors import InputError
 
@@ -45,7 +47,7 @@ def rows_of_table(source: FolderSource, relation: Relation, table: pa.Table, pla
         return _messages(source, relation, table, place, first)
     columns: dict[str, Values] = dict(zip(table.column_names, table.columns, strict=True))
     positions = np.arange(first, first + table.num_rows)
-    return Content([by_name(source, relation, columns, table.column_names, positions, place)])
+    return Content([by_name(source, relation, columns, table.column_names, positions, place, is_typed=True)])
 
 
 def by_name(
@@ -55,8 +57,12 @@ def by_name(
     header: list[str],
     positions: Positions,
     place: str,
+    *,
+    is_typed: bool = False,
 ) -> Found:
     """Return columns as those of a table.
+
+    Where the file says types, a column that it does not have and that may be NULL is NULL: it is newer than the file.
 
     Raises
     ------
@@ -69,7 +75,13 @@ def by_name(
         raise InputError(f"{place}: {problem}", hint="Write one of them as the table does, or rename it.") from None
     found: list[Values] = []
     counts = Counter(header)
+    optional = {*partition_values(source, relation, place)}
+    if is_typed and any(names.columns):
+        optional |= {column.name for column in relation.columns if not is_required(relation, column)}
     for wanted, name in zip(relation.column_names, names.columns, strict=True):
+        if name is None and wanted in optional:
+            found.append(pa.nulls(len(positions)))
+            continue
         if name is None:
             raise InputError(
                 f"{place}: table {relation.name!r} needs a column {wanted!r}; found: {', '.join(header) or 'none'}",

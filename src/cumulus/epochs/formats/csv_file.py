@@ -20,6 +20,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.arrow_tables import by_name
 from cumulus.epochs.formats.content import BOM, is_utf8, read_text, readable
 from cumulus.epochs.formats.parsed_rows import Content, Positions, Values
+from cumulus.epochs.formats.partitions import partition_values
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 
@@ -33,7 +34,7 @@ def read_csv(source: FolderSource, relation: Relation, path: str) -> Content:
     data = read_text(source, path)
     mark = source.delimiter_of(path)
     if not source.header:
-        header = list(relation.column_names)
+        header = [name for name in relation.column_names if name not in partition_values(source, relation, path)]
     else:
         first, rest = split_header(data)
         if not rest and b"\r" in first.rstrip(b"\r"):

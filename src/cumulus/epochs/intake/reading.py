@@ -25,6 +25,7 @@ from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import Content, Rejected
+from cumulus.epochs.formats.partitions import give_partitions, partition_values
 from cumulus.epochs.sources import FolderSource, file_label, file_path
 from cumulus.m3.program import Program
 
@@ -92,6 +93,9 @@ def read_file(
             content = read_json(source, relation, path)
         case _:
             content = read_parquet(source, relation, path, part)
+    partitions = partition_values(source, relation, path)
+    for found in content.found if partitions else ():
+        give_partitions(found, relation, partitions)
     return reading_of(source, relation, content, path, label)
 
 
