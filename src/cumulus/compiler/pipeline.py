@@ -28,7 +28,7 @@ from cumulus.compiler.materialize import Materializer
 from cumulus.compiler.options import PAPER, CompilerOptions, ExcessError
 from cumulus.compiler.orders import ViewOrders
 from cumulus.compiler.strict_views import check_strict
-from cumulus.errors import InputError, SqlError, UnsupportedError
+from cumulus.errors import InputError, SqlError, UnsupportedError, UsageError
 from cumulus.garbage_collection import uncollected
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
@@ -101,6 +101,8 @@ def compile_sql(
             text = text.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as problem:
             raise InputError(f"cannot read {name}: {problem}", hint="Give the path of a UTF-8 SQL file.") from None
+    if not isinstance(text, str):
+        raise no_script(text, "a program is compiled from SQL or the path of a script")
     options = PAPER if form == "paper" else CompilerOptions(keep=keep, batches=batches, enforced=enforced)
     options = replace(options, rely=rely, order=order, trace=trace, size=size)
     try:
@@ -135,6 +137,26 @@ def as_path(source: Any) -> Any:
         return Path(source) if Path(source).is_file() else source
     except (OSError, ValueError):  # no name that a file may have
         return source
+
+
+def no_script(source: Any, wanted: str) -> UsageError:
+    """Return the error of a thing that is no script; `wanted` says what takes one, and in what forms.
+
+    Examples
+    --------
+    >>> print(no_script(b"CREATE", "compile takes SQL or the path of a script"))
+    compile takes SQL or the path of a script, not bytes.
+    Decode it first: script.decode().
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        hint = "Decode it first: script.decode()."
+    elif isinstance(source, (dict, list, tuple)) or hasattr(source, "__arrow_c_stream__"):
+        hint = (
+            "Declare the tables of frames with Warehouse.from_frames, or write CREATE TABLE and CREATE VIEW as a str."
+        )
+    else:
+        hint = 'Pass CREATE TABLE and CREATE VIEW statements as a str, or the path of a script such as "views.sql".'
+    return UsageError(f"{wanted}, not {'None' if source is None else type(source).__name__}.", hint=hint)
 
 
 def extend_sql(

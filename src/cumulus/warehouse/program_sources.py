@@ -11,7 +11,7 @@ from cumulus.catalog.names import Name
 from cumulus.catalog.types import SqlType
 from cumulus.compiler import compile_sql, extend_sql
 from cumulus.compiler.declarations import declarations, redefined_views
-from cumulus.compiler.pipeline import as_path
+from cumulus.compiler.pipeline import as_path, no_script
 from cumulus.engine.engines import check_engine
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
@@ -68,7 +68,7 @@ def script_of(views: str | Path) -> str:
     if isinstance(source, Path):
         return _read(source)
     if not isinstance(source, str):
-        raise UsageError(f"SQL is a text or a path, not {type(source).__name__}", hint="Pass SQL as str.")
+        raise no_script(source, "statements are SQL or the path of a script")
     return source
 
 
@@ -100,9 +100,7 @@ def read_source(
     elif isinstance(source, str):
         text = source
     else:
-        raise UsageError(
-            f"a warehouse is made from SQL, a path or a Program, not {type(source).__name__}", hint="Pass SQL as str."
-        )
+        raise no_script(source, "a warehouse is made from SQL, the path of a script or a Program")
     return text, compile_sql(text, name=name, keep=keep, functions=functions, size=size)
 
 
