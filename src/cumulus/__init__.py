@@ -6,16 +6,16 @@ The life of an update
 Before the first one, `compile` turns CREATE TABLE and CREATE VIEW statements into one M3 program: maps, and triggers
 that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.calculus`, `cumulus.compiler`). Then:
 
-1. Somebody inserts or deletes a row: `Warehouse.insert`, a file in a folder, a stream (`cumulus.epochs`,
-   `cumulus.spark`).
+1. A row is inserted or deleted: by `Warehouse.insert`, by a client of a server (`cumulus.server`), by a file of a
+   folder or by a stream (`cumulus.epochs`, `cumulus.spark`; these, and clusters, take epochs of many rows).
 2. The row is checked against its table: columns, types, NULLs (`cumulus.catalog.schema.Relation.checked`; whole Arrow
    tables in `cumulus.engine.rows_in`). It is an event now: a sign, a relation, a row.
 3. A transaction begins. Where rows are kept, keys and references are checked: an absent row, a duplicate key or an
    orphan is a named error (`cumulus.engine.integrity`).
-4. The trigger of the event fires (`cumulus.engine.interpreter.engine`; the code it runs is written by
-   `cumulus.engine.interpreter.module`). Its statements look a few entries up, multiply, and so find what must be added
-   to each map: all of them read the state before the event. What cannot be evaluated counts as 0 and becomes an error
-   of the views concerned (`cumulus.engine.failures`).
+4. The trigger of the event fires: as machine code (`cumulus.engine.native`), or, where there is none for the program or
+   `engine="interpreter"` says so, as Python (`cumulus.engine.interpreter`). Its statements look a few entries up,
+   multiply, and so find what must be added to each map: all of them read the state before the event. What cannot be
+   evaluated counts as 0 and becomes an error of the views concerned (`cumulus.engine.failures`).
 5. What they found is added. The entries as they were go into a journal, from which a failure takes everything back.
 6. The transaction ends: maps that are computed anew (`:=`) are computed, the journal is forgotten, and the watched maps
    tell what changed.

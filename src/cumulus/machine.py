@@ -1,11 +1,12 @@
-"""Machines without input and output: what drives a switch, a node of a cluster or a node of a ring.
+"""The protocol of machines without input and output: a cluster's switches, nodes and publisher, and a simulated ring.
 
-A machine is told what has happened since the last time and answers with what is to be done, in order. It has no clock,
-no sockets, no files and no threads, so the same machine runs in a process of its own (`cumulus.transport`) and, with
-hundreds of others and all faults, in a simulation that a seed decides (`cumulus.simulation`). Neither of them knows
-what the messages are about.
+A machine takes what has happened since the last step, and returns what is to be done, in order. It has no sockets, no
+files, no threads and no clock but the ticks that it takes. So the machines of a cluster run in processes of their own
+(`cumulus.transport`) and, together with all faults, in a simulation that a seed decides (`cumulus.simulation`). The
+members of a simulated ring are machines around `cumulus.ring.RingNode`; the processes of a ring use that node itself.
+Neither transport nor simulation reads what the messages say.
 
-Links are reliable and keep the order of each pair, until one of its ends is lost.
+A link of a cluster keeps the order of its messages and loses none, until one of its ends is lost.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ Effect: TypeAlias = Send | Append | Forget | Perform
 
 
 class Machine(Protocol):
-    """A switch or a node: a function of its state and what it is told."""
+    """A function of its state and its inputs; the inputs of a step change the state."""
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened since the last call, in its order; return what is to be done, in order.
