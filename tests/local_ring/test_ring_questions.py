@@ -115,6 +115,14 @@ def alone(source: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 ANSWERED = [
+    "SHOW TABLES",
+    "DESCRIBE Sales",
+    'DESC "odd names"',
+    "SHOW types",
+    "DESCRIBE SELECT price * 2 AS twice FROM sales",
+    "SELECT column_name, column_type, min, max, count, null_percentage FROM (SUMMARIZE sales)",
+    "SUMMARIZE SELECT * FROM nothing",
+    "SELECT column_name FROM (DESCRIBE shops) WHERE column_type = 'VARCHAR'",
     "SELECT * FROM types",
     "SELECT wide + 1, wide * 2, narrow + narrow, sum(wide) OVER () FROM types",
     "SELECT struct.x, list[1], map['k'], \"bytes\" FROM types",
@@ -327,3 +335,41 @@ def test_texts_that_do_not_fit_are_refused_in_a_paragraph(source: Path, tmp_path
             assert "\n\n" not in str(problem.value)
             assert ring.query("SELECT count(*) AS c FROM sales", node=node).arrow().to_pylist() == [{"c": ROWS}]
             assert ring.query("SELECT sum(n) AS s FROM longs", node=node).arrow().to_pylist() == [{"s": 15}]
+
+
+def test_tables_and_columns_are_listed(ring: RingClient) -> None:
+    assert list(ring.tables()) == ["Sales", "longs", "nothing", "nulls", "odd names", "shops", "types"]
+    assert ring.tables()["Sales"] == {"rows": ROWS, "columns": 5}
+    told = cumulus("ring", "tables", "--home", ring.home)
+    assert [line.replace("│", "").split() for line in told.stdout.splitlines()[2:4]] == [
+        ["Sales", f"{ROWS}", "5"],
+        ["longs", "6", "2"],
+    ]
+    told = cumulus("ring", "tables", "odd names", "--json", "--home", ring.home)
+    columns = [tuple(json.loads(line).values()) for line in told.stdout.splitlines()]
+    assert columns[:2] == [('a "quoted" name', "BIGINT"), ("Ünï cödé", "VARCHAR")]
+    told = cumulus("ring", "tables", 'x"; DROP', "--home", ring.home)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert 'there is no table x"; DROP on the ring' in told.stderr
+
+
+def test_rows_are_printed_within_bounds_and_written_whole(ring: RingClient, tmp_path: Path) -> None:
+    def query(sql: str, *options: object) -> str:
+        told = cumulus("ring", "query", sql, "--home", ring.home, *options)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    wanted = ring.query("SELECT * FROM sales ORDER BY id").arrow()
+    lines = query("SELECT * FROM sales ORDER BY id").splitlines()
+    assert len(lines) == 1_004
+    assert lines[-2:] == [
+        "the first 1,000 of 5,000 rows",
+        "All of them: --json, --csv, --parquet FILE or --arrow FILE.",
+    ]
+    assert len(query("SELECT * FROM sales", "--json").splitlines()) == ROWS
+    assert query("SELECT id, note FROM sales ORDER BY id LIMIT 2", "--csv") == '"id","note"\n0,\n1,"text 1"\n'
+    assert query("SELECT * FROM sales ORDER BY id", "--parquet", tmp_path / "a.parquet").endswith("5,000 rows\n")
+    assert pq.read_table(tmp_path / "a.parquet").drop_columns("ratio") == wanted.drop_columns("ratio")
+    query("SELECT * FROM sales ORDER BY id", "--arrow", tmp_path / "a.arrow")
+    with pa.ipc.open_stream(tmp_path / "a.arrow") as reader:
+        assert reader.read_all().drop_columns("ratio") == wanted.drop_columns("ratio")

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
 from cumulus.errors import UsageError
 
 
@@ -21,7 +22,10 @@ def query(
     param: list[str] = typer.Option(
         [], "--param", help="NAME=VALUE for $NAME in the SQL: a JSON value, or else a text.", show_default=False
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+    parquet: Path | None = PARQUET,
+    arrow: Path | None = ARROW,
 ) -> None:
     """Ask for what the views of OUT say, at the last committed epoch or an earlier one.
 
@@ -33,8 +37,8 @@ def query(
     from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.output.query import query as ask
     from cumulus.epochs.output.sink import committed_epochs
-    from cumulus.terminal.tables import print_rows
 
+    output = RowOutput(as_json, as_csv, parquet, arrow)
     result = ask(out, sql, epoch, functions_in(functions), parameters_in(param))
     manifest = manifest_of(out, epoch)
     warn = partial(Console(stderr=True, highlight=False, markup=False).print, soft_wrap=True)
@@ -49,11 +53,7 @@ def query(
         warn(f"view {view} {state}: {reason}")
     for view, count in manifest.view_error_totals.items():
         warn(f"view {view} lacks what {count:,} rows of the input should have added: see the table {VIEW_ERRORS}")
-    if as_json:
-        for row in result.to_pylist():
-            print(json.dumps(row, default=str, ensure_ascii=False))
-        return
-    print_rows(Console(highlight=False, markup=False), result)
+    output.write(result)
 
 
 def parameters_in(given: list[str]) -> dict[str, Any]:

@@ -111,6 +111,15 @@ class RingClient:
         said, _ = self._ask(node, {"ask": "explain", "sql": sql, "epoch": epoch})
         return said["text"], said["plan"]
 
+    def tables(self, *, epoch: int = 0) -> dict[str, dict[str, int]]:
+        """Return the tables of the ring by name, each with its numbers of `rows` and `columns`.
+
+        The columns of one are a query: ``DESCRIBE name``.
+        """
+        said, _ = self._ask(ANY_NODE, {"ask": "tables", "epoch": epoch})
+        tables: dict[str, dict[str, int]] = said["tables"]
+        return tables
+
     def status(self) -> dict[str, Any]:
         """Return how the ring is: its nodes, and those that it has lost; None for a node that does not answer."""
         address = read_address(self.home)

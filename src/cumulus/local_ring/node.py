@@ -128,6 +128,11 @@ class RunningNode:
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 
+    def tables(self, epoch: int) -> dict[str, dict[str, int]]:
+        """Return the tables of an epoch by name, in the order of names, each with its numbers of rows and columns."""
+        found = sorted(self._catalogue(epoch).tables, key=lambda table: table.name)
+        return {table.name: {"rows": table.rows, "columns": len(table.schema)} for table in found}
+
     def status(self) -> dict[str, Any]:
         """Return how the node is, for JSON."""
         status = self.host.status()

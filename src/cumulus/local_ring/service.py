@@ -121,6 +121,8 @@ class _Connection:
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._node.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
+            case {"ask": "tables", "epoch": int(epoch)}:
+                return {"tables": self._node.tables(epoch)}, None
             case {"ask": "queries"}:
                 return {"queries": len(self._node.queries.queries)}, None
             case {"ask": "status"}:

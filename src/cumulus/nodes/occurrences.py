@@ -153,6 +153,16 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
     return tree
 
 
+def _from_table(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
+    tree: Tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    found: Tree = tree["statements"][0]["node"]["from_table"]
+    return found
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _written(connection: duckdb.DuckDBPyConnection, tree: Tree) -> str:
     text: str = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
     return text
@@ -207,14 +217,29 @@ class _Mentions:
                 self._check_function(function)
                 self._each(part, scope)
             case {"type": "SHOW_REF"}:
-                word = "SHOW" if part.get("query") is None else str(part["show_type"])
-                raise self._refusal(f"a ring takes one SELECT, and this is {word}", part, word)
+                self._show(part, scope)
             case {"class": "COLUMN_REF", "column_names": [*_, column]}:
                 self.locations.setdefault(folded(column), self._place(part))
             case dict():
                 self._each(part, scope)
             case _:
                 pass
+
+    def _show(self, part: Tree, scope: Mapping[str, _Readers]) -> None:
+        """Read SHOW TABLES, DESCRIBE and SUMMARIZE, which say of tables of the ring what DuckDB says of its own."""
+        if part["query"] is None:
+            if part["show_type"] == "SHOW":
+                said = f"FROM (DESCRIBE {_quoted(part['table_name'])})"
+            elif part["table_name"] == '"tables"':
+                names = sorted(table.name for table in self._tables.values())
+                texts = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+                said = f"FROM (SELECT unnest([{texts}]::VARCHAR[]) AS name)"
+            else:
+                raise self._refusal("SHOW ALL TABLES and SHOW DATABASES tell nothing of a ring", part, "SHOW")
+            found = _from_table(self._connection, said)
+            part.clear()
+            part.update(found)
+        self._each(part, scope)
 
     def _each(self, part: Tree, scope: Mapping[str, _Readers]) -> None:
         for each in part.values():

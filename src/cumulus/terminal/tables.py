@@ -15,6 +15,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MOST_CHARACTERS = 100_000_000
+
 
 def print_whole(console: Console, table: Table) -> None:
     """Print a table without breaking a cell; where that is too wide, names are broken, then lines are long."""
@@ -30,7 +32,8 @@ def print_whole(console: Console, table: Table) -> None:
 def print_rows(console: Console, rows: pa.Table, most: int | None = None) -> None:
     """Print rows as a table: numbers to the right, NULL by name, what a terminal would obey as an escape.
 
-    Of more rows than `most`, the first ones are printed, then how many there are.
+    Of more rows than `most`, the first ones are printed, then how many there are; fewer where one cell is so wide that
+    all lines together would have more than a hundred million characters.
     """
     from cumulus.views.cell_texts import cell, padded
 
@@ -41,6 +44,9 @@ def print_rows(console: Console, rows: pa.Table, most: int | None = None) -> Non
     if sum(widths) + 3 * len(widths) - 1 > console.width:
         names = [name.split(" ") for (name,) in names]
         widths = _widths(names, cells)
+    most_lines = max(1, _MOST_CHARACTERS // max(1, sum(widths)))
+    if most is not None and len(shown) > most_lines:
+        shown, cells = shown.slice(0, most_lines), [column[:most_lines] for column in cells]
     right = [_is_number(str(field.type)) for field in rows.schema]
 
     def line(between: str, texts: Iterable[str]) -> str:

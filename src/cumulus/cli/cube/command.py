@@ -12,6 +12,7 @@ import typer
 from cumulus.cli.cube.opening import CubeName, Data, Source, open_source
 from cumulus.cli.cube.options import SelectionOptions
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cli.row_output import RowOutput
 
 if TYPE_CHECKING:
     from cumulus import Cube
@@ -127,15 +128,7 @@ def query(
     """
     options = SelectionOptions(by, measures, where or (), pivot, totals, having or (), order, top, others, limit, at)
     table = _selection(source, name, data, functions, options).arrow()
-    if as_json:
-        for row in table.to_pylist():
-            print(json.dumps(row, default=str, ensure_ascii=False))
-        return
-    from rich.console import Console
-
-    from cumulus.terminal.tables import print_rows
-
-    print_rows(Console(highlight=False, markup=False), table)
+    RowOutput(as_json).write(table)
 
 
 @cube.command("explain")

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from cumulus.cli.ring.running import HOME
+from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
 
 SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
 EPOCH = typer.Option(0, "--epoch", min=0, help="Which epoch of the tables; 0 for the last one.")
@@ -22,7 +23,10 @@ def query(
     node: str = NODE,
     epoch: int = EPOCH,
     timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Give the query up after so many seconds."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object per row."),
+    as_json: bool = AS_JSON,
+    as_csv: bool = AS_CSV,
+    parquet: Path | None = PARQUET,
+    arrow: Path | None = ARROW,
 ) -> None:
     """Ask a ring that runs; Ctrl-C cancels the query.
 
@@ -31,16 +35,38 @@ def query(
     from rich.console import Console
 
     from cumulus.local_ring.client import RingClient
-    from cumulus.terminal.tables import print_rows
 
+    output = RowOutput(as_json, as_csv, parquet, arrow)
     answer = RingClient(home).query(sql, node=node, epoch=epoch, timeout=timeout)
-    if as_json:
-        for row in answer.arrow().to_pylist():
-            print(json.dumps(row, default=str, ensure_ascii=False))
+    output.write(answer.arrow())
+    if as_json or as_csv:
         return
-    console = Console(highlight=False, markup=False)
-    print_rows(console, answer.arrow())
     Console(stderr=True, highlight=False, markup=False).print(f"epoch {answer.epoch}, by {answer.node}", soft_wrap=True)
+
+
+def tables(
+    name: str = typer.Argument("", help="A table, for its columns; all tables if not given.", show_default=False),
+    home: Path = HOME,
+    epoch: int = EPOCH,
+    as_json: bool = AS_JSON,
+) -> None:
+    """List the tables of a ring with their rows, or the columns of one.
+
+    Example: cumulus ring tables lineitem
+    """
+    import pyarrow as pa
+
+    from cumulus.local_ring.client import RingClient
+
+    client = RingClient(home)
+    if name:
+        quoted = '"' + name.replace('"', '""') + '"'
+        columns = f'SELECT column_name AS "column", column_type AS type FROM (DESCRIBE {quoted})'
+        RowOutput(as_json).write(client.query(columns, epoch=epoch).arrow())
+        return
+    found = client.tables(epoch=epoch)
+    rows = {"table": list(found), "rows": [each["rows"] for each in found.values()]}
+    RowOutput(as_json).write(pa.table({**rows, "columns": [each["columns"] for each in found.values()]}))
 
 
 def explain(sql: str = SQL, home: Path = HOME, node: str = NODE, epoch: int = EPOCH, as_json: bool = JSON) -> None:

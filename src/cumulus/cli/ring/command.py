@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from cumulus.cli.ring.asking import explain, query, status
+from cumulus.cli.ring.asking import explain, query, status, tables
 from cumulus.cli.ring.replaying import replay
 from cumulus.cli.ring.running import start, stop
 
@@ -15,6 +15,7 @@ ring = typer.Typer(
 )
 ring.command("start")(start)
 ring.command("query")(query)
+ring.command("tables")(tables)
 ring.command("explain")(explain)
 ring.command("status")(status)
 ring.command("stop")(stop)
