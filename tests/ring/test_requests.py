@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from cumulus.ring.messages import (
     Asked,
     AskedAgain,
@@ -301,6 +303,31 @@ def test_e27_a_load_that_does_not_fit_is_skipped_unless_it_has_waited_too_long()
         load(node, 6, 4 * SIZE)
         assert node.tick(10_000) == loads
         assert node.counts["load skipped over"] == 1
+
+
+@pytest.mark.parametrize("direct", ["paper", "fair"])
+@pytest.mark.parametrize("order", ["oldest", "age-per-byte"])
+def test_e27_requests_that_go_on_coming_do_not_keep_a_large_chunk_out(direct: str, order: str) -> None:
+    """Small chunks take the room as soon as it is free: with a reserve the large one is loaded all the same."""
+    sizes = dict.fromkeys(range(1, 60), 4 * SIZE) | {99: 8 * SIZE}
+    waited = {}
+    for reserve in (None, 1_000):
+        node = OneNode(sizes, reserve_after_us=reserve, direct_load=direct, load_order=order)
+        for chunk in (1, 2, 99):
+            node.request(chunk)
+        sent = 0
+        for chunk in range(3, 60):
+            loading = only(LoadChunk, node.said)
+            if LoadChunk(99) in loading:
+                break
+            if sent < len(loading):  # a small chunk leaves, and another one is asked for
+                load(node, loading[sent].chunk, 4 * SIZE)
+                sent += 1
+            node.request(chunk)
+            node.tick(500)
+            waited[reserve] = chunk
+    assert waited[1_000] < 10
+    assert waited[None] == 59 or order == "age-per-byte"
 
 
 def test_e27_waiting_time_per_byte_lets_large_chunks_come_in_the_end() -> None:

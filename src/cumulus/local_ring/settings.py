@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from cumulus.ring.settings import RingSettings
+from cumulus.ring.settings import SECOND_US, RingSettings
 
 Transport: TypeAlias = Literal["auto", "tcp", "local"]
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
@@ -95,6 +95,7 @@ class RingOptions:
             dbms_bytes=quarter if self.query_storage is None else self.query_storage,
             neutral_bytes=quarter if self.query_storage is None else 0,
             largest_chunk=quarter // 2,
+            reserve_after_us=SECOND_US,  # else smaller chunks may take the room of a large one for ever
             ask_ahead=BATCHES_AHEAD,
             asks_again=True,
             open_groups=BATCHES_AHEAD,

@@ -46,7 +46,7 @@ class Loader:
         if each.state == "loaded":
             return
         is_first = self._s.settings.direct_load == "paper" or not self._pending or each is self._oldest()
-        if is_first and self.fits(each):
+        if is_first and self.fits(each) and not self._is_room_kept(each):
             self._load(each)
         elif each.state == "cold":
             self._postpone(each)
@@ -57,14 +57,24 @@ class Loader:
 
     def load_all(self) -> None:
         """Start postponed loads, the first that fit first (A6): one that does not fit is skipped, and waits (E27)."""
-        reserve = self._s.settings.reserve_after_us
         for each in self.load_order():
             if self.fits(each):
                 self._load(each)
             else:
                 self._s.counts["load skipped over"] += 1
-                if reserve is not None and self._s.now - each.pending_since >= reserve:
+                if self._has_waited_too_long(each):
                     break
+
+    def _has_waited_too_long(self, each: OwnedChunk) -> bool:
+        """Whether a postponed load has waited so long that younger ones must wait for it (E27)."""
+        settings = self._s.settings
+        if settings.reserve_after_us is None or each.size > settings.queue_bytes:
+            return False
+        return self._s.now - each.pending_since >= settings.reserve_after_us
+
+    def _is_room_kept(self, each: OwnedChunk) -> bool:
+        """Whether the oldest postponed load, if it is another one, has waited too long."""
+        return bool(self._pending) and each is not self._oldest() and self._has_waited_too_long(self._oldest())
 
     def load_order(self) -> Iterable[OwnedChunk]:
         """Return postponed loads in the order in which they are tried (E27)."""
