@@ -21,6 +21,9 @@ from cumulus.views.folding import Bound, column_tests
 from cumulus.views.row_changes import ViewChanges
 from cumulus.warehouse import ChangeStream, Stats, Warehouse
 
+_FEW_ROWS = 1_000
+"""So many rows are made in the turn of the keeper; more are read with all others, and cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class WantedRows:
@@ -95,7 +98,7 @@ class WarehouseReading:
     ) -> ReadRows:
         """Return rows of a view; all of them are committed, for who would take tentative ones as well."""
         reader = self._warehouse.view(name)
-        if limit is None or where:
+        if limit is None or where or limit > _FEW_ROWS:
             table, at, known = self._shared.read(reader.name)
         else:
             with self._warehouse.one_state() as at:

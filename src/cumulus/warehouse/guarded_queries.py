@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Lock
@@ -20,8 +20,9 @@ import duckdb
 import pyarrow as pa
 
 from cumulus.catalog.names import find_name
+from cumulus.engine.protocol import Engine
 from cumulus.errors import CumulusError, EvaluationError, QueryTimeoutError, UsageError
-from cumulus.views import MapViewReader, Result
+from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.views.copied_rows import CopiedRows
 from cumulus.views.duckdb_functions import create_functions, set_utc
 from cumulus.views.duckdb_limits import NOTHING_ELSE, ApartQuery, QueryGuard, lock
@@ -52,15 +53,20 @@ class _MovedError(CumulusError):
 class GuardedDesk:
     """A `Desk` for a user's views, which takes the warehouse's turn for each read, and for nothing else."""
 
-    def __init__(self, state: WarehouseState, only: Collection[str] | None, fold: Fold) -> None:
-        self._state, self._engine = state, state.session.engine
+    def __init__(
+        self,
+        state: WarehouseState,
+        engine: Engine,
+        finishers: Mapping[str, Finisher],
+        only: Collection[str] | None,
+        fold: Fold,
+    ) -> None:
+        self._state, self._engine = state, engine
         self.lock = Lock()
         self.at: int | None = None
         """After which transaction the query that runs has read; None before its first read."""
         self._is_whole = False
-        self.desk = Desk(
-            self._engine, state.finishers, state.functions, fold, only=only, is_locked=True, turn=self._reading
-        )
+        self.desk = Desk(engine, finishers, state.functions, fold, only=only, is_locked=True, turn=self._reading)
 
     @property
     def is_good(self) -> bool:
@@ -125,13 +131,18 @@ def _number(state: WarehouseState) -> int:
 
 def _desk_of(state: WarehouseState, guard: QueryGuard, fold: Fold) -> GuardedDesk:
     key = None if guard.only is None else frozenset(guard.only)
-    with state.turn:
-        desk = state.locked_desks.get(key)
-        if desk is None or not desk.is_good:
-            if len(state.locked_desks) >= _MOST_DESKS:
-                state.locked_desks.clear()
-            desk = state.locked_desks[key] = GuardedDesk(state, guard.only, fold)
-        return desk
+    while True:
+        with state.turn:
+            desk = state.locked_desks.get(key)
+            if desk is not None and desk.is_good:
+                return desk
+            engine, finishers = state.session.engine, state.finishers
+        made = GuardedDesk(state, engine, finishers, guard.only, fold)  # which takes DuckDB some time
+        with state.turn:
+            if made.is_good:
+                if len(state.locked_desks) >= _MOST_DESKS:
+                    state.locked_desks.clear()
+                state.locked_desks[key] = made
 
 
 # --- over copies ------------------------------------------------------------------------------------------------------
