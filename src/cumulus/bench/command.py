@@ -21,6 +21,7 @@ from cumulus.bench.machine_facts import facts, load_average
 from cumulus.bench.measurements import report
 from cumulus.bench.olap.olap_bench import olap_bench
 from cumulus.bench.ring.ring_bench import ring_bench
+from cumulus.bench.serve.attacks_bench import attacks_bench
 from cumulus.bench.serve.serve_bench import serve_bench
 from cumulus.errors import CumulusError, UsageError
 
@@ -33,6 +34,7 @@ bench.command("edges")(edges_bench)
 bench.command("cluster")(cluster_bench)
 bench.command("ring")(ring_bench)
 bench.command("serve")(serve_bench)
+bench.command("attacks")(attacks_bench)
 bench.command("bank")(bank_bench)
 bench.command("visibility")(visibility_bench)
 bench.command("live")(live_bench)
