@@ -75,9 +75,10 @@ def test_a_query_that_fails_or_is_stopped_half_way_is_told(tmp_path: Path) -> No
     """When rows have come already, DuckDB's errors come as Arrow's."""
     failing = "SELECT CASE WHEN range < 300000 THEN 1 ELSE CAST('x' || range AS INT) END AS n FROM range(1000000)"
     slow = "SELECT range, repeat('x', 100) AS s FROM range(100000000000)"
-    with running(tmp_path, limits=Limits(statement_s=0.5)) as server, server.http() as http:
-        for sql, status, error in ((failing, 400, "UsageError"), (slow, 422, "QueryTimeoutError")):
-            answer = http.post("/v1/query", json={"sql": sql})
+    for sql, status, error, limit_s in ((failing, 400, "UsageError", 60), (slow, 422, "QueryTimeoutError", 0.5)):
+        (tmp_path / error).mkdir()
+        with running(tmp_path / error, limits=Limits(statement_s=limit_s)) as server, server.http() as http:
+            answer = http.post("/v1/query", json={"sql": sql}, timeout=60)
             assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text[:200]
 
 
