@@ -13,6 +13,7 @@ import pytest
 
 from support.attacked_server import ARROW, CSV, PARQUET, ROWS, AttackedServer, as_json, attacked_server
 from support.attacks import resident_bytes
+from support.tiers import sampled
 
 pytestmark = pytest.mark.xdist_group("attacks on bodies")
 GROWTH = 1 << 30
@@ -76,14 +77,14 @@ PARQUET_BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", ARROW_BOMBS)
+@pytest.mark.parametrize("name", sampled(ARROW_BOMBS, of=3))
 def test_arrow_that_grows_is_refused_before_it_does(server: AttackedServer, name: str) -> None:
     body = ARROW_BOMBS[name]()
     assert len(body) < 300_000
     _refused(server, body, ARROW)
 
 
-@pytest.mark.parametrize("name", PARQUET_BOMBS)
+@pytest.mark.parametrize("name", sampled(PARQUET_BOMBS, of=3))
 def test_parquet_that_grows_is_refused_before_it_does(server: AttackedServer, name: str) -> None:
     _refused(server, PARQUET_BOMBS[name](), PARQUET)
 
@@ -139,7 +140,7 @@ JSON_BOMBS: dict[str, tuple[bytes, dict[str, str], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", JSON_BOMBS)
+@pytest.mark.parametrize("name", sampled(JSON_BOMBS, of=4))
 def test_texts_that_take_long_to_take_apart_hold_up_nobody(server: AttackedServer, name: str) -> None:
     body, headers, status = JSON_BOMBS[name]
     before = resident_bytes(server.process.pid)

@@ -13,6 +13,7 @@ import pytest
 
 from support.attacked_server import ROWS, AttackedServer, attacked_server
 from support.attacks import GARBAGE, Trickle, held_open, lines_with, send_raw
+from support.tiers import sampled
 
 pytestmark = pytest.mark.xdist_group("attacks on the port")
 LIMITS = {"header_s": 5, "body_s": 2, "connections": 60}
@@ -66,7 +67,7 @@ AMBIGUOUS = {
 }
 
 
-@pytest.mark.parametrize("name", AMBIGUOUS)
+@pytest.mark.parametrize("name", sampled(AMBIGUOUS, of=4))
 def test_a_head_of_two_meanings_is_refused(server: AttackedServer, name: str) -> None:
     with server.shop():
         answer = send_raw(server.address, AMBIGUOUS[name], 3)
@@ -149,7 +150,7 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("name", sampled(FRAMES, of=4))
 def test_frames_of_any_kind_end_no_more_than_their_socket(server: AttackedServer, name: str) -> None:
     with server.shop() as shop:
         connection = opened(server)
