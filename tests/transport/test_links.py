@@ -363,6 +363,31 @@ def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.Monkey
     asyncio.run(go())
 
 
+@pytest.mark.slow
+def test_a_guest_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.transport.connections._GUEST_MS", 1000)
+    monkeypatch.setattr("cumulus.transport.links._GUEST_BYTES", 1 << 30)
+
+    async def go() -> None:
+        nodes = {"b": Listener("b", make("b", None))}
+        driver = nodes["b"].driver
+        address = await driver.links.listen()
+        nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
+        driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
+        writers = [(await connect_as(name, address[1]))[1] for name in ("a", "guest")]
+        for name, writer in zip(("a", "guest"), writers, strict=True):
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            nodes["b"].ask(["flood", name, 1, 150, 100_000])
+        told = machine_of(nodes["b"].equipment).told
+        await until(lambda: Lost("guest") in told, nodes.values(), 60)
+        assert Lost("a") not in told
+        for writer in writers:
+            writer.close()
+        await nodes["b"].end()
+
+    asyncio.run(go())
+
+
 def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}

@@ -17,6 +17,8 @@ Address: TypeAlias = tuple[str, int]
 
 CONGESTED_BYTES = 1 << 20
 """From so many unsent bytes on a peer is said not to read; until a quarter of them are left."""
+_GUEST_MS = 60_000
+"""How long a guest may leave unread what was sent to it."""
 _LARGE_BYTES = 1 << 16
 """From this size on a piece is written by a call of its own, and not copied to its neighbours."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -29,8 +31,8 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 def keep_alive(connection: socket.socket) -> None:
     """Let the system find out that the other side of a connection is gone, though it has said nothing.
 
-    TCP_USER_TIMEOUT is left alone: it would close connections, too, whose other side is there and reads nothing for a
-    while, as a slow machine does.
+    TCP_USER_TIMEOUT is left alone: it closes connections, too, whose other side is there and reads nothing for a while,
+    as a slow machine does. It is for guests (`Connection.limit_silence`), of which none is waited for.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if connection.family in (socket.AF_INET, socket.AF_INET6):
@@ -167,6 +169,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def limit_silence(self) -> None:
+        """Let the system close it when the other side takes nothing of what was sent for a minute."""
+        connection = self._transport.get_extra_info("socket")
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GUEST_MS)
 
     def close(self) -> None:
         """Close when everything is sent."""

@@ -262,6 +262,7 @@ class Links:
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = _Link(peer, is_guest=True)
+            connection.limit_silence()
         link.connection = connection
         self._to_write[peer] = link
         self.flush()

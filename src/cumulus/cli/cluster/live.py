@@ -131,7 +131,7 @@ def status(
                 print(f"{home}: {counted(len(client.spread_views), 'view')} spread, {len(gated)} gated", end="")
                 print(f" ({', '.join(gated)})\n" if gated else "\n")
                 for name in silent_machines(found):
-                    print(f"{name} (process {found[name]['process']}) does not answer")
+                    print(f"{name} (process {found[name]['process']}): {found[name]['problem']}")
                 for table in status_tables(found):
                     console.print(table)
                     console.print()
