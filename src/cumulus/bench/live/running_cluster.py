@@ -100,6 +100,6 @@ class RunningCluster:
 
     def late_shares(self, client: ClusterClient) -> dict[str, Any]:
         """Return how many rows and deltas have come to the nodes in order and late."""
-        facts = [each for name, each in client.status().items() if name.startswith("node")]
+        facts = [each for name, each in client.status(60.0).items() if name.startswith("node")]
         names = ("rows_in_order", "rows_late", "deltas_in_order", "deltas_late")
         return {name: sum(each.get(name, 0) for each in facts) for name in names}

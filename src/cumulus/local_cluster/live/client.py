@@ -29,7 +29,7 @@ from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.local_cluster.live.committed_reads import check_staleness, committed_rows, rows_with, wait_until_committed
 from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.links import ClientLinks
-from cumulus.local_cluster.live.status import status_of
+from cumulus.local_cluster.live.status import STATUS_SECONDS, status_of
 from cumulus.local_cluster.live.tentative_reads import tentative_rows
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import key_columns
@@ -328,10 +328,10 @@ class ClusterClient:
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
-    def status(self) -> dict[Name, dict[str, Any]]:
-        """Return how each machine is, by name: docs/cluster.md, "Live". One without an answer has a "problem"."""
+    def status(self, seconds: float = STATUS_SECONDS) -> dict[Name, dict[str, Any]]:
+        """Return how each machine is, by name: docs/cluster.md, "Live"; "problem": it does not answer in `seconds`."""
         with self._lock:
-            return status_of(self._open_links, read_address(self.home).pids, self._next_number(), self._timeout_s)
+            return status_of(self._open_links, read_address(self.home).pids, self._next_number(), seconds)
 
     def _status_of(self, machine: Name) -> dict[str, Any]:
         until = time.monotonic() + self._timeout_s

@@ -21,9 +21,7 @@ to start, who asks has an answer within two seconds.
 _MOST_AT_ONCE = 64
 
 
-def status_of(
-    links: ClientLinks, pids: Mapping[Name, int], number: int, timeout_s: float
-) -> dict[Name, dict[str, Any]]:
+def status_of(links: ClientLinks, pids: Mapping[Name, int], number: int, seconds: float) -> dict[Name, dict[str, Any]]:
     """Return how each machine is: docs/cluster.md, "Live". One that does not answer has its "process" and "problem".
 
     Parameters
@@ -32,12 +30,12 @@ def status_of(
         Machine → the number of its process.
     number
         Of the question.
-    timeout_s
-        How long any call may take; the status takes at most `STATUS_SECONDS` of it.
+    seconds
+        How long they may take.
     """
-    until = time.monotonic() + min(timeout_s, STATUS_SECONDS)
+    until = time.monotonic() + seconds
     with ThreadPoolExecutor(min(len(pids), _MOST_AT_ONCE), "status") as pool:
-        facts = pool.map(partial(_facts, links, number, until), pids)
+        facts = pool.map(partial(_facts, links, number, until, seconds), pids)
         found = {name: {"process": pid, **told} for (name, pid), told in zip(pids.items(), facts, strict=True)}
     newest = found[PUBLISHER].get("epoch")
     for name, told in found.items():
@@ -51,9 +49,9 @@ def silent_machines(status: Mapping[Name, Mapping[str, Any]]) -> list[Name]:
     return [name for name, facts in status.items() if "problem" in facts]
 
 
-def _facts(links: ClientLinks, number: int, until: float, machine: Name) -> dict[str, Any]:
+def _facts(links: ClientLinks, number: int, until: float, seconds: float, machine: Name) -> dict[str, Any]:
     try:
         (told,) = links.ask(machine, StatusAsked(number), until)
     except DelayError:
-        return {"problem": f"no answer within {STATUS_SECONDS:g} s"}
+        return {"problem": f"no answer within {seconds:g} s"}
     return dict(told.facts)

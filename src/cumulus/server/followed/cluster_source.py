@@ -26,6 +26,8 @@ from cumulus.server.settings import ServerSettings
 from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
 
+_PATIENCE_S = 5.0
+"""How long a machine may be in a step until it is said not to answer."""
 _MOST_UNSETTLED = 10_000
 
 
@@ -100,7 +102,7 @@ class FollowedCluster:
         """Return the numbers of the last epoch, how far each machine is behind, and what is the matter with them."""
         found = self._reading.status()
         try:
-            machines = self._client.status()
+            machines = self._client.status(_PATIENCE_S)
         except CumulusError as problem:
             return {**found, "problem": found["problem"] or problem.message}
         silent = ", ".join(silent_machines(machines))
