@@ -108,7 +108,8 @@ class FollowedCluster:
         silent = ", ".join(silent_machines(machines))
         if silent:
             found["problem"] = found["problem"] or f"{silent} of the cluster give no answer"
-        found["behind_ms"] = machines[PUBLISHER].get("behind_ms", found["behind_ms"])
+        if PUBLISHER not in silent_machines(machines):
+            found["behind_ms"] = machines[PUBLISHER]["behind_ms"]
         return {**found, "lag_epochs": {name: each.get("lag_epochs", 0) for name, each in machines.items()}}
 
     # --- writing ----------------------------------------------------------------------------------------------------
