@@ -16,7 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from cumulus.errors import ProcessError
+from cumulus.errors import ProcessError, RemoteProtocolError
+from cumulus.transport.greeting import Credentials
+from cumulus.transport.guest import GuestLink
 from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 from support.relay import ListCodec
 
@@ -176,6 +178,17 @@ def test_what_cannot_start_is_one_error() -> None:
             ):
                 pass
             assert children() == before
+
+
+@pytest.mark.parametrize("secret", [None, b"", b"guests"])
+def test_without_a_secret_for_guests_there_are_none(secret: bytes | None) -> None:
+    with Supervisor(relays("a", "b")) as supervisor:
+        for name in ("guest", "b"):
+            me = Credentials(name, b"p", secret)
+            with pytest.raises(RemoteProtocolError, match=f"a refuses: {name} does not know the secret"):
+                GuestLink(me, "a", supervisor.addresses()["a"], 1, time.monotonic() + 30)
+        ask(supervisor, "a", "token", "b")
+        assert said(supervisor) == ["home", "b"]
 
 
 def test_a_process_that_is_not_ready_in_time_is_killed() -> None:

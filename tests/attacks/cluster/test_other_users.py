@@ -70,6 +70,7 @@ def ports_of(process: psutil.Process) -> list[int]:
     return [each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_nobody_can_do_nothing_to_a_run_of_root(open_folder: Path) -> None:
     stream, out = SalesStream(open_folder / "in", 1), open_folder / "out"
@@ -111,10 +112,11 @@ def test_nobody_can_do_nothing_to_a_run_of_root(open_folder: Path) -> None:
             name: each.pid for name, each in alive.items()
         }
     finally:
-        running.kill()
+        running.terminate()  # it ends its machines
         running.communicate(timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_nobody_is_no_client_of_a_cluster_of_root(open_folder: Path) -> None:
     home = open_folder / "home"
