@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -50,17 +50,34 @@ def open_durably(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table down to the disk; folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a table down to the disk; folders are made. The entry in its folder is not synced: `sync_entries`."""
+    _make_folder(path.parent)
     with open_durably(path) as file:
         pq.write_table(table, file)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write bytes down to the disk; folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write bytes down to the disk as `write_parquet` does."""
+    _make_folder(path.parent)
     with open_durably(path) as file:
         file.write(data)
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder, with those that it is in, whose entries are on the disk then."""
+    if not path.is_dir():
+        _make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
+def sync_entries(paths: Iterable[Path]) -> None:
+    """Bring the entries of written files to the disk, each folder once: a synced file may have no name after a crash.
+
+    What refers to files is written behind this.
+    """
+    for folder in dict.fromkeys(path.parent for path in paths):
+        sync_folder(folder)
 
 
 def aside_of(place: Path) -> Path:

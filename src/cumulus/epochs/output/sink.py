@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cumulus.durable import faults
-from cumulus.durable.files import create_durably, write_durably, written_aside
+from cumulus.durable.files import create_durably, sync_entries, write_durably, written_aside
 from cumulus.durable.folders import HeldFolder, lock_file
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
 from cumulus.epochs.bucket.votes import Poll
@@ -259,6 +259,8 @@ class Sink:
         manifest = self._next(epoch, before, reports, offsets, merge or {})
         faults.crash_point("before-manifest")
         try:
+            before_files = set() if before is None else listed_files(before)
+            sync_entries(self.path / path for path in sorted(listed_files(manifest) - before_files))
             created = create_durably(place, json.dumps(asdict(manifest)).encode())
         except OSError as problem:
             raise StoreError(
