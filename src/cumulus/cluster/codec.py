@@ -1,6 +1,7 @@
 """Messages and records as bytes, and back.
 
-A message is a header of JSON, behind its length, and the bytes that it carries, each behind its length. Nothing in it
+A message is a header of JSON, behind its length, and the bytes that it carries, each behind its length: 32 bits, or all
+of them set and 64 behind them. Nothing in it
 is run or looked up by name but the classes listed here, and their fields are of the types that they say, so a message
 of a stranger can be wrong but do no harm.
 """
@@ -18,7 +19,9 @@ from cumulus.cluster import messages, records
 from cumulus.epochs.output.sink import Written
 from cumulus.errors import RemoteProtocolError
 
-_LENGTH = struct.Struct("<I")
+_LENGTH, _LONG_LENGTH = struct.Struct("<I"), struct.Struct("<Q")
+_LONG = (1 << 32) - 1
+"""Says that the length of a part stands behind, in 64 bits: from so many bytes on."""
 _CLASSES: dict[str, type] = {
     each.__name__: each
     for each in (
@@ -62,10 +65,11 @@ def encode(message: object) -> list[bytes]:
     """Return a message as pieces of bytes, to be sent one after the other."""
     pieces: list[bytes] = []
     header = json.dumps(_plain(message, pieces), separators=(",", ":")).encode()
-    parts = [_LENGTH.pack(len(header)), header]
-    for piece in pieces:
-        parts += (_LENGTH.pack(len(piece)), piece)
-    return parts
+    return [part for piece in (header, *pieces) for part in (_length(len(piece)), piece)]
+
+
+def _length(size: int) -> bytes:
+    return _LENGTH.pack(size) if size < _LONG else _LENGTH.pack(_LONG) + _LONG_LENGTH.pack(size)
 
 
 def decode(data: bytes | memoryview) -> Any:
@@ -91,6 +95,9 @@ def _split(view: memoryview) -> list[memoryview]:
     while at < len(view):
         (length,) = _LENGTH.unpack_from(view, at)
         at += _LENGTH.size
+        if length == _LONG:
+            (length,) = _LONG_LENGTH.unpack_from(view, at)
+            at += _LONG_LENGTH.size
         if at + length > len(view):
             raise ValueError(f"a part of {length} bytes ends behind the message")
         parts.append(view[at : at + length])

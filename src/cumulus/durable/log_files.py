@@ -1,7 +1,8 @@
 """A log: records with numbers, appended in groups, in files of a folder. Machines of a cluster and servers keep one.
 
 A group is what was written, and synced, together: a header (magic, checksum, bytes of the body, number of records,
-number of the first), the records' lengths, the records. A group is written only after the one before it is on the disk.
+number of the first), the records' lengths, the records. Lengths have 32 bits, or 64 where the body needs them: another
+magic tells. A group is written only after the one before it is on the disk.
 So a group that cannot be read was torn by the end of the process or of the machine if none comes behind it, and nobody
 was ever told that it is there: it is cut. If one comes behind it, or another file, it was on the disk once, and has
 been damaged since: that is an error, since what it held is gone. Whoever ends in peace writes an empty group last, so
@@ -30,8 +31,10 @@ from cumulus.errors import LockedError, StoreError, StoreLostError
 SyncPolicy: TypeAlias = Literal["always", "never"]
 """Whether a group is synced, or left to the system: then it survives the process, but not the machine."""
 
-_MAGIC = b"CLG1"
-_HEADER = struct.Struct("<4sIIIQ")
+_MAGIC, _WIDE_MAGIC, _ANY_MAGIC = b"CLG1", b"CLG2", b"CLG"
+_HEADER, _WIDE_HEADER = struct.Struct("<4sIIIQ"), struct.Struct("<4sIQQQ")
+_NARROW_BYTES = (1 << 32) - 1
+"""The most bytes in the body of a group whose header has 32 bits for them; longer ones have the wide header."""
 _SYNCS: Final = 32
 """Over so many the time that a sync takes is averaged."""
 _SEGMENT_BYTES: Final = 1 << 24
@@ -127,11 +130,11 @@ class RecordLog:
             group, place = found
             first, self.last = self.last + 1, self.last + len(group)
             yield first, group
-        behind = data.find(_MAGIC, place + 1)
+        behind = data.find(_ANY_MAGIC, place + 1)
         while behind >= 0:
             if _group_at(data, behind) is not None:
                 raise _damaged(path, place)
-            behind = data.find(_MAGIC, behind + 1)
+            behind = data.find(_ANY_MAGIC, behind + 1)
         return place
 
     def _go_on(self, path: Path, size: int) -> None:
@@ -243,10 +246,7 @@ class RecordLog:
 
     def _put(self, records: Sequence[bytes]) -> None:
         assert self._file is not None
-        lengths = struct.pack(f"<{len(records)}I", *map(len, records))
-        body = b"".join([lengths, *records])
-        known = _HEADER.pack(_MAGIC, 0, len(body), len(records), self.last + 1)[8:]
-        group = b"".join([_MAGIC, struct.pack("<I", zlib.crc32(body, zlib.crc32(known))), known, body])
+        group = _group_of(records, self.last + 1)
         left = memoryview(group)
         while left:
             left = left[self._file.write(left) :]
@@ -331,21 +331,33 @@ def _state_of(found: os.stat_result) -> tuple[int, int, int]:
     return (*identity_of(found), found.st_size)
 
 
+def _group_of(records: Sequence[bytes], first: int) -> bytes:
+    """Return records as a group; `first` is the number of the first one."""
+    is_wide = sum(map(len, records)) + 4 * len(records) > _NARROW_BYTES
+    magic, header, form = (_WIDE_MAGIC, _WIDE_HEADER, "Q") if is_wide else (_MAGIC, _HEADER, "I")
+    lengths = struct.pack(f"<{len(records)}{form}", *map(len, records))
+    body = b"".join([lengths, *records])
+    known = header.pack(magic, 0, len(body), len(records), first)[8:]
+    return b"".join([magic, struct.pack("<I", zlib.crc32(body, zlib.crc32(known))), known, body])
+
+
 def _group_at(data: bytes, place: int, expected: int | None = None) -> tuple[list[bytes], int] | None:
     """Return the records of the group at a place, and where it ends; None if there is none, whole and unchanged."""
-    begin = place + _HEADER.size
-    if len(data) < begin:
+    is_wide = data.startswith(_WIDE_MAGIC, place)
+    header, form, width = (_WIDE_HEADER, "Q", 8) if is_wide else (_HEADER, "I", 4)
+    begin = place + header.size
+    if len(data) < begin or not (is_wide or data.startswith(_MAGIC, place)):
         return None
-    magic, checksum, length, count, first = _HEADER.unpack_from(data, place)
+    _, checksum, length, count, first = header.unpack_from(data, place)
     stop = begin + length
-    if magic != _MAGIC or len(data) < stop or 4 * count > length or expected not in (None, first):
+    if len(data) < stop or width * count > length or expected not in (None, first):
         return None
     view = memoryview(data)
     if zlib.crc32(view[begin:stop], zlib.crc32(view[place + 8 : begin])) != checksum:
         return None
     records = []
-    at = begin + 4 * count
-    for size in struct.unpack_from(f"<{count}I", data, begin):
+    at = begin + width * count
+    for size in struct.unpack_from(f"<{count}{form}", data, begin):
         records.append(data[at : at + size])
         at += size
     return records, stop

@@ -25,6 +25,8 @@ from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
+_LONG = (1 << 32) - 1
+"""Says that the header has the length of the body: from so many bytes on."""
 _NOTICE = "notice"
 _OLD_NAMES = {"_op": OP_COLUMN, "_position": POSITION_COLUMN, "_seq": ORDER_COLUMN}
 """What logs of earlier releases call columns; no table with such a column could be read then."""
@@ -144,9 +146,11 @@ def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
 
 def _frame(kind: str, reading: Reading, count: int, rows: pa.Table, ignored: Mapping[str, int] | None = None) -> bytes:
     told = {"kind": kind, "relation": reading.relation, "source": reading.source, "count": count}
-    header = json.dumps(told | ({"ignored": dict(ignored)} if ignored else {})).encode()
     body = to_ipc(rows)
-    return b"".join((_LENGTHS.pack(len(header), len(body)), header, body))
+    extra: dict[str, Any] = {"ignored": dict(ignored)} if ignored else {}
+    extra |= {"bytes": len(body)} if len(body) >= _LONG else {}
+    header = json.dumps(told | extra).encode()
+    return b"".join((_LENGTHS.pack(len(header), min(len(body), _LONG)), header, body))
 
 
 def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
@@ -158,6 +162,7 @@ def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
         at += _LENGTHS.size
         header = json.loads(bytes(view[at : at + header_length]))
         at += header_length
+        body_length = header.pop("bytes", body_length)
         yield header, view[at : at + body_length]
         at += body_length
 
