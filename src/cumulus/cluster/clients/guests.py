@@ -25,8 +25,10 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
 
-MOST_BYTES = 1 << 26
-"""What the rows of one message may take when they are unpacked."""
+MOST_BYTES = (1 << 26) - (1 << 16)
+"""What the rows of one message may take when they are unpacked: an entry that a row makes, with what is around it, fits
+an answer to a client that reads it.
+"""
 MOST_CLIENTS = 10_000
 """Of so many clients the last numbers are remembered: those that have sent something last."""
 
