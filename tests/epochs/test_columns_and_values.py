@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus.catalog.arrow import plain_list
+from cumulus.catalog.events import ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import SqlType
 from cumulus.engine.batches import rows_of
@@ -31,7 +32,7 @@ def relation_of(sql_type: SqlType) -> Relation:
 def rows_in(reading: Reading, count: int) -> list[Any]:
     """Return what became of each row; each is there once."""
     found: list[Any] = [None] * count
-    positions = reading.rows.column("_position").to_pylist()
+    positions = reading.rows.column(POSITION_COLUMN).to_pylist()
     for position, value in zip(positions, plain_list(reading.rows.column("x")), strict=True):
         found[position - 1] = shown(value)
     for rejected in reading.rejected:
@@ -127,3 +128,28 @@ def test_values_of_json_say_what_values_say(tmp_path: Path, sql_type: SqlType, m
 
 def _whole(text: str) -> Any:
     return int(text) if len(text) < 4000 and text != "-0" else Decimal(text)
+
+
+@pytest.mark.parametrize("name", ["op", "seq", "extra"])
+def test_no_cell_of_another_column_ends_a_run(name: str) -> None:
+    """Operations, orders, and what is shown of a refused row: each row has one fate, or the column is refused."""
+    for given in COLUMNS:
+        for array in (given.array, *one_by_one(given.array)):
+            table = pa.table({"x": pa.array(["no number"] * len(array)), name: array})
+            try:
+                reading = read_table(FolderSource("r", "", order="seq"), relation_of(DECLARED[3]), table, "place")
+            except InputError as problem:
+                told = str(problem)
+                assert "the order column 'seq'" in told, given.name
+                continue
+            assert [each.position for each in reading.rejected] == [*range(1, len(array) + 1)], given.name
+            assert all(each.row.encode() for each in reading.rejected)
+
+
+def test_orders_finer_than_a_microsecond_are_no_repetitions() -> None:
+    orders = pa.array([1000, 1001, 2**62], pa.timestamp("ns"))
+    reading = read_table(
+        FolderSource("r", "", order="seq"), relation_of(DECLARED[3]), pa.table({"x": [1, 2, 3], "seq": orders}), "place"
+    )
+    assert reading.rows.column(ORDER_COLUMN).to_pylist() == [1]
+    assert ["is more precise than a microsecond" in each.reason for each in reading.rejected] == [True, True]

@@ -43,7 +43,10 @@ def _each(array: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _taken(values: Any, indices: Any) -> Any:
-    """Return values at indices: not every type has a `take`, and views have neither that nor a cast to themselves."""
+    """Return values at indices: not every type has a `take`; views and encodings have none."""
+    values = decoded(values)
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks)
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
     elif pa.types.is_binary_view(values.type):
@@ -173,6 +176,7 @@ def _interval(value: Any) -> Interval:
 def shown_cell(array: Any, index: int) -> Any:
     """Return one cell as it may be shown: as Python's value, or where it has none, as a text."""
     try:
+        array, index = decoded(array.slice(index, 1)), 0
         return array[index].as_py()
     except UnicodeDecodeError:
         return bytes(array[index].as_buffer()).decode("utf-8", "backslashreplace")

@@ -295,11 +295,13 @@ def _may_become(found: Any, wanted: SqlType) -> bool:
 
 def _operations(values: Values, problems: Problems) -> pa.Array:
     """Return the operation codes; NULL means insert, since that is what a row without a word says."""
-    if isinstance(values, list) or pa.types.is_nested(values.type):
-        texts = values if isinstance(values, list) else values.to_pylist()
-        column = pa.array([None if text is None else _word(text) for text in texts], pa.string())
-    else:
-        column = _unchunked(decoded(values))
+    column = None if isinstance(values, list) else _unchunked(decoded(values))
+    if column is None or not _has_words(column.type):
+        words, wrong = (values, {}) if column is None else plain_cells(column)
+        told = [None if word is None else _word(word) for word in words]
+        for index in wrong:
+            told[index] = "?"  # NULL would be an insertion
+        column = pa.array(told, pa.string())
     words = pc.unique(column)
     codes = [INSERT if not word.is_valid else OPERATIONS.get(str(_scalar(word)).strip().lower(), 0) for word in words]
     result = pa.array(codes, pa.int8()).take(pc.index_in(column, value_set=words))
@@ -307,6 +309,12 @@ def _operations(values: Values, problems: Problems) -> pa.Array:
         for index in pc.indices_nonzero(pc.equal(result, 0)).to_pylist():
             problems.setdefault(index, f"unknown operation {str(cell_of(values, index))[:100]!r}")
     return result
+
+
+def _has_words(kind: pa.DataType) -> bool:
+    """Whether Arrow finds equal values of a type, which are words or numbers."""
+    is_plain_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(is_plain_text or pa.types.is_integer(kind) or pa.types.is_null(kind))
 
 
 def _word(word: Any) -> str:
@@ -325,8 +333,14 @@ def _orders(values: Values, place: str, name: str, problems: Problems) -> pa.Arr
     if isinstance(values, list):
         return pa.array(_order_values(values, name, problems), pa.int64())
     column = _unchunked(decoded(values))
-    if pa.types.is_temporal(column.type):
-        column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        try:
+            column = column.cast(pa.timestamp("us")).cast(pa.int64())
+        except pa.ArrowException:
+            moments, wrong = plain_cells(column)
+            for index, reason in wrong.items():
+                problems.setdefault(index, f"{name}: {shown_cell(column, index)!r} {reason}")
+            return pa.array(_order_values(moments, name, problems), pa.int64())
     elif is_text(column.type):
         try:
             column = numbers_of_text(column, _WHOLE)
@@ -370,6 +384,8 @@ def _order_value(value: Any) -> int | None:
                 value = value_of_text(value.strip(), _WHOLE)
             except ValueError:
                 value = coerce(value.strip(), _MOMENT)
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            value = dt.datetime(value.year, value.month, value.day)
         if isinstance(value, dt.datetime):
             return (value.replace(tzinfo=None) - _ZERO) // dt.timedelta(microseconds=1)
         number: int = coerce(_sized(value, _WHOLE) if isinstance(value, Decimal) else value, _WHOLE)
