@@ -73,6 +73,11 @@ test-slow: $(VENV)/.test
 fuzz: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
 
+# 50,000 random files and tables of extreme values, beside the check of single values, through runs and warehouses: ten
+# minutes of two idle cores. FUZZ_SEED, FUZZ_CASES and FUZZ_JOBS change the run; INPUTS="--seed 7 --one" replays a table.
+fuzz-inputs: $(VENV)/.test
+	PYTHONPATH=tests $(BIN)/python -m fuzz.inputs $(INPUTS)
+
 # Kills the driver, the JVM and workers of the Spark host, and a process that saves, at named points and at random: six
 # tests in 16 minutes.
 test-kill: $(VENV)/.test
