@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from importlib import import_module
@@ -9,6 +10,7 @@ from typing import Any
 
 import typer
 
+from cumulus.cli.standard_output import telling_output
 from cumulus.errors import CumulusError, UsageError
 from cumulus.version import VERSION
 
@@ -88,9 +90,11 @@ def main() -> None:
     """Run the command line: exit codes 0 ok, 1 failed, 2 usage; errors and warnings are a paragraph each on stderr."""
     warnings.showwarning = _show_warning
     try:
-        command_line(sys.argv[1] if len(sys.argv) > 1 else "")()
+        with telling_output():
+            command_line(sys.argv[1] if len(sys.argv) > 1 else "")()
     except CumulusError as problem:
         from rich.console import Console
 
-        Console(stderr=True, highlight=False, markup=False).print(f"error: {problem}", soft_wrap=True)
+        with contextlib.suppress(OSError):
+            Console(stderr=True, highlight=False, markup=False).print(f"error: {problem}", soft_wrap=True)
         sys.exit(2 if isinstance(problem, UsageError) else 1)
