@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cumulus.errors import CumulusError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
 from cumulus.local_ring.node import RunningNode
-from cumulus.local_ring.wire import LONGEST_SECONDS, error_said, receive_said, send_said
+from cumulus.local_ring.wire import LONGEST_SECONDS, error_said, receive_asked, send_said
 from cumulus.nodes import NodeQuery
 from cumulus.transport.neighbours.open_link import LinkClosedError, OpenLink
 
@@ -82,7 +82,7 @@ class _Connection:
         answering: threading.Thread | None = None
         try:
             while True:
-                said, _ = receive_said(self._link)
+                said = receive_asked(self._link)
                 if answering is not None:
                     answering.join()
                 answering = threading.Thread(target=self._answer, args=[said], name=f"for {self._link.peer}")

@@ -108,14 +108,38 @@ def receive_said(link: OpenLink) -> tuple[dict[str, Any], pa.Table | None]:
     RemoteProtocolError
         If something else comes.
     """
+    said, parts = _said_with_parts(link)
+    stream = b"".join(_receive(link) for _ in range(parts))
+    return said, from_ipc(stream) if stream else None
+
+
+def receive_asked(link: OpenLink) -> dict[str, Any]:
+    """Return what a client asks next; no rows come with it, which could be many in few bytes.
+
+    Raises
+    ------
+    LinkClosedError, OSError
+        If the link has ended.
+    RemoteProtocolError
+        If something else comes.
+    """
+    said, parts = _said_with_parts(link)
+    if parts:
+        raise RemoteProtocolError("rows have come with a question")
+    return said
+
+
+def _said_with_parts(link: OpenLink) -> tuple[dict[str, Any], int]:
+    """Return a message, and in how many frames its rows follow."""
     text = _receive(link)
     try:
         said = json.loads(text)
         parts = said.pop("parts")
-    except (ValueError, RecursionError, AttributeError, KeyError):
-        raise RemoteProtocolError(f"a message has come that is none: {text[:80]!r}") from None
-    stream = b"".join(_receive(link) for _ in range(parts))
-    return said, from_ipc(stream) if stream else None
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+        said, parts = {}, -1
+    if not isinstance(said, dict) or not isinstance(parts, int) or parts < 0:
+        raise RemoteProtocolError(f"a message has come that is none: {text[:80]!r}")
+    return said, parts
 
 
 def _receive(link: OpenLink) -> bytes:
