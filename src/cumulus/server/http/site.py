@@ -14,6 +14,7 @@ import anyio.to_thread
 from starlette.requests import HTTPConnection
 
 from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Relation
 from cumulus.errors import BusyError, ClosedError, DelayError, LimitError, StoreError
 from cumulus.m3.program import ViewDef
 from cumulus.server.access import EVERYBODY, LOG, User, UserFile, UserList
@@ -22,6 +23,7 @@ from cumulus.server.asking.processes import QueryProcesses
 from cumulus.server.http.entrance.sessions import Sessions
 from cumulus.server.http.kept_pages import KeptPages
 from cumulus.server.hub.hub import Hub
+from cumulus.server.intake.bounds import BodyBounds
 from cumulus.server.limits import ByteBudget, Limits
 from cumulus.server.settings import ServerSettings
 from cumulus.server.sources import ServedSource
@@ -102,6 +104,7 @@ class Site:
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
         self._unpackers: anyio.CapacityLimiter | None = None
+        self._bounds: dict[str, tuple[Relation, BodyBounds]] = {}
         self.queries = QueryProcesses(self.limits.query_bytes)
         self.answers = ByteBudget(self.limits.answer_bytes, "answers")
         self.waiting = ByteBudget(self.limits.waiting_bytes, "bodies of requests")
@@ -162,6 +165,14 @@ class Site:
         if self._readers.available_tokens < 1:
             await self._place(self._readers)
         return await anyio.to_thread.run_sync(partial(call, *arguments, **named), limiter=self._readers)
+
+    def bounds_of(self, relation: Relation) -> BodyBounds:
+        """Return how large a body with rows of a table may be."""
+        known = self._bounds.get(relation.name)
+        if known is None or known[0] is not relation:
+            made = BodyBounds.of(relation, self.limits.body_rows, self.limits.body_bytes)
+            known = self._bounds[relation.name] = relation, made
+        return known[1]
 
     async def take_apart(self, call: Callable[..., T], *arguments: Any) -> T:
         """Return what is made of a body, in a thread; only a few run at once, so that others have the machine, too."""

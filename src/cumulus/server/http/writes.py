@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -41,6 +42,8 @@ from cumulus.server.intake.json_slices import parsed_json
 
 Operation = Literal["insert", "delete", "upsert"]
 _MOST_PARTS = 1_000
+_FEW_BYTES = 4 << 10
+"""A body of so many has no more values than it may."""
 _OPERATIONS: tuple[Operation, ...] = ("insert", "delete", "upsert")
 ID = Header(
     alias="Idempotency-Key",
@@ -80,7 +83,7 @@ def write_routes(site: Site) -> APIRouter:
         _check_encoding(request)
         body = await request.body()
         kind = request.headers.get("content-type", "application/json")
-        rows = await rows_of_body(kind, body, _bounds(site, relation), site.take_apart)
+        rows = await rows_of_body(kind, body, site.bounds_of(relation), site.take_apart)
         return await _apply(site, user, (TableRows(op, relation.name, rows),), id, len(body))
 
     @router.post("/transactions", response_model=WrittenAnswer, openapi_extra={"requestBody": _transaction_body()})
@@ -153,10 +156,6 @@ def _described(relation: Relation, rows: dict[str, int]) -> TableModel:
     )
 
 
-def _bounds(site: Site, relation: Relation) -> BodyBounds:
-    return BodyBounds.of(relation, site.limits.body_rows, site.limits.body_bytes)
-
-
 def _whole(bounds: BodyBounds) -> BodyBounds:
     return bounds
 
@@ -164,8 +163,9 @@ def _whole(bounds: BodyBounds) -> BodyBounds:
 def _parts(
     site: Site, user: User, body: bytes, within: Callable[[BodyBounds], BodyBounds] = _whole
 ) -> tuple[TableRows, ...]:
-    most = max((within(_bounds(site, each)).values for each in _tables(site, user).values()), default=0)
-    given = parsed_json(body, "the body", most + _MOST_PARTS * 8)
+    tables = _tables(site, user).values()
+    most = max((within(site.bounds_of(each)).values for each in tables), default=0) if len(body) > _FEW_BYTES else None
+    given = parsed_json(body, "the body", None if most is None else most + _MOST_PARTS * 8)
     parts = given.get("parts") if isinstance(given, dict) else None
     if not isinstance(parts, list):
         raise UsageError(
@@ -188,7 +188,7 @@ def _parts(
         relation = _table_named(site, user, part["table"])
         if "rows" in part and not isinstance(part["rows"], list):
             raise UsageError(f"part {number}: rows is no list", hint="A row is a list or an object.")
-        bounds = within(BodyBounds.of(relation, rows_left, bytes_left))
+        bounds = within(replace(site.bounds_of(relation), rows=rows_left, bytes=bytes_left))
         rows = part["rows"] if "rows" in part else table_of_base64(part["arrow"], bounds)
         bounds.check_rows(len(rows))
         rows_left, bytes_left = rows_left - len(rows), bytes_left - _unpacked_bytes(rows)

@@ -210,14 +210,18 @@ class _Body:
 
 def _check_heads(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Raise UsageError for a head that a proxy before the server may have read otherwise, or that is absurd."""
-    counts = Counter(name.lower() for name, _ in headers)
-    if counts.total() > _MOST_HEADERS:
-        raise UsageError(f"the request has {counts.total():,} headers", hint=f"At most {_MOST_HEADERS} are taken.")
+    names = [name for name, _ in headers]  # in small letters, as ASGI has them
+    if len(names) > _MOST_HEADERS:
+        raise UsageError(f"the request has {len(names):,} headers", hint=f"At most {_MOST_HEADERS} are taken.")
+    known = set(names)
+    if b"content-length" in known and b"transfer-encoding" in known:
+        raise UsageError("the request says in two ways how long its body is", hint="Leave out one of them.")
+    if len(known) == len(names):
+        return
+    counts = Counter(names)
     twice = sorted(name.decode("latin-1") for name in _ONCE if counts[name] > 1)
     if twice:
         raise UsageError(f"the request has the header {twice[0]} twice", hint="Send it once.")
-    if counts[b"content-length"] and counts[b"transfer-encoding"]:
-        raise UsageError("the request says in two ways how long its body is", hint="Leave out one of them.")
 
 
 _MOST_HEADERS = 200
