@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from cumulus import m3
 from cumulus.cli.main import app
 from cumulus.errors import CumulusError, InputError, UsageError
+from cumulus.experiments.cluster_programs import M3
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "shop_plan.txt"
@@ -123,3 +124,33 @@ def test_numbers_of_machines_are_checked(options: str):
     found = CliRunner().invoke(app, shlex.split(f"cluster plan shop.sql {options}"))
     assert found.exit_code == 2
     assert "--nodes" in found.output or "--switches" in found.output
+
+
+HAND_WRITTEN = {
+    "semester paper, example 2.1": """RELATION R(A INT, B INT); MAP m1[](v BIGINT); MAP m2[A INT](v BIGINT);
+        MAP m3[B INT](v BIGINT); ON +R(A, B) { m1[] += m2[A]; m2[A] += m3[B]; }""",
+    "semester paper, example 3.2": """RELATION r(a INTEGER, x INTEGER); MAP q[a INTEGER](s HUGEINT);
+        MAP p[a INTEGER](s HUGEINT); ON +r(a, x) { q[a] += p[a] * x; p[a] += q[a]; }""",
+    "with definitions": M3["hand-written"],
+    "an interval": """RELATION r(a INTERVAL); MAP q[a INTERVAL](n BIGINT) COUNT n = r(a);
+        VIEW v(a INTERVAL) FROM q SELECT a; ON +r(a) { q[a].n += 1; } ON -r(a) { q[a].n += -1; }""",
+}
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_what_is_planned_can_be_started_and_what_is_refused_is_refused_alike(folder: Path, name: str) -> None:
+    (folder / "hand.m3").write_text(HAND_WRITTEN[name], encoding="utf-8")
+    for relation in m3.parse(HAND_WRITTEN[name]).relations:
+        (folder / "in" / relation.name).mkdir(parents=True)
+    sentences = []
+    for command in (
+        "cluster plan hand.m3 --nodes 2",
+        "cluster start hand.m3 --home live --nodes 2 --switches 1",
+        "run hand.m3 --from in --out out --host cluster --nodes 2 --switches 1",
+    ):
+        found = CliRunner().invoke(app, shlex.split(command))
+        sentences.append(found.exception.message if isinstance(found.exception, CumulusError) else "")
+        if command.startswith("cluster start") and found.exit_code == 0:
+            told("cluster stop live")
+    assert bool(sentences[0]) == (name != "with definitions")
+    assert all(bool(each) == bool(sentences[0]) and sentences[0] in each for each in sentences), sentences

@@ -34,9 +34,10 @@ def plan(
     from cumulus.cluster.placement.homes import homes_asked_for
     from cumulus.cluster.planning.cluster_plan import plan_cluster
     from cumulus.cluster.planning.plan_report import plan_data, plan_text
+    from cumulus.epochs.layouts import require_definitions
 
     # Nothing promises the order of tables, and a reference is checked where its tables are, not where maps are.
-    whole = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
+    whole = require_definitions(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     found = plan_cluster(
         whole, nodes, switches, mode, statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
     )
