@@ -249,6 +249,14 @@ class BusyError(CumulusError):
     """More is asked at once than a server allows: ask again later."""
 
 
+class SubscribedError(UsageError):
+    """A view that cannot be changed because somebody follows its changes; `view` names it."""
+
+    def __init__(self, message: str, *, view: str = "", hint: str = "") -> None:
+        self.view = view
+        super().__init__(message, hint=hint)
+
+
 class HistoryError(UsageError):
     """Changes of a view that are not kept any more."""
 

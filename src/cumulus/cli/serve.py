@@ -129,6 +129,38 @@ def snapshot(
         typer.echo(f"a snapshot after transaction {client.ask('POST', '/v1/snapshot')['at']}")
 
 
+@serve.command("streams")
+def streams(
+    address: str = typer.Argument(..., help="Such as http://127.0.0.1:8321.", show_default=False),
+    end: bool = typer.Option(False, "--end", help="End them: give --id, --user or --view."),
+    id: int = typer.Option(0, "--id", help="One of those listed.", show_default=False),
+    user: str = typer.Option("", "--user", help="A user's.", show_default=False),
+    view: str = typer.Option("", "--view", help="Those that follow a view.", show_default=False),
+    secret: str = typer.Option("", "--token", envvar="CUMULUS_TOKEN", help="An admin's.", show_default=False),
+) -> None:
+    """List the streams, sockets and requests under way at a server, or end some of them.
+
+    Example: cumulus serve streams http://127.0.0.1:8321 --end --view sales
+    """
+    from cumulus.connecting import connect
+
+    wanted = {name: value for name, value in {"id": id, "user": user, "view": view}.items() if value}
+    if end and not wanted:
+        raise UsageError("--end does not say what", hint="Give --id, --user or --view.")
+    with connect(address, token=secret) as client:
+        if end:
+            typer.echo(
+                f"ended: {', '.join(map(str, client.ask('POST', '/v1/streams/end', wanted)['ended'])) or 'none'}"
+            )
+            return
+        for each in client.ask("GET", "/v1/streams")["streams"]:
+            if all(each[name] == value for name, value in wanted.items()):
+                about = each["view"] or each["address"]
+                typer.echo(
+                    f"{each['id']}  {each['kind']}  {each['user']}  {about}  {each['peer']}  {each['seconds']} s"
+                )
+
+
 @token.command("add")
 def add_token(
     name: str = typer.Argument(..., help="Whose it is.", show_default=False),
@@ -156,7 +188,7 @@ def list_tokens(data: Path = _DATA) -> None:
 
 @token.command("remove")
 def remove_token(name: str = typer.Argument(..., show_default=False), data: Path = _DATA) -> None:
-    """Take a token away; a running server knows it at once.
+    """Take a token away; what goes on with it at a running server ends within a second.
 
     Example: cumulus serve token remove grafana --data shop-data
     """

@@ -81,6 +81,8 @@ class User:
 
 EVERYBODY = User("everybody", Role.ADMIN)
 """Who comes to a server without users, which only this machine reaches."""
+NOBODY = User("nobody", Role.READER, ())
+"""Who has no name, and gets what is open to all."""
 
 
 def digest_of(token: str) -> str:

@@ -2,18 +2,63 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from threading import Lock, Thread
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from cumulus.errors import LimitError, QueryTimeoutError
+from cumulus.errors import LimitError, QueryCancelledError, QueryTimeoutError
 from cumulus.interrupts import interrupting_after
 
 _BATCH_ROWS = 1 << 16
+_AGAIN_S = 0.02
+"""A query that is to end is interrupted so often until it has."""
+
+
+class QueryStop:
+    """A switch that ends one query; any thread may use it."""
+
+    def __init__(self) -> None:
+        self._is_stopped = False
+        self._interrupt: Callable[[], object] | None = None
+        self._lock = Lock()
+
+    def stop(self) -> None:
+        """End what runs in a block of `during`, and what would begin one."""
+        self._is_stopped = True
+        Thread(target=self._stop, name="stop a query", daemon=True).start()
+
+    def _stop(self) -> None:
+        while True:  # again and again: an interruption before the database has begun is forgotten by it
+            with self._lock:
+                if self._interrupt is None:
+                    return
+                self._interrupt()
+            time.sleep(_AGAIN_S)
+
+    @contextmanager
+    def during(self, interrupt: Callable[[], object]) -> Iterator[None]:
+        """Have a function called, in another thread, if the query is to end in the block, and never behind it.
+
+        Raises
+        ------
+        QueryCancelledError
+            If it was to end before.
+        """
+        with self._lock:
+            self._interrupt = interrupt
+        try:
+            if self._is_stopped:
+                raise QueryCancelledError("the query was ended", hint="Ask again.")
+            yield
+        finally:
+            with self._lock:
+                self._interrupt = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +73,15 @@ class QueryLimits:
         Of the result: LimitError beyond.
     apart
         Answers, in a process of its own, what takes long or may take much memory; None answers it here.
+    stop
+        What ends it, if anything does.
     """
 
     time_s: float | None = None
     rows: int | None = None
     bytes: int | None = None
     apart: Callable[[ApartQuery], pa.Table] | None = None
+    stop: QueryStop | None = None
 
     def collect(self, relation: duckdb.DuckDBPyRelation) -> pa.Table:
         """Return a result.
@@ -63,6 +111,10 @@ class QueryLimits:
         QueryTimeoutError
             If that was so.
         """
+        with self.stop.during(connection.interrupt) if self.stop is not None else nullcontext():
+            yield from self._stopping_late(connection)
+
+    def _stopping_late(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         if self.time_s is None:
             yield
             return

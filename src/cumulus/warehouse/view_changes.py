@@ -19,7 +19,7 @@ from cumulus.engine.batches import rows_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
-from cumulus.errors import EvaluationError, UsageError
+from cumulus.errors import EvaluationError, SubscribedError, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
@@ -55,7 +55,9 @@ def execute(state: WarehouseState, sql: str | Path) -> None:
         session = state.session_of(program)
         told = state.subscriptions.views
         for view in changed_views(told, state.script, script, state.session.program, program):
-            raise UsageError(f"{view} has subscribers", hint="Cancel them, and close streams of changes, first.")
+            raise SubscribedError(
+                f"{view} has subscribers", view=view, hint="Cancel them, and close streams of changes, first."
+            )
         with interruptible():
             carry_over(state.session, session, state.functions)
         state.use(session)

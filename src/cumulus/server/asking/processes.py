@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -19,7 +19,15 @@ import duckdb
 import pyarrow as pa
 
 from cumulus import errors
-from cumulus.errors import BusyError, ClosedError, CumulusError, LimitError, QueryTimeoutError, ServerError
+from cumulus.errors import (
+    BusyError,
+    ClosedError,
+    CumulusError,
+    LimitError,
+    QueryCancelledError,
+    QueryTimeoutError,
+    ServerError,
+)
 from cumulus.server.asking.protocol import READY, receive, receive_table, send, send_table
 from cumulus.views.duckdb_limits import ApartQuery
 
@@ -43,7 +51,7 @@ class _Process:
         self.due: float | None = None
         self.is_ready = False
         self.ended = ""
-        """Why the server has ended it: "time" or "memory"."""
+        """Why the server has ended it: "time", "memory" or "stop"."""
 
     def ask(self, asked: ApartQuery) -> pa.Table:
         """Return the answer.
@@ -56,7 +64,7 @@ class _Process:
         questions, answers = self._running.stdin, self._running.stdout
         assert questions is not None
         assert answers is not None
-        limits = replace(asked.limits, apart=None)
+        limits = replace(asked.limits, apart=None, stop=None)
         send(questions, replace(asked, tables={}, limits=limits))
         send(questions, list(asked.tables))
         for table in asked.tables.values():
@@ -140,7 +148,9 @@ class QueryProcesses:
             process.wait_until_ready()
             if asked.limits.time_s is not None:
                 process.due = monotonic() + asked.limits.time_s + _GRACE_S
-            found = process.ask(asked)
+            stop = asked.limits.stop
+            with stop.during(lambda: process.end("stop")) if stop is not None else nullcontext():
+                found = process.ask(asked)
             is_good = True
             return found
         except (CumulusError, duckdb.Error):
@@ -156,6 +166,8 @@ class QueryProcesses:
             return QueryTimeoutError(
                 f"the query has taken longer than {asked.limits.time_s:g} s", hint="Ask for less of it."
             )
+        if process.ended == "stop":
+            return QueryCancelledError("the query was ended", hint="Ask again.")
         if self._is_closed:
             return ClosedError("the server is going down", hint="Ask again when it is back.")
         return LimitError(

@@ -15,6 +15,7 @@ from cumulus.server.http.inspection import inspection_routes
 from cumulus.server.http.problems import tell_errors
 from cumulus.server.http.queries import query_routes
 from cumulus.server.http.site import Site
+from cumulus.server.http.streams import stream_routes
 from cumulus.server.http.views import view_routes
 from cumulus.server.http.writes import write_routes
 from cumulus.server.metrics import RequestMetrics
@@ -40,5 +41,6 @@ def create_app(site: Site) -> FastAPI:
     app.include_router(cube_routes(site))
     app.include_router(write_routes(site))
     app.include_router(change_routes(site))
+    app.include_router(stream_routes(site))
     app.include_router(page_routes(site.source))
     return app

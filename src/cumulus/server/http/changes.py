@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from cumulus.errors import CumulusError, UsageError
 from cumulus.server.http.answering import PROBLEMS
 from cumulus.server.http.selections import seconds_of, wanted_columns, wanted_rows
-from cumulus.server.http.site import Site, user_of
+from cumulus.server.http.site import Site, entry_of, user_of
 from cumulus.server.hub.hub import Subscriber
 from cumulus.server.hub.messages import MessageForm, encode_error
 
@@ -77,9 +77,14 @@ async def _subscribed(
     every_s = seconds_of("every", every) if every else 0.0
     columns = wanted_columns(view, request.query_params.get("columns"))
     bounds = wanted_rows(view, request.query_params, _OPTIONS)
-    return await site.hub.subscribe(
+    found = await site.hub.subscribe(
         view.name, columns=columns, where=bounds, form=form, snapshot=snapshot, since=since, every_s=every_s
     )
+    entry = entry_of(request)
+    if entry is not None:
+        entry.view = view.name
+        entry.when_ended(found.end)
+    return found
 
 
 async def _events(subscriber: Subscriber) -> AsyncIterator[bytes]:
@@ -92,10 +97,12 @@ async def _send(socket: WebSocket, subscriber: Subscriber, form: MessageForm) ->
     """Send messages until either end has enough."""
     sending = asyncio.create_task(_send_all(socket, subscriber, form))
     leaving = asyncio.create_task(_left(socket))
-    await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
-    for task in (sending, leaving):
-        task.cancel()
-    await asyncio.gather(sending, leaving, return_exceptions=True)
+    try:
+        await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
 async def _send_all(socket: WebSocket, subscriber: Subscriber, form: MessageForm) -> None:

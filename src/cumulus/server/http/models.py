@@ -132,6 +132,38 @@ class LoginModel(BaseModel):
     token: str
 
 
+class StreamModel(BaseModel):
+    """A request, stream or socket that is under way."""
+
+    id: int
+    user: str
+    kind: Literal["request", "stream", "socket"]
+    address: str = Field(description="With {name} in place of names.")
+    view: str | None = Field(description="The view whose changes it follows.")
+    peer: str | None
+    seconds: float
+
+
+class StreamList(BaseModel):
+    """What is under way, the oldest first."""
+
+    streams: list[StreamModel]
+
+
+class EndStreamsModel(BaseModel):
+    """Which streams are to end: those that have all that is given."""
+
+    id: int | None = None
+    user: str | None = None
+    view: str | None = None
+
+
+class EndedStreams(BaseModel):
+    """The ids of what was ended."""
+
+    ended: list[int]
+
+
 class UserModel(BaseModel):
     """Who asks."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import monotonic
 from typing import Annotated, Any
 
@@ -12,9 +13,10 @@ from cumulus.errors import UsageError
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response, unchanged
 from cumulus.server.http.bodies import small_json
 from cumulus.server.http.models import QueryModel
-from cumulus.server.http.site import Site, user_of
+from cumulus.server.http.site import Site, entry_of, user_of
 from cumulus.server.http.views import AFTER, FORMAT
 from cumulus.server.intake.json_slices import parsed_json
+from cumulus.views.duckdb_limits import QueryStop
 
 
 def query_routes(site: Site) -> APIRouter:
@@ -66,7 +68,10 @@ async def _query(site: Site, request: Request, sql: str, parameters: Any, after:
     if same is not None and request.method == "GET":
         return same
     only = None if user.views is None else [view.name for view in site.views_of(user)]
-    begun = monotonic()
-    found = await site.read(site.source.query, sql, parameters, only=only, limits=site.query_limits)
+    stop, entry = QueryStop(), entry_of(request)
+    if entry is not None:
+        entry.when_ended(lambda _: stop.stop())
+    limits, begun = replace(site.query_limits, stop=stop), monotonic()
+    found = await site.read(site.source.query, sql, parameters, only=only, limits=limits)
     left_s = max(site.limits.statement_s - (monotonic() - begun), 0.0)
     return await rows_response(site, site.check_size(found), form, left_s=left_s)

@@ -17,9 +17,10 @@ from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.errors import BusyError, ClosedError, DelayError, LimitError, StoreError
 from cumulus.m3.program import ViewDef
-from cumulus.server.access import EVERYBODY, LOG, User, UserFile, UserList
+from cumulus.server.access import EVERYBODY, LOG, NOBODY, User, UserFile, UserList
 from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.asking.processes import QueryProcesses
+from cumulus.server.http.entrance.open_requests import OpenRequest, OpenRequests
 from cumulus.server.http.entrance.sessions import Sessions
 from cumulus.server.http.kept_pages import KeptPages
 from cumulus.server.hub.hub import Hub
@@ -100,6 +101,7 @@ class Site:
             self.users.require()
         except StoreError as problem:  # a folder that is only read
             LOG.warning("%s", problem)
+        self.open = OpenRequests(self.users.look, self.is_let_in)
         self.arrivals = Arrivals(self.source)
         self.pages = KeptPages(self.limits.page_bytes, self.limits.page_s)
         self._readers: anyio.CapacityLimiter | None = None
@@ -131,6 +133,14 @@ class Site:
     def needs_names(self, known: UserList) -> bool:
         """Whether who asks must be known: where there are users, or strangers could come."""
         return known.is_there or not (self.settings.is_local or self.settings.insecure)
+
+    def is_let_in(self, entry: OpenRequest, known: UserList) -> bool:
+        """Whether the user of a request that is under way would still be let in."""
+        if entry.user == NOBODY or not self.needs_names(known):
+            return True
+        if entry.session and self.sessions.user_of(entry.session) != entry.user:
+            return False
+        return entry.user in known.users  # with the same role and views
 
     @property
     def limits(self) -> Limits:
@@ -200,4 +210,10 @@ class Site:
 def user_of(request: HTTPConnection) -> User:
     """Return who asks."""
     found: User = request.scope.get("cumulus.user", EVERYBODY)
+    return found
+
+
+def entry_of(request: HTTPConnection) -> OpenRequest | None:
+    """Return a request among those under way; None where no guard stands before the application."""
+    found: OpenRequest | None = request.scope.get("cumulus.open")
     return found

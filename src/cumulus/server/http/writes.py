@@ -18,6 +18,7 @@ from cumulus.errors import (
     LimitError,
     OrphanError,
     RepeatedIdError,
+    SubscribedError,
     UnknownNameError,
     UsageError,
 )
@@ -108,8 +109,7 @@ def write_routes(site: Site) -> APIRouter:
         body = await small_json(request)
         if not isinstance(body, dict) or not isinstance(body.get("sql"), str):
             raise UsageError("the body has no sql", hint='Such as {"sql": "CREATE VIEW v AS SELECT …"}.')
-        future = await asyncio.to_thread(site.source.execute, body["sql"])
-        return Moved(at=await asyncio.wrap_future(future))
+        return Moved(at=await _execute(site, body["sql"]))
 
     @router.post("/snapshot", response_model=Moved)
     async def snapshot(request: Request) -> Any:
@@ -119,6 +119,21 @@ def write_routes(site: Site) -> APIRouter:
         return Moved(at=await asyncio.wrap_future(future))
 
     return router
+
+
+async def _execute(site: Site, sql: str) -> int:
+    """Create or drop views; return the transaction of it. SubscribedError names who follows a view, and the way out."""
+    await asyncio.to_thread(site.hub.forget_idle)
+    future = await asyncio.to_thread(site.source.execute, sql)
+    try:
+        return await asyncio.wrap_future(future)
+    except SubscribedError as problem:
+        users = sorted({each.user.name for each in site.open.listed() if each.view == problem.view})
+        raise SubscribedError(
+            f"{problem.message}: {', '.join(users) or 'none over HTTP'}",
+            view=problem.view,
+            hint=f"End them: cumulus serve streams ADDRESS --end --view {problem.view}; or POST /v1/streams/end.",
+        ) from None
 
 
 def _check_encoding(request: Request) -> None:

@@ -158,6 +158,11 @@ class Hub:
         """How many subscribers there are."""
         return sum(channel.subscribers for channel in tuple(self._channels.values()))
 
+    def forget_idle(self) -> None:
+        """Close now what is kept for subscribers that might come back: who drops a view does not wait for them."""
+        with self._lock:
+            self._forget(float("inf"))
+
     def close(self) -> None:
         """End all subscriptions."""
         self._is_closed = True
@@ -292,6 +297,7 @@ class Subscriber:
     def __init__(self, hub: Hub, channel: Channel, first: list[bytes], at: int) -> None:
         self._hub, self._channel, self._first, self.at = hub, channel, first, at
         self._is_closed = False
+        self._problem: CumulusError | None = None
 
     async def messages(self, idle_s: float | None = None) -> AsyncGenerator[bytes | None, None]:
         """Iterate over messages for ever; None each time that there was none for so many seconds.
@@ -318,6 +324,8 @@ class Subscriber:
     async def _next(self, idle_s: float | None) -> Message | None:
         channel = self._channel
         while True:
+            if self._problem is not None:
+                raise self._problem
             news = channel.news
             found = channel.after(self.at)
             if found is not None:
@@ -331,6 +339,12 @@ class Subscriber:
                     await news.wait()
             except TimeoutError:
                 return None
+
+    def end(self, problem: CumulusError) -> None:
+        """Have the next message tell why nothing more comes; called in the loop."""
+        self._problem = problem
+        self._first.clear()
+        self._channel.wake()
 
     def close(self) -> None:
         """End it; more than once does no harm."""

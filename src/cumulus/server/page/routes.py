@@ -219,6 +219,8 @@ class _Site:
                     if watched is not None:
                         await run_in_threadpool(self._tables.leave, watched)
                     watched = fed
+                    if "cumulus.open" in socket.scope:
+                        socket.scope["cumulus.open"].view = wanted  # for who wants to drop it
                     sending.put(fed.told)
         finally:
             if watched is not None:

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -17,7 +17,8 @@ from starlette.requests import ClientDisconnect, HTTPConnection, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cumulus.errors import AccessError, BusyError, CumulusError, LimitError, UsageError
-from cumulus.server.access import EVERYBODY, Role, User
+from cumulus.server.access import EVERYBODY, NOBODY, User
+from cumulus.server.http.entrance.open_requests import ended_as_told
 from cumulus.server.http.entrance.sessions import FailedLogins
 from cumulus.server.http.problems import problem_response, unforeseen
 from cumulus.server.http.site import Site
@@ -28,6 +29,8 @@ _PIECE_BYTES = 64 << 10
 """So many bytes of a body come within `Limits.body_s`."""
 COOKIE = "cumulus_session"
 _OPEN = frozenset({"/", "/healthz", "/readyz", "/v1/login"})
+_MOST_REASON = 120
+"""Bytes of the reason for the end of a WebSocket, which has 123 at most."""
 _OPEN_FOLDER = "/page/files/"
 """What anybody gets: the page without any rows, and whether the server is well."""
 
@@ -57,15 +60,17 @@ class Guard:
             await send(message)
 
         try:
-            user = await self._checked(scope)
+            user, session = await self._checked(scope)
             scope["cumulus.user"] = user
-            with self._counted(user, scope), self._held(body):
-                await self._app(scope, self._limited(scope, receive, body), watched)
+            with self._counted(user, scope), self._held(body), self._site.open.entered(user, session, scope) as entry:
+                scope["cumulus.open"] = entry
+                with ended_as_told(entry):
+                    await self._app(scope, self._limited(scope, receive, body), watched)
         except (ClientDisconnect, ConnectionAbortedError):
             if has_begun:
                 raise ConnectionAbortedError("a client has gone, or does not take its answer") from None
         except CumulusError as problem:
-            if has_begun:
+            if has_begun and scope["type"] == "http":
                 raise ConnectionAbortedError(f"an answer was cut: {problem.message}") from None
             await self._refuse(scope, receive, watched, problem)
         except Exception as problem:  # noqa: BLE001  # told by its number in the log, and never more
@@ -81,10 +86,12 @@ class Guard:
         if scope["type"] == "http":
             await problem_response(problem)(scope, receive, send)
         else:
-            await send({"type": "websocket.close", "code": 1008, "reason": problem.message[:100]})
+            reason = problem.message.encode()[:_MOST_REASON].decode(errors="ignore")
+            with suppress(RuntimeError):  # it was closed meanwhile
+                await send({"type": "websocket.close", "code": 1008, "reason": reason})
 
-    async def _checked(self, scope: Scope) -> User:
-        """Return who asks; AccessError or UsageError for what is not let in."""
+    async def _checked(self, scope: Scope) -> tuple[User, str]:
+        """Return who asks, and the number of a cookie; AccessError or UsageError for what is not let in."""
         headers = Headers(scope=scope)
         _check_heads(scope["headers"])
         host = headers.get("host", "")
@@ -108,16 +115,16 @@ class Guard:
         # A page elsewhere may have its own name lead here; an address in figures nobody else can own.
         return name in self._names or _is_address(name)
 
-    async def _known_user(self, scope: Scope, headers: Headers) -> User:
+    async def _known_user(self, scope: Scope, headers: Headers) -> tuple[User, str]:
         site = self._site
         known = site.users.look()
         if not site.needs_names(known):
-            return EVERYBODY
+            return EVERYBODY, ""
         path = scope["path"]
         is_open = path in _OPEN or path.startswith(_OPEN_FOLDER)
         if known.problem:
             if is_open:
-                return NOBODY
+                return NOBODY, ""
             raise known.closed()
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if token:
@@ -125,13 +132,13 @@ class Guard:
             if user is None:
                 await self._failures.delay(_peer(scope))
                 raise AccessError("this token is not known here", is_known=False, hint="Ask for another one.")
-            return user
+            return user, ""
         number = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         user = site.sessions.user_of(number) if number else None
         if user is not None and user in known.users:
-            return user
+            return user, number
         if is_open:
-            return NOBODY
+            return NOBODY, ""
         raise AccessError(
             "who asks?", is_known=False, hint="Authorization: Bearer TOKEN; `cumulus serve token add` makes tokens."
         )
@@ -238,8 +245,6 @@ _ONCE = frozenset(
     }
 )
 """What says who asks whom for what: where it comes twice, two readers may take different ones."""
-NOBODY = User("nobody", Role.READER, ())
-"""Who has no name, and gets what is open to all."""
 
 
 def _peer(scope: Scope) -> str:

@@ -45,7 +45,9 @@ def login_routes(site: Site) -> APIRouter:
     @router.post("/logout", status_code=204)
     async def logout(request: Request) -> Response:
         """Forget the cookie."""
-        site.sessions.end(request.cookies.get(COOKIE, ""))
+        number = request.cookies.get(COOKIE, "")
+        site.sessions.end(number)
+        site.open.end_session(number)
         answer = Response(status_code=204)
         answer.delete_cookie(COOKIE)
         return answer
