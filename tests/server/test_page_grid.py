@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -212,11 +213,11 @@ def test_a_view_in_the_browser_follows_its_changes() -> None:
         CREATE VIEW bag AS SELECT a % 3 AS a, b, c FROM t WHERE a > 0;
         CREATE VIEW sums AS SELECT a, COUNT(*) AS n, SUM(c) AS c, MAX(b) AS b FROM t GROUP BY a"""
     keeper, chance = WarehouseKeeper(Warehouse(script)), random.Random(5)
-    tables = LiveTables(keeper)
+    tables, told = LiveTables(keeper), list[dict[str, Any]]()
     held: list[tuple[Any, ...]] = []
     try:
         client = perspective.Server().new_local_client()
-        names = {view: tables.watch(view, client).told["table"] for view in ("bag", "sums")}
+        names = {view: tables.watch(view, client, told.append).told["table"] for view in ("bag", "sums")}
         for _ in range(60):
             gone = [held.pop(chance.randrange(len(held))) for _ in range(min(len(held), chance.randrange(4)))]
             new = [
@@ -249,3 +250,47 @@ def keeper_rows(keeper: WarehouseKeeper, rows: list[tuple[Any, ...]]) -> pa.Tabl
 def _seen(row: Iterable[Any]) -> list[float | None]:
     """Return values as a browser has them: NaN is none."""
     return [None if value is None or value != value else float(value) for value in row]
+
+
+def test_files_of_the_page_are_compressed_and_kept(tmp_path: Path) -> None:
+    with running(tmp_path, SCRIPT) as server, server.http() as http:
+        index = http.get("/", headers={"Accept-Encoding": "identity"})
+        assert index.headers["cache-control"] == "no-cache"
+        assert "content-encoding" not in index.headers
+        addresses = re.findall(r'"(page/files/[^"]+)"', index.text)
+        script = next(each for each in addresses if "page.js" in each)
+        (other,) = re.findall(r'"\./(perspective\.js\?v=[^"]+)"', http.get(f"/{script}").text)
+        for address in (*addresses, f"page/files/{other}"):
+            plain = http.get(f"/{address}", headers={"Accept-Encoding": "identity"})
+            packed = http.get(f"/{address}", headers={"Accept-Encoding": "gzip"})
+            assert packed.content == plain.content
+            assert packed.headers["content-encoding"] == "gzip"
+            assert int(packed.headers["content-length"]) < len(plain.content)
+            assert "immutable" in packed.headers["cache-control"]
+            assert packed.headers["etag"] != plain.headers["etag"]
+            assert packed.headers["vary"] == "Accept-Encoding"
+            assert "script-src 'self'" in packed.headers["content-security-policy"]
+            known = {"If-None-Match": f'"x", W/{packed.headers["etag"]}', "Accept-Encoding": "gzip"}
+            same = http.get(f"/{address}", headers=known)
+            assert (same.status_code, same.content) == (304, b"")
+            stale = http.get(f"/{address.partition('?')[0]}?v=another")
+            assert stale.headers["cache-control"] == "no-cache", "another content may come under this name"
+        assert http.get("/page/files/index.html").status_code == 404
+
+
+def test_head_says_what_get_says(tmp_path: Path) -> None:
+    with running(tmp_path, SCRIPT) as server, server.http() as http:
+        names = {"{name}": "sales"}
+        paths = [path for path, ways in http.get("/openapi.json").json()["paths"].items() if "get" in ways]
+        asked = ["/", "/page/files/page.js", "/page/program.svg", "/openapi.json", "/nothing", *paths]
+        for path in asked:
+            for old, new in names.items():
+                path = path.replace(old, new if "tables" not in path else "t")
+            where = {"sql": "SELECT 1 AS a", "dimension": "region"}
+            with http.stream("GET", path, params=where) as got:
+                status, kind = got.status_code, got.headers.get("content-type")
+                tag = got.headers.get("etag")
+            told = http.head(path, params=where)
+            assert (told.status_code, told.headers.get("content-type"), told.content) == (status, kind, b""), path
+            assert told.headers.get("etag") == tag, path
+        assert http.head("/v1/transactions").status_code == 405

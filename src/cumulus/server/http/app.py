@@ -8,6 +8,7 @@ from fastapi.telemetry import TelemetryConfig
 from cumulus.server.http.changes import change_routes
 from cumulus.server.http.cubes import cube_routes
 from cumulus.server.http.entrance.guard import Guard
+from cumulus.server.http.entrance.head_requests import HeadRequests
 from cumulus.server.http.entrance.login import login_routes
 from cumulus.server.http.entrance.observation import Observation
 from cumulus.server.http.health import health_routes
@@ -31,6 +32,7 @@ def create_app(site: Site) -> FastAPI:
     app.state.site = site
     tell_errors(app)
     metrics = RequestMetrics(site.source.status)
+    app.add_middleware(HeadRequests)
     app.add_middleware(Guard, site=site)
     app.add_middleware(Observation, site=site, metrics=metrics)
     app.include_router(health_routes(site, metrics))

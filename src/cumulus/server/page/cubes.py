@@ -132,7 +132,7 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
             "split_by": True,
             "sort": True,
             "expressions": False,
-            "group_rollup_mode": ["rollup"],
+            "group_rollup_mode": ["rollup", "flat"],
             "split_rollup_mode": ["flat"],
             "filter_ops": {kind: list(OPERATORS.get(kind, ())) for kind in kinds},
             "aggregates": {kind: ["measure"] for kind in kinds},
@@ -185,7 +185,7 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
         first, end = viewport.get("start_row") or 0, viewport.get("end_row")
         columns = list(schema)[viewport.get("start_col") or 0 : viewport.get("end_col")]
         for at, row in enumerate(grid.rows[first:end]):
-            grouping = None if not grid.depth else (1 << (grid.depth - len(row.path))) - 1
+            grouping = None if not grid.depth or grid.is_flat else (1 << (grid.depth - len(row.path))) - 1
             for place in range(grid.depth):
                 member = row.path[place] if place < len(row.path) else None
                 data.set_col(TEXT, f"__ROW_PATH_{place}__", at, member, grouping)

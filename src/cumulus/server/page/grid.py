@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -76,7 +76,13 @@ def selection_for(source: CubeSource, shape: CubeShape, config: GridConfig) -> S
     order = [(name, way) for name, way in config.get("sort", ()) if way != "none"]
     shown = {*made.row_columns, *made.shown_measures}
     made = made.order_by(*(f"-{name}" if "desc" in way else name for name, way in order if name in shown))
-    return made.totals(*(axis.dimension.name for axis in rows)) if config.get("group_by") else made
+    has_totals = config.get("group_by") and not _is_flat(config)
+    return made.totals(*(axis.dimension.name for axis in rows)) if has_totals else made
+
+
+def _is_flat(config: GridConfig) -> bool:
+    """Whether only the members of the finest level are wanted: charts would take a total for one more member."""
+    return config.get("group_rollup_mode") == "flat"
 
 
 def _axes(shape: CubeShape, names: Sequence[str]) -> tuple[Axis, ...]:
@@ -195,6 +201,8 @@ class Grid:
         From the top, each before what is below it.
     depth
         How many levels the tree has; 0 where the rows are no tree.
+    is_flat
+        Whether only the rows of the finest level are there, with their paths.
     """
 
     selection: Selection
@@ -202,6 +210,7 @@ class Grid:
     schema: dict[str, str]
     rows: tuple[TreeRow, ...]
     depth: int
+    is_flat: bool = False
 
 
 def grid_of(source: CubeSource, shape: CubeShape, config: GridConfig) -> Grid:
@@ -222,7 +231,10 @@ def grid_of(source: CubeSource, shape: CubeShape, config: GridConfig) -> Grid:
     columns = [name for name in config.get("columns", ()) if name]
     if not config.get("group_by") and not selection.pivot_columns:
         return _flat(selection, answered, {name: types[name] for name in columns})
-    return _tree(selection, answered, columns, types)
+    tree = _tree(selection, answered, columns, types)
+    if not _is_flat(config):
+        return tree
+    return replace(tree, rows=tuple(row for row in tree.rows if len(row.path) == tree.depth), is_flat=True)
 
 
 def _flat(selection: Selection, answered: Answered, schema: dict[str, str]) -> Grid:

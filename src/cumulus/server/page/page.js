@@ -41,30 +41,175 @@ function table(columns, rows) {
   return made;
 }
 
-// A socket on which Perspective's messages are bytes and the page's own are texts, and the grid that it feeds.
+// ---------------------------------------------------------------- connections
+
+const SILENT_MS = 8000, PING_MS = 4000, MOST_PAUSE_MS = 15000, REFUSED_PAUSE_MS = 30000;
+const links = new Set();
+
+// A WebSocket that is opened again when it is lost, later each time. One that says nothing is lost, too: a proxy, a
+// sleep or a cable may have cut it without a word. Those that only speak when asked are asked: `pings`.
+class Link {
+  constructor(path, {heard, opened, dropped, pings}) {
+    Object.assign(this, {path, heard, opened, dropped, pings, tries: 0, reason: ""});
+    links.add(this);
+    this.open();
+  }
+
+  get isOpen() {
+    return this.socket?.readyState === WebSocket.OPEN;
+  }
+
+  open() {
+    clearTimeout(this.timer);
+    const address = new URL(this.path, root);
+    address.protocol = address.protocol.replace("http", "ws");
+    const socket = this.socket = new WebSocket(address);
+    socket.binaryType = "arraybuffer";
+    this.heardAt = performance.now();
+    this.askedAt = null;
+    socket.onopen = () => {
+      if (socket !== this.socket) return;
+      this.opened?.();
+      tellLinks();
+    };
+    socket.onmessage = ({data}) => {
+      if (socket !== this.socket) return;
+      this.heardAt = performance.now();
+      this.askedAt = null;
+      this.tries = 0;
+      this.reason = "";
+      if (data !== '{"pong":true}') this.heard(data);
+    };
+    socket.onclose = event => { if (socket === this.socket) this.lose(event.code === 1008 ? event.reason : ""); };
+  }
+
+  send(data) {
+    if (this.isOpen) this.socket.send(data);
+  }
+
+  lose(reason = "") {
+    const socket = this.socket;
+    this.socket = null;
+    socket?.close();
+    this.reason = reason;
+    const pause = reason ? REFUSED_PAUSE_MS : Math.min(500 * 2 ** this.tries++, MOST_PAUSE_MS) * (0.75 + Math.random() / 2);
+    this.againAt = performance.now() + pause;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.open(), pause);
+    this.dropped?.();
+    tellLinks();
+    askWho();
+  }
+
+  check() {
+    const now = performance.now();
+    if (!this.socket) return;
+    if (this.pings && this.isOpen && this.askedAt === null && now - this.heardAt > PING_MS) {
+      this.askedAt = now;
+      this.send('{"ping":true}');
+    }
+    const since = this.pings && this.isOpen ? this.askedAt : this.heardAt;
+    if (since !== null && now - since > SILENT_MS) this.lose();
+  }
+
+  stop() {
+    const socket = this.socket;
+    this.socket = null;
+    clearTimeout(this.timer);
+    socket?.close();
+    this.dropped?.();
+  }
+
+  again() {
+    if (!this.socket) this.open();
+  }
+}
+
+function tellLinks() {
+  const lost = [...links].filter(each => !each.isOpen);
+  document.body.classList.toggle("stale", lost.length > 0);
+  $("stale").hidden = !lost.length || !$("login").hidden;
+  if (!lost.length) return;
+  const left = Math.max(0, ...lost.map(each => Math.ceil(((each.againAt ?? 0) - performance.now()) / 1000)));
+  const reason = lost.map(each => each.reason).find(each => each);
+  $("stale-why").textContent = `What is shown is not followed: ${reason || "the server is not there"}. `
+    + (left ? `Trying again in ${left} s …` : "Trying again …");
+  $("link").textContent = "not followed";
+}
+
+setInterval(() => {
+  for (const each of links) each.check();
+  tellLinks();
+}, 1000);
+const hasten = () => { if (!document.hidden && $("login").hidden) for (const each of links) if (!each.reason) each.again(); };
+window.addEventListener("online", hasten);
+document.addEventListener("visibilitychange", hasten);
+$("again").onclick = () => { for (const each of links) each.again(); };
+
+// Who looks at the page: without a token that the server knows nothing is asked for again.
+async function askWho() {
+  const answer = await fetch(new URL("v1/me", root), {cache: "no-store"}).catch(() => null);
+  if (answer?.status === 401) {
+    for (const each of links) each.stop();
+    $("login").hidden = false;
+    $("who").hidden = true;
+    $("link").textContent = "who are you?";
+    return tellLinks();
+  }
+  if (!answer?.ok) return;
+  const {name} = await answer.json();
+  $("who").hidden = name === "everybody";
+  $("who-name").textContent = name;
+}
+
+$("logout").onclick = async () => {
+  for (const each of links) each.stop();
+  await fetch(new URL("v1/logout", root), {method: "POST"}).catch(() => null);
+  location.reload();  // so that nothing of what was shown stays
+};
+
+// A link on which Perspective's messages are bytes and the page's own are texts, and the grid that it feeds. `begin` is
+// called when the server knows nothing yet: at first, and when the link was lost.
 class Grid {
-  constructor(path, element, told) {
+  constructor(path, element, told, begin, dropped) {
     this.element = element;
     this.listeners = {};
-    const address = new URL(path, root);
-    address.protocol = address.protocol.replace("http", "ws");
-    this.socket = new WebSocket(address);
-    this.socket.binaryType = "arraybuffer";
-    this.ready = new Promise(done => { this.socket.onopen = done; });
-    this.socket.onmessage = ({data}) => {
-      if (typeof data === "string") told(JSON.parse(data));
-      else this.tell("msg:custom", {type: "binary_msg", client_id: this.client}, [{buffer: data}]);
-    };
+    this.kept = {};
+    this.link = new Link(path, {
+      pings: true,
+      opened: async () => {
+        const {socket} = this.link;
+        await this.reset();
+        if (socket !== this.link.socket) return;  // it was lost meanwhile
+        this.isReady = true;
+        begin();
+      },
+      heard: data => {
+        if (typeof data === "string") told(JSON.parse(data));
+        else this.tell("msg:custom", {type: "binary_msg", client_id: this.client}, [{buffer: data}]);
+      },
+      dropped: () => { this.isReady = false; dropped?.(); },
+    });
     dark.addEventListener("change", () => this.viewer?.restore({theme: theme()}));
+  }
+
+  // The server of the grid before is gone: begin with a new one, in a box of its own, that is set as the old one was.
+  async reset() {
+    const viewer = this.viewer, late = new Promise(done => setTimeout(done, 500));
+    this.viewer = this.name = this.client = this.box = null;  // the old one says nothing to the new server
+    this.listeners = {};
+    const saved = viewer && await Promise.race([viewer.save().catch(() => null), late]);
+    if (saved) this.kept = {plugin: saved.plugin, settings: saved.settings};
+    this.box = document.createElement("div");
+    this.element.replaceChildren(this.box);
   }
 
   tell(name, ...words) {
     for (const listener of this.listeners[name] ?? []) listener(...words);
   }
 
-  async say(words) {
-    await this.ready;
-    this.socket.send(JSON.stringify(words));
+  say(words) {
+    this.link.send(JSON.stringify(words));
   }
 
   // All that rests on what Perspective does not promise: the bundle of its notebook's widget, of which this is the
@@ -74,21 +219,24 @@ class Grid {
       this.name = name;
       return this.viewer.restore({table: name, title: name, ...config});
     }
-    this.state = {binding_mode: "server", table_name: name, plugin: "Datagrid", theme: theme(), title: name, settings: false, ...config};
+    this.state = {binding_mode: "server", table_name: name, plugin: "Datagrid", theme: theme(), title: name, settings: false, ...config, ...this.kept};
+    const {box, listeners} = this;
     const model = {
       get: key => this.state[key],
       set: (key, value) => { this.state[key] = value; },
       save_changes: () => {},
-      on: (event, listener) => (this.listeners[event] ??= new Set()).add(listener),
-      off: (event, listener) => this.listeners[event]?.delete(listener),
+      on: (event, listener) => (listeners[event] ??= new Set()).add(listener),
+      off: (event, listener) => listeners[event]?.delete(listener),
       send: (message, _, buffers) => {
+        if (box !== this.box) return;
         this.client = message.client_id;
-        if (message.type === "binary_msg") this.socket.send(buffers[0]);
+        if (message.type === "binary_msg") this.link.send(buffers[0]);
       },
     };
-    await perspective.render({model, el: this.element});
+    await perspective.render({model, el: box});
+    if (box !== this.box) return;  // the connection was lost meanwhile
     this.name = name;
-    this.viewer = this.element.querySelector("perspective-viewer");
+    this.viewer = box.querySelector("perspective-viewer");
     return this.viewer;
   }
 
@@ -129,16 +277,29 @@ function address(text) {
 
 let views = null;
 
-async function openView(name) {
+function openView(name) {
   if (!name || views?.wanted === name) return;
-  views ??= new Grid("page/views", $("view-grid"), words => {
-    trouble(words.error ? words : null);
-    if (words.table) views.show(words.table, words.config).then(() => { views.shown = views.wanted; });
-  });
-  views.wanted = name;
   $("view").value = name;
   address(`views/${encodeURIComponent(name)}`);
-  await views.say({open: name});
+  if (views) {
+    views.wanted = name;
+    return views.say({open: name});
+  }
+  views = new Grid("page/views", $("view-grid"), words => {
+    trouble(words.error ? words : null);
+    if (words.ended) return views.link.lose();
+    if ("empty" in words) return showEmpty(words);
+    if (!words.table) return;
+    showEmpty(words.rows);
+    views.show(words.table, words.config).then(() => { views.shown = views.wanted; });
+  }, () => views.say({open: views.wanted}));
+  views.wanted = name;
+}
+
+// Perspective draws no heads where there are no rows.
+function showEmpty({empty, columns}) {
+  $("view-empty").hidden = !empty;
+  if (empty) $("view-empty").replaceChildren(table(columns, []), make("p", "This view has no rows."));
 }
 
 $("view").onchange = () => openView($("view").value);
@@ -148,10 +309,29 @@ $("view").onchange = () => openView($("view").value);
 let cube = null, selection = null, config = null, dimensions = [];
 
 function openCube(wanted) {
-  cube ??= new Grid("page/cubes", $("cube-grid"), heard);
-  if (!wanted && selection) return address(`cube/${encodeURIComponent(JSON.stringify(selection))}`);
+  if (!cube) {
+    cube = new Grid("page/cubes", $("cube-grid"), heard, beginCube, () => {
+      replied({lost: true});
+      turn = Promise.resolve();  // what waits for the old server never ends
+    });
+    cube.first = wanted;
+    return;
+  }
+  if (!cube.isReady && wanted) cube.first = wanted;
+  if (!wanted && selection) {
+    redraw();  // what was drawn while it could not be seen has no rows
+    return address(`cube/${encodeURIComponent(JSON.stringify(selection))}`);
+  }
   const name = wanted?.cube ?? state.cubes[0] ?? state.views[0];
   if (name) act({open: {cube: name, ...wanted}});
+}
+
+function beginCube() {
+  const held = cube.pinned;
+  cube.pinned = null;
+  openCube(selection ?? cube.first ?? {});
+  if (typeof held === "number")
+    turn = turn.then(() => trouble({error: `The cube is not held at ${held} any more: the connection was lost.`}));
 }
 
 // One thing after the other: what is clicked is done to what the grid shows by then.
@@ -159,8 +339,9 @@ let turn = Promise.resolve(), replied = () => {};
 
 function act(words) {
   turn = turn.then(async () => {
+    if (!cube.isReady) return;
     const reply = new Promise(done => { replied = done; });
-    await cube.say(words);
+    cube.say(words);
     await answered(await reply);
   }).catch(problem => trouble({error: String(problem)}));
 }
@@ -171,7 +352,7 @@ function restore(changes) {
 
 function redraw() {
   turn = turn.then(async () => {
-    if (!cube.name) return;
+    if (!cube.name || !cube.isReady) return;
     const columns = cube.columns;
     await cube.redraw();
     if (cube.columns !== columns) await cube.renew(config);
@@ -184,6 +365,7 @@ function heard(words) {
 }
 
 async function answered(words) {
+  if (words.lost) return;
   if (words.error) return trouble(words);
   trouble(null);
   ({config, dimensions} = words);
@@ -319,7 +501,7 @@ function take(told) {
   }
   const moved = before?.at === told.at ? before.moved : state.heard;
   state.moved = moved;
-  $("link").textContent = `moved ${Math.round((state.heard - moved) / 1000)} s ago`;
+  if ([...links].every(each => each.isOpen)) $("link").textContent = `moved ${Math.round((state.heard - moved) / 1000)} s ago`;
   offer($("view"), told.views, views?.wanted);
   offer($("cube-name"), [...told.cubes, ...told.views.filter(each => !told.cubes.includes(each))], selection?.cube);
   const problems = (told.errors?.count ?? 0) + (told.quarantine?.count ?? 0);
@@ -339,30 +521,20 @@ function take(told) {
   if (here === "cube" && cube?.pinned === null && cube.at !== told.at && !document.hidden) redraw();
 }
 
-function listen() {
-  const address = new URL("page/state", root);
-  address.protocol = address.protocol.replace("http", "ws");
-  const socket = new WebSocket(address);
-  socket.onmessage = event => take(JSON.parse(event.data));
-  socket.onclose = async () => {
-    $("link").textContent = "the server is not there; trying again …";
-    const answer = await fetch(new URL("v1/views", root)).catch(() => null);
-    if (answer?.status !== 401) return setTimeout(listen, 2000);
-    $("link").textContent = "who are you?";
-    $("login").hidden = false;
-  };
-}
+const following = new Link("page/state", {heard: data => take(JSON.parse(data))});
 
 $("login").onsubmit = async event => {
   event.preventDefault();
   const body = JSON.stringify({token: $("token").value}), headers = {"Content-Type": "application/json"};
-  const answer = await fetch(new URL("v1/login", root), {method: "POST", headers, body});
+  const answer = await fetch(new URL("v1/login", root), {method: "POST", headers, body}).catch(() => null);
   $("token").value = "";
-  if (!answer.ok) return trouble({error: "This token is not known here."});
+  if (!answer?.ok) return trouble({error: answer?.status === 401 ? "This token is not known here." : "The server lets nobody in now."});
   trouble(null);
   $("login").hidden = true;
-  listen();
+  $("link").textContent = "connecting …";
+  for (const each of links) each.again();
+  askWho();
 };
 
 window.onhashchange = go;
-listen();
+askWho();

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request, WebSocket
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
@@ -20,6 +20,7 @@ from starlette.websockets import WebSocketDisconnect
 from cumulus.errors import CumulusError, UnknownNameError
 from cumulus.server.access import EVERYBODY, User
 from cumulus.server.page.graph import map_details, map_numbers
+from cumulus.server.page.page_files import page_files
 from cumulus.server.sources import ServedSource
 
 POLICY = "; ".join(
@@ -48,6 +49,8 @@ MOST_ROWS = 200
 """Of errors, quarantine and epochs so many are told, the newest."""
 
 Told = dict[str, Any]
+_PONG: Told = {"pong": True}
+"""The answer to ``{"ping": true}``, by which a page knows that its connection is alive."""
 
 
 def missing_extra() -> str:
@@ -83,18 +86,17 @@ def _file_routes(router: APIRouter, site: _Site) -> None:
     assert spec.origin is not None, "it is a package with files"
     # Where the wheel keeps the browser's part is not documented; the browser's test tells when it has moved.
     bundle = Path(spec.origin).parent / "widget" / "static" / "perspective-anywidget"
-    known = {name: Path(str(own / name)) for name in ("page.js", "page.css")}
-    known |= {"perspective.js": bundle.with_suffix(".js"), "perspective.css": bundle.with_suffix(".css")}
+    known = page_files(Path(str(own)), bundle)
 
     @router.get("/")
-    async def index() -> Response:
-        return HTMLResponse((own / "index.html").read_text("utf-8"), headers=HEADERS)
+    def index(request: Request) -> Response:
+        return known["index.html"].answer(request, HEADERS)
 
     @router.get("/page/files/{name}")
-    async def file(name: str) -> Response:
-        if name not in known:
+    def file(name: str, request: Request, v: str | None = None) -> Response:
+        if name not in known or name == "index.html":
             raise UnknownNameError(f"the page has no file {name}", hint="Load the page anew.")
-        return FileResponse(known[name], headers=HEADERS)
+        return known[name].answer(request, HEADERS, v)
 
 
 def _program_routes(router: APIRouter, site: _Site) -> None:
@@ -201,6 +203,9 @@ class _Site:
         def answer(data: bytes) -> None:
             loop.call_soon_threadsafe(sending.put, data)
 
+        def tell(words: Told) -> None:
+            loop.call_soon_threadsafe(sending.put, words)
+
         session = server.new_session(answer)
         try:
             async with sending.running():
@@ -208,11 +213,14 @@ class _Site:
                     if isinstance(message, bytes):
                         await run_in_threadpool(session.handle_request, message)
                         continue
+                    if "ping" in message:
+                        sending.put(_PONG)
+                        continue
                     wanted = str(message.get("open"))
                     try:
                         if not user.may_read(wanted) or wanted not in self._shown():
                             raise UnknownNameError(f"there is no view {wanted}", hint="The page lists them.")
-                        fed = await run_in_threadpool(self._tables.watch, wanted, client)
+                        fed = await run_in_threadpool(self._tables.watch, wanted, client, tell)
                     except CumulusError as problem:
                         sending.put({"error": problem.message, "hint": problem.hint})
                         continue
@@ -249,6 +257,8 @@ class _Site:
                 async for message in _messages(socket):
                     if isinstance(message, bytes):
                         sending.put(await run_in_threadpool(grids.handle, message))
+                    elif "ping" in message:
+                        sending.put(_PONG)
                     else:
                         sending.put(await run_in_threadpool(grids.take, message))
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -46,15 +46,21 @@ class LiveTables:
         self._thread = threading.Thread(target=self._feed, name="page", daemon=True)
         self._thread.start()
 
-    def watch(self, view: str, client: Any) -> FedTable:
+    def watch(self, view: str, client: Any, tell: Callable[[dict[str, Any]], None]) -> FedTable:
         """Host a view where a client is, and feed it until `leave`.
+
+        Parameters
+        ----------
+        tell
+            Called, in another thread, with words for the page: that the view has no rows, or has some again; that it
+            cannot be fed any more, and why.
 
         Raises
         ------
         LimitError
             If it has too many rows.
         """
-        fed = FedTable(client, self._source, view)
+        fed = FedTable(client, self._source, view, tell)
         with self._lock:
             self._fed.add(fed)
         self._moved.set()  # something may have changed before it was known here
@@ -88,15 +94,16 @@ class LiveTables:
                             traceback.print_exc(file=sys.stderr)
                         self._fed.remove(fed)
                         fed.close()
+                        fed.tell({"error": str(problem), "hint": "It is opened again.", "ended": True})
             threading.Event().wait(FEED_S)
 
 
 class FedTable:
     """One view: its rows by number, so that any row can go, also one of several that are equal."""
 
-    def __init__(self, client: Any, source: ServedSource, view: str) -> None:
+    def __init__(self, client: Any, source: ServedSource, view: str, tell: Callable[[dict[str, Any]], None]) -> None:
         self._columns: tuple[Column, ...] = source.program.view(view).columns
-        self._source, self._view = source, view
+        self._source, self._view, self.tell = source, view, tell
         self._at, self._changes = source.changes(view)
         self._numbers: dict[Row, list[int]] = {}
         try:
@@ -106,6 +113,7 @@ class FedTable:
             raise
         self.told: dict[str, Any] = {
             "table": self._table.get_name(),
+            "rows": self._emptiness,
             "config": {
                 "title": view,
                 "columns": [column.name for column in self._columns],
@@ -113,6 +121,10 @@ class FedTable:
             },
         }
         """How it is to be shown."""
+
+    @property
+    def _emptiness(self) -> dict[str, Any]:
+        return {"empty": not self._numbers, "columns": [column.name for column in self._columns]}
 
     def _whole(self) -> bytes:
         """Return all rows, numbered anew."""
@@ -139,6 +151,7 @@ class FedTable:
         CumulusError
             If it cannot be known any more.
         """
+        before = self._emptiness
         news: dict[int, Row] = {}
         gone: list[int] = []
         for change in self._changes.take():
@@ -168,6 +181,8 @@ class FedTable:
             self._table.remove(gone)
         if news:
             self._table.update(_arrow(self._columns, list(news.items())))
+        if self._emptiness != before:
+            self.tell(self._emptiness)
 
     def close(self) -> None:
         """Have no more changes."""
