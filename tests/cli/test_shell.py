@@ -72,6 +72,37 @@ def test_an_insertion_in_place_of_a_row_is_one_transaction(script: Path) -> None
     assert "revenue + ('France', 1, Decimal('7.00'))" in told
 
 
+def test_what_a_change_returns_is_shown(script: Path) -> None:
+    given = ROWS + (
+        "INSERT INTO orders VALUES (90, 1, 5), (91, 1, 6) RETURNING oid, price * 2 AS twice;"
+        "UPDATE orders SET price = 7 WHERE oid = 91 returning price;"
+        'DELETE FROM orders WHERE oid >= 90 RETURNING oid AS "Count";'
+        "DELETE FROM orders WHERE oid = 1000 RETURNING *;"
+        "FROM revenue WHERE nation = 'France';"
+    )
+    told = ask(script, "--json", given=given)
+    assert rows_of(told) == [
+        {"oid": 90, "twice": "10.00"},
+        {"oid": 91, "twice": "12.00"},
+        {"price": "7.00"},
+        {"Count": 90},
+        {"Count": 91},
+        {"nation": "France", "n": 1, "total": "1.50"},
+    ]
+
+
+def test_the_word_alone_returns_nothing(script: Path) -> None:
+    told = ask(script, given="INSERT INTO customers VALUES (7, 'returning');FROM customers;")
+    assert "0 rows out, 1 rows in" in told
+    assert told.count("returning") == 1
+
+
+def test_what_is_refused_returns_nothing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CumulusError, match="uplicate"):
+        ask(script, "--json", given=ROWS + "INSERT INTO orders VALUES (10, 1, 5) RETURNING oid;")
+    assert "oid" not in capsys.readouterr().out
+
+
 def test_parameters(script: Path) -> None:
     told = ask(script, "--json", given=f"{ROWS}.set who 'France'\nSELECT total FROM revenue WHERE nation = $who;")
     assert rows_of(told) == [{"total": "1.50"}]

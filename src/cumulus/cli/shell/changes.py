@@ -17,9 +17,12 @@ from cumulus.cli.shell.statements import first_word
 from cumulus.errors import UsageError
 from cumulus.views.duckdb_functions import set_utc
 
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.DOTALL)
+"""Texts, quoted names and comments."""
 
-def run_change(warehouse: Warehouse, statement: str, table: str, parameters: Mapping[str, Any]) -> tuple[int, int]:
-    """Run an INSERT, DELETE or UPDATE as one transaction; return how many rows went and how many came.
+
+def run_change(warehouse: Warehouse, statement: str, table: str, parameters: Mapping[str, Any]) -> pa.Table | str:
+    """Run an INSERT, DELETE or UPDATE as one transaction; return what RETURNING gives, or how many rows went and came.
 
     The copy has the table, and every other table and view that the statement mentions, so that `INSERT … SELECT` and
     sub-queries work.
@@ -60,17 +63,21 @@ def _run(
     relation: Relation,
     parameters: Mapping[str, Any],
     is_kept: bool,
-) -> tuple[int, int]:
+) -> pa.Table | str:
     connection.execute(f"CREATE TABLE {quoted(relation.name)} ({', '.join(_declared(relation))})")
     before = warehouse.query(f"FROM {quoted(relation.name)}").arrow() if is_kept else None
     if before is not None:
         connection.register("before it", before)
         connection.execute(f'INSERT INTO {quoted(relation.name)} FROM "before it"')
-    connection.execute(statement, dict(parameters) or None)
+    returned = None
+    if _mentions(_QUOTED.sub(" ", statement), "RETURNING"):  # a reserved word
+        returned = connection.sql(statement, params=dict(parameters) or None).to_arrow_table()
+    else:
+        connection.execute(statement, dict(parameters) or None)
     gone, come = _difference(connection, relation, before)
     warehouse.delete(relation.name, gone)
     warehouse.insert(relation.name, come)
-    return len(gone), len(come)
+    return f"{len(gone):,} rows out, {len(come):,} rows in" if returned is None else returned
 
 
 def _mentions(statement: str, name: str) -> bool:

@@ -35,7 +35,7 @@ class LiveTarget:
         return {each.name: _columns(each.columns) for each in self.warehouse.program.shown_views}
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> pa.Table | str:
-        """Run one statement; return the rows of a query, or a line on what was done.
+        """Run one statement; return the rows of a query or of RETURNING, or a line on what was done.
 
         Raises
         ------
@@ -44,8 +44,7 @@ class LiveTarget:
         """
         table = changed_table(statement)
         if table is not None:
-            gone, come = run_change(self.warehouse, statement, table, parameters)
-            return f"{gone:,} rows out, {come:,} rows in"
+            return run_change(self.warehouse, statement, table, parameters)
         word = first_word(statement)
         if word in QUERIES:
             return self.warehouse.query(statement, parameters or None).arrow()
