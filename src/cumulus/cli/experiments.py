@@ -102,7 +102,7 @@ def experiments_ring(
         check_picture(plot)
     run = figure_runs(figure, scale, set_up, threshold_levels(loit), broken)
     if plot is not None:
-        draw_figure(figure, run.rows, plot)
+        draw_figure(figure, run.rows, run.findings, plot)
     tell_figure(run, set_up, as_json)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from cumulus.errors import UsageError
+from cumulus.experiments.ring.findings import FigureFinding
 from cumulus.experiments.ring.rows import LIFE_S, RingRow
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def check_picture(path: Path) -> None:
         raise UsageError(f"pictures need matplotlib: {problem}", hint="pip install 'cumulus-ivm[plots]'") from None
 
 
-def draw_figure(name: str, rows: Sequence[RingRow], path: Path) -> None:
-    """Draw a figure's two parts into a file."""
+def draw_figure(name: str, rows: Sequence[RingRow], findings: Sequence[FigureFinding], path: Path) -> None:
+    """Draw a figure's two parts into a file, with what the paper says below them, beside what was found."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=INCHES, layout="constrained")
@@ -47,7 +48,13 @@ def draw_figure(name: str, rows: Sequence[RingRow], path: Path) -> None:
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
+    picture.supxlabel(paper_beside_ours(findings), fontsize="x-small")
     picture.savefig(path)
+
+
+def paper_beside_ours(findings: Sequence[FigureFinding]) -> str:
+    """Return a line for each finding of which the paper says something."""
+    return "\n".join(f"{each.what}: paper {each.paper}; here {each.here}" for each in findings if each.paper)
 
 
 def _label(row: RingRow) -> str:
@@ -64,12 +71,14 @@ def _throughput(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
 
     longest = max(rows, key=lambda row: len(row.samples))
     left.plot(_seconds(longest), [sum(each.registered) for each in longest.samples], "k--", label="registered")
-    for place, row in enumerate(rows):
-        colour = colormaps["viridis"](place / len(rows))
+    colours = [colormaps["viridis"](place / len(rows)) for place in range(len(rows))]
+    for row, colour in zip(rows, colours, strict=True):
         left.plot(_seconds(row), [sum(each.finished) for each in row.samples], color=colour, label=_label(row))
     left.set(title="(a) throughput", xlabel="s", ylabel="queries finished")
-    for row in {id(each): each for each in (rows[0], rows[len(rows) // 2], rows[-1])}.values():
-        right.stairs(row.lives, [LIFE_S * place for place in range(len(row.lives) + 1)], label=_label(row))
+    for place in sorted({0, len(rows) // 2, len(rows) - 1}):
+        row = rows[place]
+        edges = [LIFE_S * each for each in range(len(row.lives) + 1)]
+        right.stairs(row.lives, edges, color=colours[place], label=_label(row))
     right.set(title="(b) life time", xlabel="s", ylabel=f"queries in {LIFE_S} s", yscale="log")
 
 
@@ -94,21 +103,32 @@ def _skewed(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
     beside.plot(seconds, [each.loit for each in row.samples], "k", linewidth=0.7, label="mean LOIT")
     beside.set(ylabel="mean LOIT (line)", ylim=(0, 2.5))
     for kind in kinds:
+        colour = f"C{kind}"  # of the hot set in (a)
+        for at, style in zip(_registering(row, kind), (":", "--"), strict=False):
+            for axes in (left, right):
+                axes.axvline(at, color=colour, linestyle=style, linewidth=1.0)
         counts = [each.finished[kind] for each in row.samples]
         width = seconds[1] - seconds[0] if len(seconds) > 1 else 1.0
         rates = [0.0, *((after - before) / width for before, after in pairwise(counts))]
-        right.plot(seconds, rates, label=f"SW{kind + 1}")
-    right.set(title="(b) queries finished", xlabel="s", ylabel="queries a second")
+        right.plot(seconds, rates, color=colour, label=f"SW{kind + 1}")
+    right.set(title="(b) queries finished (dotted: a workload begins, dashed: it ends)", xlabel="s")
+    right.set(ylabel="queries a second")
+
+
+def _registering(row: RingRow, kind: int) -> tuple[float, ...]:
+    """Return between which seconds queries of a workload have come; nothing if none has."""
+    counts = [0, *(each.registered[kind] for each in row.samples)]
+    grown = [row.samples[place].second for place, pair in enumerate(pairwise(counts)) if pair[1] > pair[0]]
+    return (grown[0], grown[-1]) if grown else ()
 
 
 def _gaussian(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
     """Figure 12: touches by chunk, and loads and requests by chunk."""
     left.plot([each.touches for each in rows[0].chunks], "g", label="touches")
     left.set(title="(a) touches", xlabel="chunk", ylabel="touches")
-    row = rows[-1]
-    right.plot([each.requests for each in row.chunks], "r", label=f"requests, {_label(row)}")
-    for each in rows:
-        right.plot([chunk.loads for chunk in each.chunks], label=f"loads, {_label(each)}")
+    for place, row in enumerate(rows):
+        right.plot([each.requests for each in row.chunks], f"C{place}:", label=f"requests, {_label(row)}")
+        right.plot([each.loads for each in row.chunks], f"C{place}", label=f"loads, {_label(row)}")
     right.set(title="(b) loads and requests", xlabel="chunk", yscale="symlog")
 
 
