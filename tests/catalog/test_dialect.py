@@ -15,7 +15,7 @@ import cumulus
 from cumulus.catalog.dialect import CHANGED, FOLLOWED, functions_changed_since
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import ReleaseWarning
+from cumulus.errors import MismatchError, ReleaseWarning
 from cumulus.scalars.registry import FUNCTIONS
 from support.engines import engine_of
 
@@ -99,3 +99,15 @@ def test_a_checkpoint_warns(tmp_path: Path, script: str, warned: bool) -> None:
         warnings.simplefilter("always")
         run()
     assert any(each.category is ReleaseWarning for each in told) is warned
+
+
+def test_maps_that_an_earlier_release_saved_as_they_lay_are_refused(tmp_path: Path) -> None:
+    warehouse = cumulus.Warehouse(
+        "CREATE TABLE r (k BIGINT); CREATE VIEW v AS SELECT k, COUNT(*) AS n FROM r GROUP BY k"
+    )
+    warehouse.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "warehouse.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**manifest, "format": 2}), encoding="utf-8")
+    with pytest.raises(MismatchError, match="in format 2"):
+        cumulus.Warehouse.load(tmp_path / "saved")

@@ -35,7 +35,7 @@ from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError,
 from cumulus.m3.program import Program
 from cumulus.version import VERSION
 
-PORTABLE_FORMAT, RAW_FORMAT = 1, 2
+PORTABLE_FORMAT, RAW_FORMAT = 1, 3  # 2 had no word for NULL apart from the least number
 FORMS = ("auto", "portable")
 """What to save maps as: as they lie in memory where the engine can, or always as Arrow files."""
 MANIFEST, LOCK = "warehouse.json", "lock"
