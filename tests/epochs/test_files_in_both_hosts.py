@@ -19,7 +19,7 @@ from cumulus.engine.batches import rows_of
 from cumulus.epochs.intake.reading import read_file
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import CumulusError, InputError
-from support.extremes import DECLARED, REFUSED, TEXTS, shown, taken
+from support.arrow_extremes import DECLARED, REFUSED, TEXTS, shown, taken
 
 
 def in_run(path: Path, table: str) -> tuple[list[Any], list[str]]:
