@@ -14,6 +14,8 @@ from threading import Event, Lock, Thread, Timer, current_thread, get_ident, mai
 from types import FrameType
 from typing import Any, ClassVar
 
+from cumulus.errors import QueryCancelledError
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -208,3 +210,44 @@ def interrupting_after(seconds: float, interrupt: Callable[[], None]) -> Iterato
         yield is_late.is_set
     finally:
         timer.cancel()
+
+
+class QueryStop:
+    """A switch that ends one query; any thread may use it."""
+
+    def __init__(self) -> None:
+        self._is_stopped = False
+        self._interrupt: Callable[[], object] | None = None
+        self._lock = Lock()
+
+    def stop(self) -> None:
+        """End what runs in a block of `during`, and what would begin one."""
+        self._is_stopped = True
+        Thread(target=self._stop, name="stop a query", daemon=True).start()
+
+    def _stop(self) -> None:
+        while True:  # again and again: an interruption before the database has begun is forgotten by it
+            with self._lock:
+                if self._interrupt is None:
+                    return
+                self._interrupt()
+            time.sleep(_AGAIN_S)
+
+    @contextmanager
+    def during(self, interrupt: Callable[[], object]) -> Iterator[None]:
+        """Have a function called, in another thread, if the query is to end in the block, and never behind it.
+
+        Raises
+        ------
+        QueryCancelledError
+            If it was to end before.
+        """
+        with self._lock:
+            self._interrupt = interrupt
+        try:
+            if self._is_stopped:
+                raise QueryCancelledError("the query was ended", hint="Ask again.")
+            yield
+        finally:
+            with self._lock:
+                self._interrupt = None

@@ -2,63 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from threading import Lock, Thread
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from cumulus.errors import LimitError, QueryCancelledError, QueryTimeoutError
-from cumulus.interrupts import interrupting_after
+from cumulus.errors import LimitError, QueryTimeoutError
+from cumulus.interrupts import QueryStop, interrupting_after
 
 _BATCH_ROWS = 1 << 16
-_AGAIN_S = 0.02
-"""A query that is to end is interrupted so often until it has."""
-
-
-class QueryStop:
-    """A switch that ends one query; any thread may use it."""
-
-    def __init__(self) -> None:
-        self._is_stopped = False
-        self._interrupt: Callable[[], object] | None = None
-        self._lock = Lock()
-
-    def stop(self) -> None:
-        """End what runs in a block of `during`, and what would begin one."""
-        self._is_stopped = True
-        Thread(target=self._stop, name="stop a query", daemon=True).start()
-
-    def _stop(self) -> None:
-        while True:  # again and again: an interruption before the database has begun is forgotten by it
-            with self._lock:
-                if self._interrupt is None:
-                    return
-                self._interrupt()
-            time.sleep(_AGAIN_S)
-
-    @contextmanager
-    def during(self, interrupt: Callable[[], object]) -> Iterator[None]:
-        """Have a function called, in another thread, if the query is to end in the block, and never behind it.
-
-        Raises
-        ------
-        QueryCancelledError
-            If it was to end before.
-        """
-        with self._lock:
-            self._interrupt = interrupt
-        try:
-            if self._is_stopped:
-                raise QueryCancelledError("the query was ended", hint="Ask again.")
-            yield
-        finally:
-            with self._lock:
-                self._interrupt = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from cumulus.errors import UsageError
+from cumulus.interrupts import QueryStop
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response, unchanged
 from cumulus.server.http.bodies import small_json
 from cumulus.server.http.models import QueryModel
 from cumulus.server.http.site import Site, entry_of, user_of
 from cumulus.server.http.views import AFTER, FORMAT
 from cumulus.server.intake.json_slices import parsed_json
-from cumulus.views.duckdb_limits import QueryStop
 
 
 def query_routes(site: Site) -> APIRouter:
