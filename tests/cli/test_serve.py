@@ -35,3 +35,10 @@ def test_what_is_wrong_is_said_before_anything_listens(tmp_path: Path) -> None:
     assert "serve start" in cumulus("serve", "start", "--help", folder=tmp_path).stdout
     ended = cumulus("serve", "s.sql", "--data", "s.sql", "--port", "0", folder=tmp_path)
     assert (ended.returncode, "s.sql is a file" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_the_help_shows_all_options(tmp_path: Path) -> None:
+    shown = cumulus("serve", "--help", folder=tmp_path).stdout
+    assert "token" in shown
+    for option in ("--data", "--host", "--port", "--sync", "--keep", "--memory", "--certificate", "--limit"):
+        assert option in shown, option

@@ -24,6 +24,14 @@ class _StartsByDefault(TyperGroup):
             args = ["start", *args]
         return super().parse_args(ctx, args)
 
+    def get_help(self, ctx: Any) -> str:
+        """Return the help of the group, and that of `start`, whose options are those of `cumulus serve FILE`."""
+        start = self.commands["start"]
+        info = start.make_context("start", [], parent=ctx, resilient_parsing=True)
+        return (
+            f"{super().get_help(ctx)}\n\n`cumulus serve` with a file or a folder is `start`:\n\n{start.get_help(info)}"
+        )
+
 
 serve = typer.Typer(
     name="serve",
