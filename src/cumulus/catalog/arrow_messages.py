@@ -95,20 +95,27 @@ def message_sizes(data: bytes | memoryview | pa.Buffer) -> Iterator[MessageSize]
         If it is no Arrow stream.
     """
     for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
-        view = memoryview(message.metadata)
-        root = _Table(view, struct.unpack_from("<I", view)[0])
-        kind, header = root.number(_HEADER_TYPE, "<B"), root.table(_HEADER)
-        if kind == _SCHEMA:
-            continue
-        is_dictionary = kind == _DICTIONARY
-        records = header.table(_BATCH) if header is not None and is_dictionary else header
-        if kind not in (_DICTIONARY, _RECORDS) or records is None:
-            raise ValueError("a message of the stream has no rows")
-        rows = records.number(_LENGTH, "<q")
-        lengths = tuple(length for length, _ in records.pairs(_COLUMNS))
-        if min((rows, *lengths)) < 0:
-            raise ValueError("a message of the stream has a negative number of rows")
-        yield MessageSize(is_dictionary, rows, lengths, _unpacked_bytes(records, message.body))
+        size = _size_of(message)
+        if size is not None:
+            yield size
+
+
+def _size_of(message: pa.Message) -> MessageSize | None:
+    """Return the size of a message; None for one with a schema."""
+    view = memoryview(message.metadata)
+    root = _Table(view, struct.unpack_from("<I", view)[0])
+    kind, header = root.number(_HEADER_TYPE, "<B"), root.table(_HEADER)
+    if kind == _SCHEMA:
+        return None
+    is_dictionary = kind == _DICTIONARY
+    records = header.table(_BATCH) if header is not None and is_dictionary else header
+    if kind not in (_DICTIONARY, _RECORDS) or records is None:
+        raise ValueError("a message of the stream has no rows")
+    rows = records.number(_LENGTH, "<q")
+    lengths = tuple(length for length, _ in records.pairs(_COLUMNS))
+    if min((rows, *lengths)) < 0:
+        raise ValueError("a message of the stream has a negative number of rows")
+    return MessageSize(is_dictionary, rows, lengths, _unpacked_bytes(records, message.body))
 
 
 def table_within(data: bytes | memoryview, most_bytes: int) -> pa.Table:
@@ -131,17 +138,17 @@ def table_within(data: bytes | memoryview, most_bytes: int) -> pa.Table:
     Traceback (most recent call last):
     ValueError: 800,000 bytes unpacked, and 799,999 are allowed
     """
-    reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
-    schema, messages, size = pa.ipc.read_schema(reader.read_next_message()), list(reader), 0
-    for message in messages:
-        view = memoryview(message.metadata)
-        records = _Table(view, struct.unpack_from("<I", view)[0]).table(_HEADER)
-        if message.type != "record batch" or records is None:
-            raise ValueError("a message of the stream has no rows")
-        size += _unpacked_bytes(records, message.body)
-    if size > most_bytes:
-        raise ValueError(f"{size:,} bytes unpacked, and {most_bytes:,} are allowed")
-    return pa.Table.from_batches([pa.ipc.read_record_batch(each, schema) for each in messages], schema)
+    messages = list(pa.ipc.MessageReader.open_stream(pa.py_buffer(data)))
+    if not messages:
+        raise ValueError("the stream has no schema")
+    schema, batches = pa.ipc.read_schema(messages[0]), messages[1:]
+    sizes = [_size_of(each) for each in batches]
+    if any(size is None or size.is_dictionary for size in sizes):
+        raise ValueError("a message of the stream has no rows")
+    unpacked = sum(size.unpacked for size in sizes if size is not None)
+    if unpacked > most_bytes:
+        raise ValueError(f"{unpacked:,} bytes unpacked, and {most_bytes:,} are allowed")
+    return pa.Table.from_batches([pa.ipc.read_record_batch(each, schema) for each in batches], schema)
 
 
 def _unpacked_bytes(records: _Table, body: pa.Buffer | None) -> int:
