@@ -13,6 +13,7 @@ from perspective.virtual_servers import VirtualServerHandler
 from cumulus.errors import CumulusError, UnknownNameError, UsageError
 from cumulus.olap import CubeShape, CubeSource, FoldedSource, Selection, selection_of
 from cumulus.server.access import User
+from cumulus.server.page.gate import grid_request
 from cumulus.server.page.grid import (
     NUMBER,
     OPERATORS,
@@ -59,8 +60,21 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
     # --- the page's own words ---------------------------------------------------------------------------------------
 
     def handle(self, message: bytes) -> bytes:
-        """Answer a message of Perspective's."""
+        """Answer a message of Perspective's.
+
+        Raises
+        ------
+        UsageError
+            If it is no request at all.
+        """
+        request = grid_request(message)
+        if request.problem is not None:
+            return request.refused(request.problem)
         with self._lock:
+            if request.is_about_a_view and request.entity not in self._configs:
+                return request.refused(f"there is no grid {request.entity!r}")
+            if request.new_view in self._configs:
+                return request.refused(f"there is a grid {request.new_view!r} already")
             answer: bytes = self._server.handle_request(message)
             return answer
 
@@ -161,8 +175,9 @@ class CubeGrids(VirtualServerHandler):  # type: ignore[misc]  # Perspective ship
 
     def table_make_view(self, table_name: str, view_name: str, config: GridConfig) -> None:
         """Make a grid."""
+        grid = self._made(table_name, config)  # first: Perspective knows no view whose grid is refused
         self._configs[view_name] = (table_name, config)
-        self._grids[view_name] = (self._made(table_name, config), monotonic())
+        self._grids[view_name] = (grid, monotonic())
 
     def view_delete(self, view_name: str) -> None:
         """Forget a grid."""

@@ -17,8 +17,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
-from cumulus.errors import CumulusError, UnknownNameError
-from cumulus.server.access import EVERYBODY, User
+from cumulus.errors import CumulusError, UnknownNameError, UsageError
+from cumulus.server.access import EVERYBODY, LOG, User
+from cumulus.server.page.gate import grid_request
 from cumulus.server.page.graph import map_details, map_numbers
 from cumulus.server.page.page_files import page_files
 from cumulus.server.sources import ServedSource
@@ -49,6 +50,8 @@ MOST_ROWS = 200
 """Of errors, quarantine and epochs so many are told, the newest."""
 
 Told = dict[str, Any]
+_CANNOT_BE_READ = 1007
+"""The code with which a WebSocket is closed after bytes that are no message (RFC 6455, 7.4.1)."""
 _PONG: Told = {"pong": True}
 """The answer to ``{"ping": true}``, by which a page knows that its connection is alive."""
 
@@ -208,10 +211,14 @@ class _Site:
 
         session = server.new_session(answer)
         try:
-            async with sending.running():
+            async with _closed_by_garbage(socket), sending.running():
                 async for message in _messages(socket):
                     if isinstance(message, bytes):
-                        await run_in_threadpool(session.handle_request, message)
+                        request = grid_request(message)
+                        if request.problem is None:
+                            await run_in_threadpool(session.handle_request, message)
+                        else:
+                            sending.put(request.refused(request.problem))
                         continue
                     if "ping" in message:
                         sending.put(_PONG)
@@ -253,7 +260,7 @@ class _Site:
 
         grids = CubeGrids(self.source.cubes(), user, lambda: self.source.at, tell)
         try:
-            async with sending.running():
+            async with _closed_by_garbage(socket), sending.running():
                 async for message in _messages(socket):
                     if isinstance(message, bytes):
                         sending.put(await run_in_threadpool(grids.handle, message))
@@ -291,6 +298,17 @@ class _Sending:
                 await self._socket.send_bytes(message)
             else:
                 await self._socket.send_json(message)
+
+
+@asynccontextmanager
+async def _closed_by_garbage(socket: WebSocket) -> AsyncIterator[None]:
+    """Close a socket whose messages cannot be read, with a line in the log."""
+    try:
+        yield
+    except UsageError as problem:
+        LOG.warning("%s is closed: %s", socket.url.path, problem.message)
+        with suppress(RuntimeError):
+            await socket.close(_CANNOT_BE_READ, problem.message)
 
 
 async def _messages(socket: WebSocket) -> AsyncIterator[bytes | Told]:
