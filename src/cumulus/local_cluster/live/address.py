@@ -21,6 +21,8 @@ _ENDED, _ENDED_BYTES = "ended.json", 8192
 """In the state of a cluster: the error with which it has ended, and a way out; blanks, if there was none. Its room is
 taken when the cluster starts, since the error may be that there is none.
 """
+_HAS_ENDED = (b"Z", b"X")
+"""States of processes that have ended, and whose parents have not asked for it yet."""
 _ENDED_CHARACTERS = 600
 """Of either text, at most: as JSON a character may have six bytes."""
 
@@ -33,6 +35,8 @@ class ClusterAddress:
     ----------
     pid
         Of the process that has started them, and ends them.
+    begun
+        When that process has begun, by `begun_at`: its number may become another's.
     secret
         The file with the secret.
     machines
@@ -42,6 +46,7 @@ class ClusterAddress:
     """
 
     pid: int
+    begun: str | None
     incarnation: int
     secret: str
     machines: Mapping[Name, tuple[str, int]]
@@ -121,7 +126,7 @@ def read_address(home: Path) -> ClusterAddress:
         raise _not_running(home) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise StoreError(f"{home / ADDRESS} cannot be read: {problem}", hint=_start_hint(home)) from None
-    if not is_alive(address.pid):
+    if not is_alive(address.pid, address.begun):
         raise NotRunningError(
             f"{home}: the cluster has ended without being stopped",
             hint=f"{home / STATE / LOG} says why, unless it was killed. {_start_hint(home)}",
@@ -161,15 +166,32 @@ def _start_hint(home: Path) -> str:
     return f"Start it: cumulus cluster start FILE --home {home}; it goes on where it was."
 
 
-def is_alive(pid: int) -> bool:
-    """Whether there is a process of this number."""
+def begun_at(pid: int) -> str | None:
+    """Return when a process has begun, such that no other process of its number has this text.
+
+    It is the boot of the machine and the clock tick since then. None if the process has ended, or if this system does
+    not tell it.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        # The name of the program, in parentheses, may have blanks and parentheses itself.
+        facts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    state, tick = facts[0], facts[19]
+    return None if state in _HAS_ENDED else f"{boot} {tick.decode()}"
+
+
+def is_alive(pid: int, begun: str | None) -> bool:
+    """Whether the process of this number is there that has begun then; any of this number if `begun` is None."""
+    is_hidden = False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        pass
-    return True
+    except PermissionError:  # it is another user's, of which this system may tell nothing more
+        is_hidden = not Path(f"/proc/{pid}").exists()
+    return begun is None or is_hidden or begun_at(pid) == begun
 
 
 def is_in_use(home: Path) -> bool:

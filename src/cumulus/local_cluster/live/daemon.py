@@ -27,6 +27,7 @@ from cumulus.local_cluster.live.address import (
     STATE,
     ClusterAddress,
     begin_without_error,
+    begun_at,
     is_in_use,
     note_error,
     read_address,
@@ -116,7 +117,9 @@ def serve(
 
         def up(supervisor: Supervisor) -> None:
             machines, pids = supervisor.addresses(), supervisor.pids()
-            ClusterAddress(os.getpid(), supervisor.incarnation, str(secret_file), machines, pids).write(place)
+            own = os.getpid()
+            address = ClusterAddress(own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids)
+            address.write(place)
             on_up()
 
         running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s)
