@@ -102,7 +102,7 @@ def test_a_text_that_is_a_path_is_read(tmp_path, monkeypatch) -> None:
         (lambda wh: wh.insert("t", [{1, "a"}]), "must be a tuple, a list or a dict"),
         (lambda wh: wh.query(None), "None is no query"),
         (lambda wh: wh.query(" "), "' ' is no query"),
-        (lambda wh: wh.execute(None), "SQL is a text"),
+        (lambda wh: wh.execute(None), "statements are SQL"),
         (
             lambda wh: wh.execute("CREATE VIEW w AS\nSELECT k || '\ud83d' AS k FROM t"),
             r"2:14: '\\ud83d' is half a char",

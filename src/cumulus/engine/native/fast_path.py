@@ -179,7 +179,8 @@ class NativeFastPath:
             transactions.close()
             code.fired += 1
             code.go_on()
-            if code.dictionary.are_many:
+            dictionary = code.dictionary
+            if dictionary.count.value >= dictionary.sweep_at:  # `are_many`, without a call for each event
                 transactions.sweep_texts()
         return changes
 

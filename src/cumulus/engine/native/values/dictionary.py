@@ -73,7 +73,8 @@ class Dictionary:
         _I64.from_address(self._memory + SYSTEM).value = system_functions()
         _I64.from_address(self.texts + text_table.SEED).value = int.from_bytes(os.urandom(8), "little", signed=True)
         self._refused = _I64.from_address(self._memory + REFUSED)
-        self._count = _I64.from_address(self.texts + text_table.COUNT)
+        self.count = _I64.from_address(self.texts + text_table.COUNT)
+        """How many texts there are, dead ones included."""
         self.values_of = Values(self.texts)
         """Number → text or interval."""
         self.use(code)
@@ -100,7 +101,7 @@ class Dictionary:
     @property
     def are_many(self) -> bool:
         """Whether it is time to look whether texts are dead."""
-        return self._count.value >= self.sweep_at
+        return self.count.value >= self.sweep_at
 
     @property
     def bytes(self) -> int:
