@@ -217,6 +217,17 @@ OUT_OF_REACH = [
 ]
 
 
+@pytest.mark.parametrize("sql", ["EXPLAIN {}", "EXPLAIN ANALYZE {}", "EXPLAIN (FORMAT JSON) {}"])
+@pytest.mark.parametrize("query", ["SELECT * FROM sales", "SELECT region, repeat(region, 2) FROM sales"])
+def test_sql_explains_its_plan(guarded: Guarded, sql: str, query: str) -> None:
+    with guarded.http("ann") as http:
+        answer = http.post("/v1/query", json={"sql": sql.format(query)})
+        assert answer.status_code == 200, answer.text
+        [row] = answer.json()["rows"]
+        assert row["explain_key"] in ("physical_plan", "analyzed_plan")
+        assert "/" not in row["explain_value"].replace("://", ""), "a plan has no path"
+
+
 @pytest.mark.parametrize("name", ["ann", "dora"])
 @pytest.mark.parametrize("sql", OUT_OF_REACH)
 def test_sql_reaches_no_file_network_or_setting(guarded: Guarded, name: str, sql: str) -> None:

@@ -109,7 +109,12 @@ def test_parameters_are_by_place_or_by_name(wh: Warehouse) -> None:
         ("INSERT INTO t VALUES (1)", "this is INSERT"),
         ("CREATE TABLE z (a INT)", "this is CREATE"),
         ("WITH a AS (SELECT 1) DELETE FROM v", "this is DELETE"),
-        ("EXPLAIN SELECT 1", "this is EXPLAIN"),
+        ("EXPLAIN ANALYZE COPY v TO '/tmp/never written'", "this is COPY"),
+        ("EXPLAIN ANALYZE (FORMAT JSON) INSERT INTO t VALUES (1)", "this is INSERT"),
+        ("EXPLAIN /* /* */ SELECT '*/ COPY v TO ''/tmp/never written''; --'; DROP VIEW v", "2 statements"),
+        ("EXPLAIN EXPLAIN SELECT 1", "EXPLAIN"),
+        ("EXPLAIN SELECT 1; SELECT 2", "2 statements"),
+        ("EXPLAIN", "no statement"),
     ],
 )
 def test_query_takes_one_select(wh: Warehouse, sql: str, told: str) -> None:
@@ -118,6 +123,25 @@ def test_query_takes_one_select(wh: Warehouse, sql: str, told: str) -> None:
     assert caught.value.hint
     assert wh.query("FROM v").arrow().num_rows == 7
     assert not os.path.exists("/tmp/never written")
+
+
+@pytest.mark.parametrize(
+    ("explain", "key"),
+    [
+        ("EXPLAIN", "physical_plan"),
+        ("explain analyze", "analyzed_plan"),
+        ("EXPLAIN (FORMAT JSON)", "physical_plan"),
+        ("EXPLAIN (ANALYZE, FORMAT JSON)", "analyzed_plan"),
+        ("-- why?\n/* plan */ EXPLAIN /* really */ ANALYZE", "analyzed_plan"),
+    ],
+)
+@pytest.mark.parametrize("query", ["FROM v", "(SELECT $n)", "WITH w AS (FROM v) SELECT n, $n FROM w"])
+def test_a_plan_is_that_of_duckdb(wh: Warehouse, explain: str, key: str, query: str) -> None:
+    given = {"n": 1} if "$n" in query else None
+    plan = wh.query(f"{explain} {query}", given).arrow()
+    assert plan.column_names == ["explain_key", "explain_value"]
+    assert plan["explain_key"].to_pylist() == [key]
+    assert plan["explain_value"].to_pylist()[0]
 
 
 def test_tables_are_read_where_their_rows_are_kept(wh: Warehouse) -> None:

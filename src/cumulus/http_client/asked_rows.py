@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from cumulus.views.folding import Between, bounds_of
 
@@ -23,6 +24,17 @@ def asked_rows(columns: Sequence[str] | None, where: Mapping[str, Any] | None) -
     if where:
         found["where"] = json.dumps({bound.column: _bound_json(bound.within) for bound in bounds_of(where)})
     return found
+
+
+def path_part(name: str) -> str:
+    """Return a name as one part of an address, whatever is in it; ``..`` would lead elsewhere as it is.
+
+    Examples
+    --------
+    >>> path_part("../a b"), path_part("..")
+    ('..%2Fa%20b', '%2E%2E')
+    """
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def json_value(value: Any) -> Any:

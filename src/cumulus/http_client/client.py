@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -18,7 +17,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.engine.frame_input import given_rows
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import RemoteProtocolError, UsageError
-from cumulus.http_client.asked_rows import asked_rows, json_value
+from cumulus.http_client.asked_rows import asked_rows, json_value, path_part
 from cumulus.http_client.connection import HttpConnection
 from cumulus.http_client.remote_changes import RemoteChanges, open_changes
 from cumulus.http_client.remote_cubes import ARROW, RemoteCubes
@@ -130,7 +129,7 @@ class HttpClient(RemoteCubes):
 
     def _write(self, op: Operation, table: str, rows: Any) -> WriteToken:
         name, packed = self.packed(table, rows)
-        return self._sent(f"/v1/tables/{quote(name, safe='')}/rows", {"op": op}, ARROW, to_ipc(packed))
+        return self._sent(f"/v1/tables/{path_part(name)}/rows", {"op": op}, ARROW, to_ipc(packed))
 
     def _sent(self, path: str, parameters: Mapping[str, Any], kind: str, body: bytes) -> WriteToken:
         headers = {"Content-Type": kind, "Idempotency-Key": uuid.uuid4().hex}
@@ -239,7 +238,7 @@ class HttpClient(RemoteCubes):
         every
             Such as "100ms": what changes within this time comes as one.
         """
-        told = self._json("GET", f"/v1/views/{quote(name, safe='')}")
+        told = self._json("GET", f"/v1/views/{path_part(name)}")
         asked = asked_rows(columns, where) | {"snapshot": snapshot} | ({"every": every} if every else {})
         return open_changes(self._connection, told, columns, asked, since)
 
@@ -251,7 +250,7 @@ class HttpClient(RemoteCubes):
         asked |= {"read": read, **_after(after)}
         if max_staleness:
             asked["max_staleness"] = max_staleness
-        path = f"/v1/views/{quote(name, safe='')}/rows"
+        path = f"/v1/views/{path_part(name)}/rows"
         return _answer(name, self._connection.send("GET", path, parameters=asked, headers={"Accept": ARROW}))
 
     # --- the server -------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic, sleep
 from typing import Any
-from urllib.parse import quote
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
@@ -15,6 +14,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
 from cumulus.errors import ClosedError, NotRunningError, RemoteProtocolError
+from cumulus.http_client.asked_rows import path_part
 from cumulus.http_client.connection import HttpConnection
 from cumulus.http_client.errors_of_answers import error_of
 from cumulus.http_client.told_columns import columns_of
@@ -91,7 +91,7 @@ class RemoteChanges:
             asked["since"] = self.at
         parts: Counter[Row] = Counter()
         is_snapshot = False
-        for kind, data in self._connection.events(f"/v1/views/{quote(self.view, safe='')}/changes", asked):
+        for kind, data in self._connection.events(f"/v1/views/{path_part(self.view)}/changes", asked):
             if kind == "error":
                 problem = error_of(200, data.encode())
                 if isinstance(problem, ClosedError):

@@ -6,12 +6,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 
 from cumulus.catalog.arrow import from_ipc
 from cumulus.errors import RemoteProtocolError
+from cumulus.http_client.asked_rows import path_part
 from cumulus.http_client.told_columns import columns_of
 from cumulus.olap import Answered, CubeExplanation, CubeShape, Dimension, KeptLevel, Measure, Question
 from cumulus.olap.question_json import as_json
@@ -74,4 +74,4 @@ class RemoteCubes(ABC):
 
 
 def _path(name: str, what: str = "") -> str:
-    return f"/v1/cubes/{quote(name, safe='')}" + (f"/{what}" if what else "")
+    return f"/v1/cubes/{path_part(name)}" + (f"/{what}" if what else "")

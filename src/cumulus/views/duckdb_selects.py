@@ -12,6 +12,7 @@ import pyarrow as pa
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import UsageError
 from cumulus.views.duckdb_functions import stopped_by_interrupts
+from cumulus.views.plain_sql import split_explain
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
@@ -35,7 +36,7 @@ def select(
     collect: Collect = whole,
     answering: Answering = nullcontext,
 ) -> pa.Table:
-    """Return the result of a SELECT.
+    """Return the result of a SELECT, or with EXPLAIN before it, its plan.
 
     Raises
     ------
@@ -52,6 +53,21 @@ def select(
             f"character {half + 1} of the SQL, {sql[half]!r}, is half a character: no UTF-8 says it",
             hint="Write the whole character, or save the file as UTF-8.",
         )
+    explain, query = split_explain(sql)
+    wanted = _parameters_of(connection, query)
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable | None):
+        raise UsageError(
+            f"{parameters!r} is no list of parameters", hint="Give them as [value, …], or by name: {name: value, …}."
+        )
+    if not isinstance(parameters, Mapping):
+        parameters = None if parameters is None else list(parameters)
+    _check_parameters(wanted, parameters)
+    with answering(query) as answered:
+        return fetch(connection, explain + answered, parameters, collect)
+
+
+def _parameters_of(connection: duckdb.DuckDBPyConnection, sql: str) -> Set[str]:
+    """Return the names of a query's parameters; UsageError for anything but one SELECT."""
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
         told = "there is no statement" if not statements else f"these are {len(statements)} statements"
@@ -61,15 +77,7 @@ def select(
     if kind is not duckdb.StatementType.SELECT and not is_pivot:
         word = sql.split(None, 1)[0].upper() if kind is duckdb.StatementType.MULTI else _statement_name(kind, sql)
         raise UsageError(f"query takes one SELECT, and this is {word}", hint=_HINTS.get(kind.name, _HINT))
-    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable | None):
-        raise UsageError(
-            f"{parameters!r} is no list of parameters", hint="Give them as [value, …], or by name: {name: value, …}."
-        )
-    if not isinstance(parameters, Mapping):
-        parameters = None if parameters is None else list(parameters)
-    _check_parameters(statements[0].named_parameters, parameters)
-    with answering(sql) as answered:
-        return fetch(connection, answered, parameters, collect)
+    return statements[0].named_parameters
 
 
 def fetch(

@@ -47,3 +47,27 @@ def is_plain(sql: str) -> bool:
 
 def _named(name: str) -> str:
     return (name[1:-1].replace('""', '"') if name.startswith('"') else name).lower()
+
+
+_SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)*"
+_OPTIONS = rf"(\({_SPACE}(?:ANALYZE|FORMAT)\b[\w\s,]*\))?"
+_EXPLAIN = re.compile(rf"{_SPACE}EXPLAIN\b{_SPACE}(ANALYZE\b)?{_SPACE}{_OPTIONS}", re.IGNORECASE)
+
+
+def split_explain(sql: str) -> tuple[str, str]:
+    """Return EXPLAIN with its options, "" if a query has none, and the query.
+
+    Examples
+    --------
+    >>> split_explain("explain (format json) SELECT 1")
+    ('EXPLAIN (format json) ', ' SELECT 1')
+    >>> split_explain("EXPLAIN ANALYZE (SELECT 1)")
+    ('EXPLAIN ANALYZE ', '(SELECT 1)')
+    >>> split_explain("SELECT 1")
+    ('', 'SELECT 1')
+    """
+    found = _EXPLAIN.match(sql)
+    if found is None:
+        return "", sql
+    words = ("EXPLAIN", found[1], found[2])  # without comments, of whose end there may be two opinions
+    return " ".join(filter(None, words)) + " ", sql[found.end() :]

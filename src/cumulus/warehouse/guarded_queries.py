@@ -29,7 +29,7 @@ from cumulus.views.duckdb_limits import NOTHING_ELSE, ApartQuery, QueryGuard, lo
 from cumulus.views.duckdb_selects import Parameters, select
 from cumulus.views.measuring import Fold, may_measure
 from cumulus.views.measuring.functions import create_finishing
-from cumulus.views.plain_sql import is_plain
+from cumulus.views.plain_sql import is_plain, split_explain
 from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse.ad_hoc_queries import Desk
 from cumulus.warehouse.state import WarehouseState
@@ -187,7 +187,9 @@ def _copied(
         with state.turn if tries == _TRIES else nullcontext():
             with desk.lock:
                 desk.at = None
-                answered, parts = desk.desk.prepared(sql) if may_measure(sql) else (sql, {})
+                explain, query = split_explain(sql)
+                answered, parts = desk.desk.prepared(query) if may_measure(sql) else (query, {})
+                answered = explain + answered
                 at = desk.at
             names = _names_in(answered, desk.desk.readers) | (wanted or set())
             with state.turn, state.turn.reading():
@@ -216,7 +218,7 @@ def _table(rows: CopiedRows | pa.Table) -> pa.Table:
 def _names_in(sql: str, known: Collection[str]) -> set[str]:
     """Return the known names that a query has in it, and maybe more; names in texts are found later."""
     with duckdb.connect(config=dict(NOTHING_ELSE)) as connection:
-        (told,) = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone() or ("{}",)
+        (told,) = connection.execute("SELECT json_serialize_sql($1)", [split_explain(sql)[1]]).fetchone() or ("{}",)
     tree = json.loads(told)
     if tree.get("error"):  # a PIVOT, which it takes for several statements
         return set(known)

@@ -27,7 +27,7 @@ from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, ApartQuery, Que
 from cumulus.views.duckdb_selects import Answering, Parameters, select, whole
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.measuring import Measuring, may_measure, parts_in
-from cumulus.views.plain_sql import is_plain
+from cumulus.views.plain_sql import is_plain, split_explain
 from cumulus.views.row_changes import CHANGE, check_change
 
 
@@ -124,11 +124,12 @@ def _apart(
     files: Mapping[str, Sequence[str]],
 ) -> pa.Table:
     """Return the result of a query that may take much memory, computed in another process."""
-    with answering(sql) as answered:
-        parts = {} if answered == sql else parts_in(connection)
+    explain, query = split_explain(sql)
+    with answering(query) as answered:
+        parts = {} if answered == query else parts_in(connection)
         empty = {name: connection.table(name).to_arrow_table() for name, paths in files.items() if not paths}
     paths = {name: [str(Path(out) / path) for path in found] for name, found in files.items() if found}
-    return apart(ApartQuery(answered, parameters, limits, {**parts, **empty}, paths, is_measured=bool(parts)))
+    return apart(ApartQuery(explain + answered, parameters, limits, {**parts, **empty}, paths, is_measured=bool(parts)))
 
 
 def _answering(

@@ -10,6 +10,7 @@ from cumulus.server.http.cubes import cube_routes
 from cumulus.server.http.entrance.guard import Guard
 from cumulus.server.http.entrance.head_requests import HeadRequests
 from cumulus.server.http.entrance.login import login_routes
+from cumulus.server.http.entrance.named_paths import NamedPaths
 from cumulus.server.http.entrance.observation import Observation
 from cumulus.server.http.health import health_routes
 from cumulus.server.http.inspection import inspection_routes
@@ -35,6 +36,7 @@ def create_app(site: Site) -> FastAPI:
     app.add_middleware(HeadRequests)
     app.add_middleware(Guard, site=site)
     app.add_middleware(Observation, site=site, metrics=metrics)
+    app.add_middleware(NamedPaths)
     app.include_router(health_routes(site, metrics))
     app.include_router(login_routes(site))
     app.include_router(inspection_routes(site))

@@ -26,7 +26,7 @@ def change_routes(site: Site) -> APIRouter:
     """Return the routes of changes."""
     router = APIRouter(prefix="/v1", tags=["changes"])
 
-    @router.get("/views/{name}/changes", responses=PROBLEMS, response_class=StreamingResponse)
+    @router.get("/views/{name:name}/changes", responses=PROBLEMS, response_class=StreamingResponse)
     async def send_events(
         request: Request,
         name: Annotated[str, Path()],
@@ -47,7 +47,7 @@ def change_routes(site: Site) -> APIRouter:
         found = await _subscribed(site, request, name, MessageForm.SSE, snapshot, since, every)
         return StreamingResponse(_events(found), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
-    @router.websocket("/views/{name}/changes")
+    @router.websocket("/views/{name:name}/changes")
     async def send_messages(socket: WebSocket, name: str) -> None:
         """Tell the same over a WebSocket: as objects, or with format=arrow as Arrow streams."""
         given = socket.query_params

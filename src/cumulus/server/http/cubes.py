@@ -57,7 +57,7 @@ def cube_routes(site: Site) -> APIRouter:
             views=[name for name in names if name not in known],
         )
 
-    @router.get("/{name}", response_model=CubeModel)
+    @router.get("/{name:name}", response_model=CubeModel)
     async def show_cube(name: str, request: Request) -> Any:
         """Describe a cube: its dimensions, measures and kept levels."""
         user = user_of(request)
@@ -71,7 +71,7 @@ def cube_routes(site: Site) -> APIRouter:
             kept=[KeptModel.model_validate(asdict(each)) for each in kept] if user.views is None else [],
         )
 
-    @router.get("/{name}/members", response_model=MemberList)
+    @router.get("/{name:name}/members", response_model=MemberList)
     async def members(
         name: str,
         request: Request,
@@ -99,7 +99,7 @@ def cube_routes(site: Site) -> APIRouter:
 
 
 def _selection_routes(site: Site, router: APIRouter) -> None:
-    @router.post("/{name}/query", responses=ROW_ANSWERS, response_class=Response, openapi_extra=_BODY)
+    @router.post("/{name:name}/query", responses=ROW_ANSWERS, response_class=Response, openapi_extra=_BODY)
     async def query_cube(name: str, request: Request, format: Annotated[str | None, FORMAT] = None) -> Response:
         """Return the rows of a selection."""
         user, form = user_of(request), format_of(request)
@@ -109,14 +109,14 @@ def _selection_routes(site: Site, router: APIRouter) -> None:
         response.headers[EXPLAIN] = json.dumps(_explained(user, answer.explanation))
         return response
 
-    @router.post("/{name}/explain", response_model=ExplanationModel, openapi_extra=_BODY)
+    @router.post("/{name:name}/explain", response_model=ExplanationModel, openapi_extra=_BODY)
     async def explain_selection(name: str, request: Request) -> Any:
         """Say which map answers a selection, what is read of it, and why no other map."""
         user = user_of(request)
         answer = await _answer(site, user, await _selection(site, user, name, request))
         return _explained(user, answer.explanation)
 
-    @router.post("/{name}/facts", responses=ROW_ANSWERS, response_class=Response, openapi_extra=_BODY)
+    @router.post("/{name:name}/facts", responses=ROW_ANSWERS, response_class=Response, openapi_extra=_BODY)
     async def facts(
         name: str,
         request: Request,

@@ -34,7 +34,7 @@ def inspection_routes(site: Site) -> APIRouter:
         user_of(request).require_all_views()
         return await site.read(to_json, site.source.program)
 
-    @router.get("/views/{name}/explain")
+    @router.get("/views/{name:name}/explain")
     async def explain_view(name: str, request: Request) -> dict[str, Any]:
         """Say what keeping a view costs: its maps, and what each kind of event touches."""
         user = user_of(request)

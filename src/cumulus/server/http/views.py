@@ -62,13 +62,13 @@ def view_routes(site: Site) -> APIRouter:
         entries = await site.read(counted)
         return ViewList(at=site.source.at, views=[described(view, entries) for view in site.views_of(user_of(request))])
 
-    @router.get("/views/{name}", response_model=ViewModel)
+    @router.get("/views/{name:name}", response_model=ViewModel)
     async def show_view(name: str, request: Request) -> Any:
         """Describe a view."""
         view = site.view_named(user_of(request), name)
         return described(view, await site.read(counted))
 
-    @router.get("/views/{name}/rows", responses=ROW_ANSWERS, response_class=Response)
+    @router.get("/views/{name:name}/rows", responses=ROW_ANSWERS, response_class=Response)
     async def read_rows(name: str, request: Request, wanted: Annotated[RowParameters, Query()]) -> Response:
         """Return rows of a view; ``column=value`` stands for any column."""
         user, form = user_of(request), format_of(request)

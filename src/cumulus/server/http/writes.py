@@ -64,13 +64,13 @@ def write_routes(site: Site) -> APIRouter:
         rows = await site.read(_counted, site)
         return TableList(at=site.source.at, tables=[_described(each, rows) for each in relations])
 
-    @router.get("/tables/{name}", response_model=TableModel)
+    @router.get("/tables/{name:name}", response_model=TableModel)
     async def show_table(name: str, request: Request) -> Any:
         """Describe a table."""
         relation = _table_named(site, user_of(request), name)
         return _described(relation, await site.read(_counted, site))
 
-    @router.post("/tables/{name}/rows", response_model=WrittenAnswer, openapi_extra={"requestBody": _rows_body()})
+    @router.post("/tables/{name:name}/rows", response_model=WrittenAnswer, openapi_extra={"requestBody": _rows_body()})
     async def write_rows(
         request: Request,
         name: str,

@@ -113,7 +113,7 @@ def _program_routes(router: APIRouter, site: _Site) -> None:
         numbers = {each["name"]: MapNumbers(each["entries"], each["bytes"]) for each in told}
         return Response(to_svg(program, numbers), media_type="image/svg+xml", headers=HEADERS)
 
-    @router.get("/page/maps/{name}")
+    @router.get("/page/maps/{name:name}")
     def details(name: str, request: Request) -> Response:
         user_of(request).require_all_views()
         try:

@@ -106,7 +106,7 @@ class Observation:
 
 def _route(scope: Scope) -> str:
     """Return the address without the names in it: ``/v1/views/{name}``."""
-    return str(getattr(scope.get("route"), "path", "none"))
+    return str(getattr(scope.get("route"), "path_format", "none"))
 
 
 def _opened(place: str) -> TextIO | None:
