@@ -10,7 +10,7 @@ from cumulus import Warehouse
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import require_definitions
 from cumulus.epochs.sources import sources_from
-from cumulus.errors import LayoutError
+from cumulus.errors import LayoutError, UsageError
 from cumulus.m3 import parse
 from support.engines import engine_of
 from support.orders_stream import json_lines
@@ -33,6 +33,16 @@ def test_the_way_out_for_a_map_without_a_definition_is_one() -> None:
     warehouse = Warehouse(parse(UNDEFINED))
     warehouse.insert("r", [(5,), (7,)])
     assert warehouse.view("v").rows() == [(19,)]
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_files_of_a_table_without_types_are_refused_by_name(format: str, tmp_path: Path) -> None:
+    (tmp_path / "in" / "r").mkdir(parents=True)
+    program = parse("RELATION r(a INT, b); MAP q[](n BIGINT) COUNT n = SUM[](r(a, b)); ON +r(a, b) { q[] += 1; }")
+    sources = sources_from([f"r={tmp_path / 'in' / 'r'},format={format}"], program)
+    with pytest.raises(UsageError, match=r"r: column b has no type(.|\n)*RELATION r\(b BIGINT"):
+        EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine_of)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_cycle_is_refused_with_its_maps(tmp_path: Path) -> None:

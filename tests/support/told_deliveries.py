@@ -21,7 +21,6 @@ from cumulus.catalog.events import DELETE, INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
-from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import (
     OFFSET,
     SIGN,
@@ -47,6 +46,7 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import SpreadIntake, Switch
@@ -100,7 +100,7 @@ class ToldDeliveries:
     def _switch(self, number: int) -> Switch:
         plan, tables = self.plan, frozenset(self.plan.tables.tables_of(number))
         blocks = BlockMaker(Numbering(ORDER, number), Dispatch(plan.nodes_program.groups, plan.nodes), frozenset())
-        spread = SpreadIntake(Intake(plan.program, tables, partial(make_engine, "interpreter")), blocks)
+        spread = SpreadIntake(intake_of_switch(plan, number, partial(make_engine, "interpreter")), blocks)
         return Switch(number, plan.nodes, tables, (), 0, spread, Guests(plan.program, tables, None, is_spread=True))
 
     def _node(self, number: int) -> ClusterNode:
@@ -149,6 +149,11 @@ class ToldDeliveries:
         """Return the entries of a map on a node after a version."""
         version = next(each for each, called in self._versions.items() if called == label)
         return _bare(entries_at(self._state(node), name, version).items())
+
+    @property
+    def order(self) -> list[str]:
+        """The labels of what was sent, in the order of versions."""
+        return [label for _, label in sorted(self._versions.items())]
 
     def _state(self, node: int) -> Any:
         spread = self.nodes[node].spread

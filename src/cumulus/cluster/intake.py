@@ -3,36 +3,45 @@
 What decides which rows count, and which row an update replaces, is a bucket (`cumulus.epochs.bucket`) as in the other
 hosts, over a program that keeps rows and no views. Beside the rows of each table it has a map with their net change,
 which is emptied each time it is asked for.
+
+A program with maps that have no definition wants events and not net changes: its rows stay in the order in which they
+came (`OrderedIntake`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN
 from cumulus.cluster.messages import Payloads
 from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.engine import snapshot
+from cumulus.engine.analysis.missing_triggers import missing_trigger
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.bucket.moves import Refused, bag_moves, changes_of, static_refusal
+from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
+from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.view_errors import FailedRow
-from cumulus.epochs.intake.packing import pack
+from cumulus.epochs.intake.packing import Payload, pack, unpack_in_order
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.replay import count_rows
 from cumulus.explain.lineage import views_of_columns
 from cumulus.m3.dataflow import parents_first
-from cumulus.m3.program import Program
+from cumulus.m3.program import On, Program
 
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """The net change of a table: different rows, and how often each came (positive) or went."""
+    """The net change of a table: different rows, how often each came (positive) or went; or its events, in order."""
 
     relation: str
     rows: pa.Table
@@ -121,6 +130,97 @@ class Intake:
     def load(self, data: bytes) -> None:
         """Replace the state by what `save` returned."""
         self._bucket.load(data)
+
+
+class OrderedIntake:
+    """Takes in the rows of a switch's tables event by event, in the order in which they came; it keeps nothing.
+
+    What clients send has the order of their calls; the files of an epoch come table by table, each in its order.
+
+    Parameters
+    ----------
+    program
+        The cluster's, without primary keys and kept rows.
+    spread
+        Its spread part: other events change nothing there.
+    """
+
+    def __init__(self, program: Program, spread: Program, tables: frozenset[str]) -> None:
+        self._program = program
+        self._known = {name: _signs_of(program, name) or frozenset((INSERT, DELETE)) for name in tables}
+        self._fired = {name: _signs_of(spread, name) for name in tables}
+
+    def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
+        """Take in payloads; return what became of their rows, and the events, in their order."""
+        account = EpochAccount(self._program, Ownership(self._program, BucketPlan(), 0))
+        found: list[NetChange] = []
+        for payload in unpack_in_order(packed):
+            account.outcome.take_in(payload)
+            rows = payload.rows
+            if not rows.num_rows:
+                continue
+            is_fine = self._is_fine(payload, epoch)
+            account.apply(payload.relation, None, int(np.count_nonzero(is_fine)))
+            if not is_fine.all():
+                refused = replace(payload, rows=rows.filter(pa.array(~is_fine)))
+                for each in self._refusals(refused, epoch):
+                    account.refuse(each)
+            signs = rows.column(OP_COLUMN).to_numpy().astype(np.int64)
+            is_fine &= np.isin(signs, list(self._fired[payload.relation]))
+            columns = self._program.relation(payload.relation).column_names
+            if is_fine.any():
+                found.append(
+                    NetChange(payload.relation, rows.select(columns).filter(pa.array(is_fine)), signs[is_fine])
+                )
+        return account.outcome, [_joined(list(run)) for _, run in groupby(found, key=attrgetter("relation"))]
+
+    def _is_fine(self, payload: Payload, epoch: int) -> npt.NDArray[np.bool_]:
+        """Return which rows are events for which the program has a trigger."""
+        rows, relation = payload.rows, self._program.relation(payload.relation)
+        known = self._known[relation.name]
+        if relation.static:
+            known = frozenset((INSERT,)) if epoch == 1 else frozenset()
+        found = np.isin(rows.column(OP_COLUMN).to_numpy(), list(known))
+        if LACKING_COLUMN in rows.column_names:
+            found &= rows.column(LACKING_COLUMN).is_null().to_numpy()
+        return found
+
+    def _refusals(self, payload: Payload, epoch: int) -> Iterator[Refused]:
+        """Yield why rows are no such events."""
+        relation = self._program.relation(payload.relation)
+        for change in changes_of([payload], epoch)[relation.name]:
+            _, refused = bag_moves(relation, [change], None)
+            if relation.static:
+                yield static_refusal(change)
+            elif refused:
+                yield from refused
+            else:
+                missing = missing_trigger(change.op, relation.name)
+                yield Refused(change, f"{missing.message}, and its maps have no definitions")
+
+    def save(self) -> bytes:
+        """Return the whole state: nothing."""
+        return b""
+
+    def load(self, data: bytes) -> None:
+        """Replace the state by what `save` returned."""
+        assert not data, "events leave no state"
+
+
+def _signs_of(program: Program, relation: str) -> frozenset[int]:
+    """Return the operations of a table for which a program has triggers."""
+    signs = {On.INSERT: INSERT, On.DELETE: DELETE}
+    return frozenset(
+        signs[trigger.on] for trigger in program.triggers if trigger.relation == relation and trigger.on in signs
+    )
+
+
+def _joined(run: Sequence[NetChange]) -> NetChange:
+    """Return events of one table that follow each other as one change."""
+    if len(run) == 1:
+        return run[0]
+    rows = pa.concat_tables([each.rows for each in run])
+    return NetChange(run[0].relation, rows, np.concatenate([each.counts for each in run]))
 
 
 def _views_of_tables(program: Program) -> dict[str, frozenset[str]]:

@@ -15,7 +15,7 @@ from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.client_queue import ClientQueue
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
 from cumulus.cluster.clients.guests import Guests
-from cumulus.cluster.intake import Intake, intake_part
+from cumulus.cluster.intake import Intake, OrderedIntake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
     ClientRows,
@@ -55,7 +55,7 @@ PART_BYTES = 8 << 20
 class SpreadIntake:
     """What a switch needs for spread views: where rows come in, and how they become blocks."""
 
-    intake: Intake
+    intake: Intake | OrderedIntake
     blocks: BlockMaker
 
 
@@ -132,7 +132,7 @@ class Switch:
                 spread.intake.load(saved.intake)
 
     @property
-    def intake(self) -> Intake | None:
+    def intake(self) -> Intake | OrderedIntake | None:
         """What takes rows in for spread views; None without any."""
         return None if self._spread is None else self._spread.intake
 

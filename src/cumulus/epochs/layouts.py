@@ -18,16 +18,44 @@ LAYOUTS = ("auto", "one-bucket", "one-round")
 
 
 def require_definitions(program: Program) -> Program:
-    """Return `program` if it may run in epochs.
+    """Return `program` if it may run in epochs that apply net changes.
 
     An epoch applies its tables in an order of its own. That is right for maps that are functions of the base
-    tables, so every map needs a definition. Layouts go through the maps by depth, and a cyclic program has no depths;
-    that holds for one bucket as well, so both hosts have the same rule.
+    tables, so every map needs a definition.
+
+    Raises
+    ------
+    LayoutError, UsageError
+        Naming the map without a definition, or as `require_rounds`.
+    """
+    require_rounds(program)
+    for name in undefined_maps(program):
+        raise LayoutError(
+            f"map {name} has no definition, so the order of events inside an epoch could change it",
+            hint="Give it one (`= term`), or give the program to `cumulus.Warehouse`, which goes event by event.",
+        )
+    return program
+
+
+def undefined_maps(program: Program) -> list[str]:
+    """Return the maps that are no functions of the base tables: they follow the order of events."""
+    kept = {name for _, name in program.kept}
+    assigned = {statement.map for _, statement in program.statements() if statement.op == ":="}
+    return [
+        each.name for each in program.maps if not each.definitions and not each.sql and each.name not in kept | assigned
+    ]
+
+
+def require_rounds(program: Program) -> Program:
+    """Return `program` if its maps have depths, and its views fit files.
+
+    Layouts go through the maps by depth, and a cyclic program has no depths; that holds for one bucket as well, so all
+    hosts have the same rule.
 
     Raises
     ------
     LayoutError
-        Naming the map without a definition, or the maps of the cycle.
+        Naming the maps of the cycle.
     UsageError
         Naming a column of a view that Parquet has no type for.
 
@@ -42,16 +70,6 @@ def require_definitions(program: Program) -> Program:
             f"the maps feed each other in a circle, so they cannot be done in rounds: {path}",
             hint="Give the program to `cumulus.Warehouse`: it goes event by event and needs no rounds.",
         )
-    kept = {name for _, name in program.kept}
-    assigned = {
-        statement.map for trigger in program.triggers for statement in trigger.statements if statement.op == ":="
-    }
-    for each in program.maps:
-        if not each.definitions and not each.sql and each.name not in kept | assigned:
-            raise LayoutError(
-                f"map {each.name} has no definition, so the order of events inside an epoch could change it",
-                hint="Give it one (`= term`), or give the program to `cumulus.Warehouse`, which goes event by event.",
-            )
     for view in program.views:
         for column in view.columns:
             if column.type is not None and column.type.kind is Kind.INTERVAL:
@@ -70,12 +88,18 @@ def match_sources_to_tables(
     Raises
     ------
     UsageError
-        If a source gives a key that is not the table's, or columns that it does not have.
+        If a source gives a key that is not the table's, or columns that it does not have; if a column has no type.
     """
     relations = {relation.name: relation for relation in program.relations}
     fitting = []
     for source in sources:
         relation = relations[source.relation]
+        untyped = [column.name for column in relation.columns if column.type is None]
+        if untyped:
+            raise UsageError(
+                f"{relation.name}: column {untyped[0]} has no type, so nothing says what the values in files are",
+                hint=f"Give it one in the program: RELATION {relation.name}({untyped[0]} BIGINT, …).",
+            )
         if source.key and source.key != relation.key:
             unknown = [name for name in source.key if name not in relation.column_names]
             if relation.key or unknown:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from cumulus.cluster.eventual import Indices
-from cumulus.cluster.intake import NetChange
+from cumulus.cluster.intake import Intake, NetChange
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
@@ -162,7 +162,7 @@ def _cut_too_much(part: SpreadPart, layout: ClusterLayout) -> None:
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
     switch = machine.machine if isinstance(machine, CountedMachine) else machine
-    if isinstance(switch, Switch) and switch.intake is not None:
+    if isinstance(switch, Switch) and isinstance(switch.intake, Intake):
         take_nets = switch.intake.take_nets
         setattr(switch.intake, "take_nets", lambda: [_without_first(each) for each in take_nets()])  # noqa: B010
     return machine

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN
-from cumulus.cluster.intake import Intake, NetChange
+from cumulus.cluster.intake import Intake, NetChange, OrderedIntake
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.intake.packing import unpack
@@ -40,7 +40,7 @@ class Ledger:
         self._errors: dict[tuple[Name, int], Mapping[str, int]] = {}
         """Machine and epoch → the errors that it was about to write."""
 
-    def watch(self, machine: Name, intake: Intake, incarnation: int) -> None:
+    def watch(self, machine: Name, intake: Intake | OrderedIntake, incarnation: int) -> None:
         """Compare what the intake of a switch takes in with the net changes that it gives."""
         apply = intake.apply
 

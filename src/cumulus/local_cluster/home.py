@@ -10,8 +10,9 @@ from typing import Any
 
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.durable.folders import check_output, lock_file, make_private
-from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
+from cumulus.epochs.layouts import match_sources_to_tables, require_rounds, undefined_maps
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
@@ -59,7 +60,9 @@ class Home:
         check_output(out, "--out")
         given = given_functions(functions_in(functions))
         runnable(program.functions, given)  # a missing one is told before folders are made
-        program, sources = match_sources_to_tables(require_definitions(program), sources)
+        program, sources = match_sources_to_tables(require_rounds(program), sources)
+        if undefined_maps(program):  # what no cluster can do is told before folders are made
+            require_order(plan_cluster(program, nodes, switches, mode))
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)

@@ -10,11 +10,11 @@ from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.gate import Gate
-from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.senders import Senders
 from cumulus.cluster.spread_part import SpreadPart
@@ -124,7 +124,7 @@ class _Parts:
         static = frozenset(relation.name for relation in plan.program.relations if relation.static)
         spread = None
         if plan.division.spread.maps:
-            intake = Intake(plan.program, tables, self._make_engine, late_epochs=card.late_epochs)
+            intake = intake_of_switch(plan, number, self._make_engine, card.late_epochs)
             dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
             numbering = Numbering(VersionOrder(card.order), number)
             spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, card.block_rows))

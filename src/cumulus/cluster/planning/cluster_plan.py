@@ -14,6 +14,7 @@ from cumulus.cluster.planning.gate_plan import GatePlan, plan_gate
 from cumulus.cluster.planning.table_assignment import Checks, TableAssignment, assign_tables, checks_of
 from cumulus.cluster.program import Homes, NodeProgram, node_program
 from cumulus.cluster.spread import Division, divide
+from cumulus.epochs.layouts import undefined_maps
 from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
@@ -73,6 +74,11 @@ class ClusterPlan:
     def checks(self) -> Checks:
         """What the switches check."""
         return checks_of(self.program, self.tables)
+
+    @cached_property
+    def maps_by_order(self) -> tuple[str, ...]:
+        """The spread maps that have no definition: they follow the order of events."""
+        return tuple(undefined_maps(replace(self.division.spread, kept=self.program.kept)))
 
     @cached_property
     def spread_parts(self) -> tuple[str, ...]:

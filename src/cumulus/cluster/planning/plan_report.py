@@ -18,7 +18,7 @@ _FINISHERS = {FinishedBy.NODES: "nodes", FinishedBy.FIRST: "first", FinishedBy.M
 def plan_text(plan: ClusterPlan) -> str:
     """Return a plan in words."""
     machines = f"{counted(plan.nodes, 'node')}, {_switches(plan.tables.switches)}, {plan.mode.value}"
-    parts = [[machines], _spread(plan), _gated(plan), *_spread_details(plan), *_switch_lines(plan)]
+    parts = [[machines], _spread(plan), _gated(plan), _by_order(plan), *_spread_details(plan), *_switch_lines(plan)]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
@@ -34,6 +34,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
             "maps": [each.name for each in division.spread.maps],
             "statements": _statement_count(plan),
         },
+        "by_order": list(plan.maps_by_order),
         "gated": {
             "views": [{"name": name, "why": why} for name, why in _gated_views(plan).items()],
             "maps": [{"name": name, "why": why} for name, why in division.maps.items()],
@@ -101,6 +102,12 @@ def _gated(plan: ClusterPlan) -> list[str]:
     whys = _gated_views(plan) if gated.views else division.maps
     lines = [f"gated: {', '.join(sizes)}", *_columns(list(whys.items())), f"in {plan.gate.buckets.why}"]
     return lines + _columns(list(plan.gate.reasons.items()))
+
+
+def _by_order(plan: ClusterPlan) -> list[str]:
+    if not plan.maps_by_order:
+        return []
+    return ["in the order of events, as they have no definitions", f"  {', '.join(plan.maps_by_order)}"]
 
 
 def _gated_views(plan: ClusterPlan) -> dict[str, str]:

@@ -12,12 +12,12 @@ from cumulus.epochs.bucket.moves import (
     Key,
     Move,
     Position,
-    Refused,
     bag_moves,
     changes_of,
     drop_repeated,
     in_order,
     keyed_moves,
+    static_refusal,
     truncated_bag_moves,
 )
 from cumulus.epochs.bucket.outcome import EpochAccount
@@ -113,8 +113,7 @@ def _loadable(epoch: int, changes: list[InputChange], account: EpochAccount) -> 
     fine = [change for change in changes if epoch == 1 and change.op == INSERT]
     for change in changes:
         if epoch != 1 or change.op != INSERT:
-            reason = f"static table: {change.relation} is loaded in epoch 1 and does not change"
-            account.refuse(Refused(change, reason))
+            account.refuse(static_refusal(change))
     return fine
 
 

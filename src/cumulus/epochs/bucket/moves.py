@@ -71,6 +71,11 @@ class Refused(NamedTuple):
     reason: str
 
 
+def static_refusal(change: InputChange) -> Refused:
+    """Return the refusal of what is not a row of the first load of a static table."""
+    return Refused(change, f"static table: {change.relation} is loaded in epoch 1 and does not change")
+
+
 def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputChange]]:
     """Return table → changes, in the order of the payloads."""
     found: dict[str, list[InputChange]] = {}

@@ -83,8 +83,12 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
 
 def unpack(packed: Iterable[bytes]) -> list[Payload]:
     """Return the payloads of an epoch in the order of table, label and position: the same however they arrived."""
-    payloads = [_payload(*frame) for part in packed for frame in _frames(part) if frame[0]["kind"] != _NOTICE]
-    return sorted(payloads, key=lambda payload: (payload.relation, payload.source, payload.first))
+    return sorted(unpack_in_order(packed), key=lambda payload: (payload.relation, payload.source, payload.first))
+
+
+def unpack_in_order(packed: Iterable[bytes]) -> list[Payload]:
+    """Return the payloads of an epoch in the order in which they were packed."""
+    return [_payload(*frame) for part in packed for frame in _frames(part) if frame[0]["kind"] != _NOTICE]
 
 
 def frames_of(packed: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
