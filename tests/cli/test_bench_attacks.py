@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
 
 
+@pytest.mark.slow
 def test_a_row_for_each_figure_and_the_machine() -> None:
     attacks = "a run of a million rows,two hosts"
     told = CliRunner().invoke(
