@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cumulus.catalog.arrow import table_of
-from cumulus.catalog.events import OP_COLUMN, POSITION_COLUMN, UPSERT
+from cumulus.catalog.arrow import check_arrow_holds, table_of
+from cumulus.catalog.events import OP_COLUMN, POSITION_COLUMN, UPSERT, Row
 from cumulus.catalog.schema import Relation
 from cumulus.engine.rows_in import checked_rows
-from cumulus.errors import UsageError
+from cumulus.errors import UsageError, ValueTypeError
 
 
 def rows_to_send(relation: Relation, op: int, data: Any) -> pa.Table:
@@ -27,7 +28,8 @@ def rows_to_send(relation: Relation, op: int, data: Any) -> pa.Table:
     Raises
     ------
     DataError
-        If a row is not of the table.
+        If a row is not of the table, or has a value that no message holds: a HUGEINT of 39 digits, a very long
+        INTERVAL.
     UsageError
         If the table takes no such rows.
     """
@@ -38,7 +40,29 @@ def rows_to_send(relation: Relation, op: int, data: Any) -> pa.Table:
         )
     if op == UPSERT and not relation.key:
         raise UsageError(f"{relation.name} has no primary key to upsert by", hint="Insert, or delete and insert.")
-    rows = table_of(relation.columns, checked_rows(relation, data))
+    checked = checked_rows(relation, data)
+    try:
+        rows = table_of(relation.columns, checked)
+    except (pa.ArrowInvalid, OverflowError):
+        _check_values(relation, checked)
+        raise
     count = rows.num_rows
     rows = rows.append_column(OP_COLUMN, pa.array(np.full(count, op, np.int8)))
     return rows.append_column(POSITION_COLUMN, pa.array(np.arange(1, count + 1)))
+
+
+def _check_values(relation: Relation, rows: Sequence[Row]) -> None:
+    """Raise ValueTypeError for the first value of some rows that Arrow's columns cannot hold."""
+    for row in rows:
+        for column, value in zip(relation.columns, row, strict=True):
+            if value is None or column.type is None:
+                continue
+            try:
+                check_arrow_holds(value, column.type)
+            except pa.ArrowInvalid as problem:
+                raise ValueTypeError(
+                    f"{relation.name}.{column.name} {column.type}: {problem}",
+                    relation=relation.name,
+                    row=row,
+                    hint="Send a smaller value, or give the column another type, such as DOUBLE.",
+                ) from None
