@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cumulus.cluster.mode import Mode
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -57,14 +58,17 @@ def manifests(out: Path) -> list[Manifest]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize(
     ("type", "large"),
     [("HUGEINT", str(2**126)), ("HUGEINT", str(-(2**126))), ("DECIMAL(38,2)", f"{'9' * 36}.99")],
     ids=["positive", "negative", "decimal"],
 )
-def test_views_of_a_sum_beyond_128_bits_fail_alone_and_heal(tmp_path: Path, type: str, large: str, engine: str) -> None:
+def test_views_of_a_sum_beyond_128_bits_fail_alone_and_heal(
+    tmp_path: Path, type: str, large: str, mode: Mode, engine: str
+) -> None:
     write(tmp_path / "in", large, [("insert", 0), ("insert", 2), ("insert", 1), ("delete", 2), ("delete", 1)])
-    run(tmp_path / "in", tmp_path / "out", type, engine=engine)
+    run(tmp_path / "in", tmp_path / "out", type, engine=engine, mode=mode)
     judge(tmp_path / "in", tmp_path / "judged", type)
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
     first, *broken, _, last = manifests(tmp_path / "out")
@@ -76,12 +80,14 @@ def test_views_of_a_sum_beyond_128_bits_fail_alone_and_heal(tmp_path: Path, type
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_home_in_which_a_sum_is_too_large_starts_again(tmp_path: Path, engine: str) -> None:
+@pytest.mark.parametrize("mode", Mode)
+def test_a_home_in_which_a_sum_is_too_large_starts_again(tmp_path: Path, mode: Mode, engine: str) -> None:
     """At each epoch: the state of nodes is in their logs, or in snapshots."""
     epochs = [("insert", 2), ("insert", 1), ("delete", 1), ("delete", 2)]
     write(tmp_path / "in", str(2**126), epochs)
     for snapshot_bytes, last in [(0, 1), (1 << 25, 2), (0, 3), (0, 0)]:
-        run(tmp_path / "in", tmp_path / "out", "HUGEINT", engine=engine, last=last, snapshot_bytes=snapshot_bytes)
+        settings: dict[str, Any] = {"engine": engine, "mode": mode, "last": last, "snapshot_bytes": snapshot_bytes}
+        run(tmp_path / "in", tmp_path / "out", "HUGEINT", **settings)
     judge(tmp_path / "in", tmp_path / "judged", "HUGEINT")
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 

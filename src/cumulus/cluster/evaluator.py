@@ -24,7 +24,16 @@ from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import layout_of
-from cumulus.engine.frames.unbounded import fitted, narrowed, unbounded_frame, unbounded_map, unbounded_program, widened
+from cumulus.engine.frames.unbounded import (
+    Patience,
+    bounded_frames,
+    fitted,
+    narrowed,
+    unbounded_frame,
+    unbounded_map,
+    unbounded_program,
+    widened,
+)
 from cumulus.engine.frames.value_words import TOO_WIDE
 from cumulus.engine.protocol import Engine
 from cumulus.engine.rows_in import arrow_rows
@@ -35,8 +44,6 @@ from cumulus.m3.program import MapDef, Program
 Signs: TypeAlias = npt.NDArray[np.int8]
 Versions: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
-_MOST_PATIENCE = 64
-"""It is looked so rarely, in commits, whether numbers fit words again."""
 
 
 class NodeMaps:
@@ -55,8 +62,7 @@ class NodeMaps:
         self._outs = {overlay.out: name for name, overlay in made.overlays.items()}
         self._open(made.program, engine)
         self._unbounded = _unbounded(made)
-        self._patience = self._commits = 1
-        """After how many commits it is looked whether numbers fit again, and how many are left."""
+        self._patience = Patience()
 
     def _open(self, program: Program, engine: str | Engine) -> None:
         """Begin a session over empty maps."""
@@ -247,7 +253,7 @@ class NodeMaps:
             for definition in self.made.program.maps
         }
         self._replace(self._unbounded, "interpreter", held)
-        self._commits = self._patience
+        self._patience.begin()
 
     def _replace(self, program: Program, engine: str, held: Mapping[str, MapFrame]) -> None:
         errors, old = self._session.errors, self.engine
@@ -260,18 +266,11 @@ class NodeMaps:
 
     def bind_if_due(self) -> None:
         """Go back to sums of words once all fit, with room to spare; it is looked for less and less often."""
-        if not self.is_unbounded:
+        if not self.is_unbounded or not self._patience.is_over():
             return
-        self._commits -= 1
-        if self._commits > 0:
-            return
-        self._commits = self._patience = min(2 * self._patience, _MOST_PATIENCE)
         with localcontext(EXACT):
             try:
-                held = {
-                    definition.name: narrowed(self.engine.copy(definition.name), layout_of(definition), spare=8)
-                    for definition in self.made.program.maps
-                }
+                held = bounded_frames(self.made.program, self.engine.stored)
             except EvaluationError:
                 return
             self._replace(self.made.program, self._engine_name, held)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cumulus.catalog.events import Row
-from cumulus.errors import CumulusError
+from cumulus.errors import CumulusError, EvaluationError
 from cumulus.explain.lineage import Place, views_of_columns
 from cumulus.m3.program import Program
 
@@ -155,6 +155,9 @@ class Failures:
         self._sites: Sequence[frozenset[Place]] = ()
         self._open = ErrorLog()
         self._committed = ErrorLog()
+        self._raised: EvaluationError | None = None
+        self._has_raised = False
+        """Whether that problem is among those that are pending."""
 
     @cached_property
     def _views(self) -> dict[Place, tuple[str, ...]]:
@@ -165,6 +168,10 @@ class Failures:
         """Say what the sites of the generated code stand for."""
         self._sites = sites
 
+    def raise_instead(self, problem: EvaluationError) -> None:
+        """Raise a problem from now on, where it would become an error of a view."""
+        self._raised = problem
+
     def _views_of(self, places: frozenset[Place]) -> tuple[str, ...]:
         views = sorted({view for place in places for view in self._views.get(place, ())})
         return tuple(views or sorted({name for name, _ in places}))
@@ -173,6 +180,7 @@ class Failures:
         """Take a failure of generated code."""
         if isinstance(problem, MemoryError):
             raise problem  # not the view's
+        self._has_raised |= problem is self._raised
         if (site, row) not in self.pending:
             self.pending[site, row] = _reason(problem)
 
@@ -194,7 +202,17 @@ class Failures:
                 self._open.add(ViewError(view, sign, relation, row, message))
 
     def _take_pending(self) -> dict[str, dict[Row | None, str]]:
-        """Return what is pending, which is no more: view → row → the first reason."""
+        """Return what is pending, which is no more: view → row → the first reason.
+
+        Raises
+        ------
+        EvaluationError
+            That of `raise_instead`, if it is pending.
+        """
+        if self._has_raised and self._raised is not None:
+            self._has_raised = False
+            self.pending.clear()
+            raise EvaluationError(self._raised.message, hint=self._raised.hint)
         messages: dict[str, dict[Row | None, str]] = {}
         concerned = {site: self._views_of(self._sites[site]) for site in {site for site, _ in self.pending}}
         for (site, row), message in self.pending.items():
@@ -217,6 +235,7 @@ class Failures:
     def rollback(self) -> None:
         """Forget the errors of the open transaction."""
         self.pending.clear()
+        self._has_raised = False
         self._open = ErrorLog()
 
     def take(self) -> ErrorLog:

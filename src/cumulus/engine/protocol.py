@@ -196,6 +196,13 @@ class Firing(Protocol):
         same way, so that nothing stays behind.
         """
 
+    def raise_large_numbers(self) -> None:
+        """Raise an EvaluationError for every number that is too large for the words of maps, from now on.
+
+        At first only sums do so; where a statement computes such a number, that is an error of its view. An engine
+        whose numbers have no bound does neither.
+        """
+
     def on_event(self, sign: int, relation: str, row: Row) -> None:
         """Fire `ON +relation` or `ON -relation`, inside a transaction."""
 

@@ -135,9 +135,6 @@ EXTREMES = {
 }
 """Name → SQL with columns of each type of which some value is special to some engine."""
 
-TOO_LARGE = ("wide numbers", "sums too large")
-"""The programs in which a sum may leave 128 bits."""
-
 M3 = {
     "hand-written": """
         RELATION r(a INTEGER NOT NULL, x INTEGER NOT NULL); RELATION s(a INTEGER NOT NULL, y INTEGER NOT NULL);

@@ -32,7 +32,7 @@ from cumulus.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
 from cumulus.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus.experiments.cluster_counts import ClusterHistory, CountedMachine
 from cumulus.experiments.cluster_ledger import Ledger
-from cumulus.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, TOO_LARGE, functions_of, program_named
+from cumulus.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus.experiments.cluster_rows import read_lines, write_random_files
 from cumulus.experiments.cluster_states import check_nodes
 from cumulus.experiments.equal_outputs import difference, difference_in_parts
@@ -181,8 +181,6 @@ class Case:
         if extremes.chance(EXTREME_PROGRAMS):
             self._name = extremes.one(list(EXTREMES))
         mode = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
-        # The gate has the bucket of the other hosts, whose machine code refuses a sum beyond 128 bits.
-        is_interpreted = mode is Mode.GATED and self._name in TOO_LARGE
         self._plan = planned(self._name, nodes or stream.one(NODES), switches or stream.one(SWITCHES), mode)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
@@ -208,7 +206,7 @@ class Case:
             open_bytes=stream.one([1 << 26, 3_000]),
             late_epochs=MOST_PARTS if self._clients else LATE_EPOCHS,
             keep=MOST_PARTS,
-            engine="interpreter" if is_interpreted else extremes.one(ENGINES),
+            engine=extremes.one(ENGINES),
             functions=functions_of(self._name),
         )
         self._card = card

@@ -10,10 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 import cumulus
+from cumulus.catalog.events import INSERT
 from cumulus.cli.main import app
+from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.sink import newest_manifest
-from cumulus.errors import CumulusError, NotRunningError
+from cumulus.errors import CumulusError, NotRunningError, ValueTypeError
 from cumulus.local_cluster.live.address import read_address
+from cumulus.local_cluster.live.client_rows import rows_to_send
 
 SCRIPT = """
 CREATE TABLE r (k INTEGER NOT NULL, a HUGEINT NOT NULL); CREATE TABLE s (k INTEGER NOT NULL, b BIGINT NOT NULL);
@@ -29,10 +32,10 @@ def run(*arguments: object) -> None:
 
 
 @contextmanager
-def running(home: Path) -> Iterator[None]:
+def running(home: Path, *options: str) -> Iterator[None]:
     script = home.parent / "large.sql"
     script.write_text(SCRIPT)
-    run("cluster", "start", script, "--home", home, "--nodes", 2, "--switches", 2, "--trigger", "100ms")
+    run("cluster", "start", script, "--home", home, "--nodes", 2, "--switches", 2, "--trigger", "100ms", *options)
     try:
         yield
     finally:
@@ -75,3 +78,37 @@ def test_two_rows_of_2_to_the_126_cost_their_views_alone(tmp_path: Path) -> None
         manifest = newest_manifest(home)
         assert manifest is not None
         assert not manifest.errors
+
+
+def test_two_rows_of_2_to_the_126_cost_gated_views_alone(tmp_path: Path) -> None:
+    home, large = tmp_path / "home", 2**126
+    with running(home, "--mode", "gated"):
+        first = incarnation(home)
+        with cumulus.connect(home) as client:
+            client.insert("s", [(1, 7), (2, 8)])
+            client.view("joined", after=client.insert("r", [(1, 5), (2, 6)]))
+            token = client.insert("r", [(1, large)] * 2)
+            after = client.insert("s", [(3, 9)])
+            assert sorted(client.view("lines", after=after).rows()) == [(1, 1), (2, 1), (3, 1)]
+            client.view("lines", after=token)
+            manifest = newest_manifest(home)
+            assert manifest is not None
+            assert manifest.errors.keys() == {"totals", "joined"}
+        assert incarnation(home) == first
+    with running(home, "--mode", "gated"), cumulus.connect(home) as client:
+        again = client.insert("s", [(3, 9)])
+        assert sorted(client.view("lines", after=again).rows()) == [(1, 1), (2, 1), (3, 2)]
+        healed = client.delete("r", [(1, large)] * 2)
+        assert sorted(client.view("totals", after=healed).rows()) == [(1, 5), (2, 6)]
+        assert sorted(client.view("joined", after=healed).rows()) == [(7, 5), (8, 6)]
+        manifest = newest_manifest(home)
+        assert manifest is not None
+        assert not manifest.errors
+
+
+@pytest.mark.parametrize("number", [10**38, 2**127 - 1, -(2**127)])
+def test_a_number_that_no_message_holds_is_refused_by_name(tmp_path: Path, number: int) -> None:
+    relation = compile_sql(SCRIPT).relation("r")
+    with pytest.raises(ValueTypeError, match=rf"r\.a HUGEINT: {number} has 39 digits"):
+        rows_to_send(relation, INSERT, [(1, 5), (1, number)])
+    assert rows_to_send(relation, INSERT, [(1, 10**38 - 1), (1, 1 - 10**38)]).num_rows == 2

@@ -6,7 +6,7 @@ which frames carry as they carry those of BIGDECIMAL columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
@@ -22,6 +22,9 @@ from cumulus.errors import EvaluationError
 from cumulus.m3.program import MapDef, Program
 
 _LIMIT = 1 << 127
+_SPARE = 8
+"""Bits that sums leave over where an engine goes back to words: the next rows shall not end that."""
+_MOST_PATIENCE = 64
 _KINDS = (Kind.HUGEINT, Kind.DECIMAL)
 
 
@@ -65,6 +68,41 @@ def fitted(definition: MapDef, frames: Sequence[MapFrame]) -> list[MapFrame]:
         return [narrowed(frame, bounded) for frame in frames]
     except EvaluationError:
         return [widened(frame, layout_of(unbounded_map(definition))) for frame in frames]
+
+
+def bounded_frames(program: Program, stored: Callable[[str], Iterable[Entry]]) -> dict[str, MapFrame]:
+    """Return what an engine without bounds has of each map of a program as frames, with room to spare in all sums.
+
+    Raises
+    ------
+    EvaluationError
+        If a number does not fit.
+    """
+    return {
+        definition.name: narrowed(
+            unbounded_frame(definition, stored(definition.name)), layout_of(definition), spare=_SPARE
+        )
+        for definition in program.maps
+    }
+
+
+class Patience:
+    """Says at which commits it is looked whether all numbers fit words again: less and less often, as that is slow."""
+
+    def __init__(self) -> None:
+        self._commits = self._left = 1
+
+    def begin(self) -> None:
+        """Start to count: a number does not fit."""
+        self._left = self._commits
+
+    def is_over(self) -> bool:
+        """Whether it is looked at this commit."""
+        self._left -= 1
+        if self._left > 0:
+            return False
+        self._left = self._commits = min(2 * self._commits, _MOST_PATIENCE)
+        return True
 
 
 def widened(frame: MapFrame, layout: FrameLayout) -> MapFrame:

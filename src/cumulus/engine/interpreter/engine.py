@@ -69,6 +69,7 @@ class Interpreter:
         frames = DictMapFrames(self.store, self._meter, self._settle)
         self.copy, self.take, self.take_all = frames.copy, frames.take, frames.take_all
         self.add, self.cut = frames.add, frames.cut
+        self.raise_large_numbers = _never_raise
         self._with_floats = frozenset(each.name for each in program.relations if not all_exact(each.columns))
         self._reads = sources(program)
         self._stale = set(self._module.assigned)
@@ -358,3 +359,7 @@ def _packed_contents(
             if column in store.floats and not -INF < float(number) < INF:
                 grown.add(store.definition.values[column].name)
     return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}, grown
+
+
+def _never_raise() -> None:
+    """Do nothing: no number is too large for the interpreter; see `Engine.raise_large_numbers`."""

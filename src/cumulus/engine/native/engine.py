@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from cumulus.engine.analysis.initial_entries import initial_entries
 from cumulus.engine.failures import Failures
+from cumulus.engine.native.callbacks import TOO_LARGE
 from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.fast_path import NativeFastPath
 from cumulus.engine.native.frame_exchange import NativeFrames
@@ -72,6 +75,7 @@ class NativeEngine:
         self.limit = grants.limit
         self.begin, self.commit, self.rollback = transactions.begin, transactions.commit, transactions.rollback
         self.on_event, self.on_batch, self.touched = transactions.on_event, transactions.on_batch, transactions.touched
+        self.raise_large_numbers = partial(failures.raise_instead, TOO_LARGE)
         self.watch, self.unwatch, self.take_errors = transactions.watch, transactions.unwatch, failures.take
         self.read, self.items, self.columns, self.find = maps.read, maps.items, maps.columns, maps.find
         self.along, self.end, self.in_order, self.add_index = maps.along, maps.end, maps.in_order, maps.add_index

@@ -9,6 +9,8 @@ from __future__ import annotations
 import decimal
 import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -18,11 +20,13 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
+from cumulus.engine.frames.unbounded import Patience, bounded_frames
 from cumulus.engine.integrity import references, wanted_indexes
+from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
-from cumulus.epochs.bucket.fast_path import Chosen, ColumnarPath
+from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, Chosen, ColumnarPath
 from cumulus.epochs.bucket.move_finder import MoveFinder
 from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
@@ -34,6 +38,7 @@ from cumulus.epochs.bucket.votes import Poll, Voter
 from cumulus.epochs.bucket.waiting import WaitingRows, row_of
 from cumulus.epochs.intake.packing import notice_in, unpack
 from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.errors import EvaluationError
 from cumulus.garbage_collection import uncollected
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
@@ -41,6 +46,13 @@ from cumulus.scalars.user import Functions
 
 LATE_EPOCHS = 10
 UNDECIDED = "parent with children: there are rows that refer to it"
+
+
+class _Found(NamedTuple):
+    """What a transaction is about: its moves, and the rows that are fired as columns."""
+
+    going: list[Move]
+    chosen: Chosen = NOTHING_CHOSEN
 
 
 class Bucket:
@@ -72,25 +84,40 @@ class Bucket:
         mine = layout_of(program, plan).bucket_program(index, plan.buckets)
         kept = {each.name: each for each in program.relations if each.name in dict(program.kept)}
         indexes = dict.fromkeys([*wanted_indexes(mine), *_key_indexes(program, kept.values())])
-        self.engine = make_engine(mine, functions, indexes=indexes)
-        self._session = Session(mine, functions, self.engine, is_trusting=True)
+        self._make_engine = partial(make_engine, mine, functions, indexes=indexes)
+        self._make_unbounded = partial(Interpreter, mine, functions, indexes=indexes)
+        self._patience = Patience()
+        engine = self._make_engine()
         self._ownership = Ownership(program, plan, index)
-        self._positions = TablePositions(program, is_native=self.engine.fast is not None)
+        self._positions = TablePositions(program, is_native=engine.fast is not None)
         self._waiting = WaitingRows(late_epochs)
-        self._moves = MoveFinder(self._session, self._ownership, self._positions)
         self._references = [
             each for each in references(kept) if is_checked(plan.partitioned, each.child.name, each.key, each.parent)
         ]
-        self._voter = Voter(self._references, plan.partitioned, self._session.integrity.count)
-        self._columnar = ColumnarPath(
-            self._session, plan, self._positions, self._waiting, self._references, self._voter.tables
-        )
+        self._open(engine)
         self._ordered = parents_first(program)
         self._assigned = sources(program)
         self._watched: dict[str, set[str]] = {}
         for view in program.views:
             for name in view.reads:
                 self._watched.setdefault(name, set()).add(view.name)
+
+    def _open(self, engine: Engine, *, is_unbounded: bool = False) -> None:
+        """Begin a session over what an engine has.
+
+        Parameters
+        ----------
+        is_unbounded
+            Whether it stands in for one whose numbers have bounds.
+        """
+        self.engine, self._is_unbounded = engine, is_unbounded
+        engine.raise_large_numbers()
+        self._session = Session(engine.program, self.functions, engine, is_trusting=True)
+        self._moves = MoveFinder(self._session, self._ownership, self._positions)
+        self._voter = Voter(self._references, self.plan.partitioned, self._session.integrity.count)
+        self._columnar = ColumnarPath(
+            self._session, self.plan, self._positions, self._waiting, self._references, self._voter.tables
+        )
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> Outcome:
         """Apply the payloads of an epoch; all of them or, on an exception, nothing of use (throw the bucket away).
@@ -104,6 +131,8 @@ class Bucket:
                 self._apply_granted(epoch, Poll.of_plain(notice), account)
             self._apply(epoch, packed, account)
             account.outcome.poll = self._voter.vote(self._waiting)
+            if self._is_unbounded and self._patience.is_over():
+                self._bind()
         return account.outcome
 
     def _apply_granted(self, epoch: int, poll: Poll, account: EpochAccount) -> None:
@@ -113,18 +142,19 @@ class Bucket:
             return
         going = set(map(id, granted))
         self._waiting.replace([change for change in self._waiting if id(change) not in going])
-        with self._session.transaction() as opened:
-            moves = self._moves.find(epoch, granted, (), {}, account)
-            self._fire(moves, opened)  # nothing refers to these rows: each bucket has looked at them as they are now
-            touched = opened.touched()
-        self._tell(touched, moves, opened, account.outcome)
+        # Nothing refers to these rows: each bucket has looked at them as they are now.
+        self._commit(lambda _: _Found(self._moves.find(epoch, granted, (), {}, account)), account.outcome)
 
     def _apply(self, epoch: int, packed: Iterable[bytes], account: EpochAccount) -> None:
         payloads, outcome = unpack(packed), account.outcome
         for payload in payloads:
             outcome.take_in(payload)
         fresh, chosen = ({}, Chosen()) if self._refused else self._columnar.choose(epoch, payloads, account)
-        with self._session.transaction() as opened:
+        moves: list[Move] = []
+        late: dict[int, str] = {}
+
+        def find(opened: Transaction) -> _Found:
+            nonlocal chosen
             while not self._columnar.fire(opened, chosen):
                 # Some row is unusual or fails: it goes the long way, which knows what to say, if need be with all.
                 opened.restart()
@@ -134,21 +164,46 @@ class Bucket:
             others = [payload for payload in payloads if payload.relation not in fresh]
             for name, mine in fresh.items():
                 others += chosen.aside.get(name, ()) if name in chosen.rounds else mine
-            moves = self._moves.find(epoch, self._waiting, others, fresh, account)
+            moves.extend(self._moves.find(epoch, self._waiting, others, fresh, account))
             asked = {id(move): UNDECIDED for move in moves if self._voter.is_asked_about(move)}
             decided = [move for move in moves if id(move) not in asked]
-            going, late = violations(self._references, decided, self._session.integrity.count)
+            going, waiting = violations(self._references, decided, self._session.integrity.count)
+            late.update(waiting | asked)
             going = [move for move in going if _origin(move) not in self._refused] if self._refused else going
-            self._fire(going, opened)
-            touched = opened.touched()
-            if not going and not chosen.rounds:
-                opened.abandon()
-        if not opened.is_abandoned:
-            self._tell(touched, going, opened, outcome)
+            return _Found(going, chosen)
+
+        self._commit(find, outcome)
         self._waiting.replace([])
-        self._postpone(epoch, moves, late | asked, account)
+        self._postpone(epoch, moves, late, account)
         for change in self._waiting:
             account.wait(change.relation, change.row)
+
+    def _commit(self, find: Callable[[Transaction], _Found], outcome: Outcome) -> None:
+        """Apply the moves that `find` returns, in the transaction in which it has fired what it takes as columns.
+
+        If a number is too large for the words of maps, all that was found is applied to maps without bounds instead.
+        """
+        found: _Found | None = None
+        try:
+            with self._session.transaction() as opened:
+                found = find(opened)
+                touched = self._complete(found, opened)
+        except EvaluationError:
+            if found is None or self.engine.fast is None:
+                raise
+            self._unbind()
+            with self._session.transaction() as opened:
+                self._columnar.fire(opened, found.chosen)
+                touched = self._complete(found, opened)
+        if not opened.is_abandoned:
+            self._tell(touched, found.going, opened, outcome)
+
+    def _complete(self, found: _Found, opened: Transaction) -> set[str]:
+        """Apply the moves of a transaction; return the maps that it has written to."""
+        self._fire(found.going, opened)
+        if not found.going and not found.chosen.rounds:
+            opened.abandon()
+        return opened.touched()
 
     def _postpone(self, epoch: int, moves: list[Move], late: Mapping[int, str], account: EpochAccount) -> None:
         """Let moves wait, for the reasons in `late`, or refuse them if they have waited long enough."""
@@ -218,12 +273,47 @@ class Bucket:
 
     def load(self, data: bytes) -> None:
         """Replace the state by what `dump` returned."""
-        maps, size, compressed = pickle.loads(data)
+        packed, size, compressed = pickle.loads(data)
         last, waiting = pickle.loads(pa.decompress(compressed, size, codec="lz4", asbytes=True))
         self._positions.load(last)
         self._waiting.replace([InputChange(*each) for each in waiting])
+        maps = {name: from_ipc(table) for name, table in packed.items()}
+        try:
+            self._restore(maps)
+        except EvaluationError:
+            if self.engine.fast is None:
+                raise
+            self._open(self._make_unbounded(), is_unbounded=True)
+            self._restore(maps)
+
+    def _restore(self, maps: Mapping[str, pa.Table]) -> None:
         for name, table in maps.items():
-            snapshot.restore(self.engine, name, from_ipc(table))
+            snapshot.restore(self.engine, name, table)
+        self._session.compute_assigned()
+
+    # --- numbers of any length --------------------------------------------------------------------------------------
+
+    def _unbind(self) -> None:
+        """Go on with maps whose sums have no bound, in Python: slower, and as exact."""
+        held = self.engine
+        self._open(self._make_unbounded(), is_unbounded=True)
+        for definition in held.program.maps:
+            self.engine.restore(definition.name, held.stored(definition.name))
+        held.close()
+        self._session.compute_assigned()
+        self._patience.begin()
+
+    def _bind(self) -> None:
+        """Go back to sums of words if all fit."""
+        try:
+            held = bounded_frames(self.engine.program, self.engine.stored)
+        except EvaluationError:
+            return
+        engine = self._make_engine()
+        for name, frame in held.items():
+            engine.take(name)  # what it has initially
+            engine.add(name, frame)
+        self._open(engine)
         self._session.compute_assigned()
 
 

@@ -42,6 +42,9 @@ class Chosen:
     aside: Mapping[str, list[Payload]] = field(default_factory=dict)
 
 
+NOTHING_CHOSEN = Chosen()
+
+
 class ColumnarPath:
     """Chooses the tables of an epoch whose rows code takes as columns, and fires them.
 
@@ -154,29 +157,35 @@ class ColumnarPath:
         return is_checked and not relation.key_rely and is_plain(relation, payloads, updates=updates)
 
     def fire(self, opened: Transaction, chosen: Chosen) -> bool:
-        """Fire rounds of rows in a transaction; False if a row was left, or a reference may not hold."""
+        """Fire rounds of rows in a transaction; False if a row was left, or a reference may not hold.
+
+        Without code the rows, which code has chosen before, are fired one by one.
+        """
         rounds = chosen.rounds
         for relation in self._static:
             for rows in rounds.get(relation.name, ()):
-                if not _take(opened, INSERT, relation, rows):
+                if not self._take(opened, INSERT, relation, rows):
                     return False
         steps = ((DELETE, self._streams[::-1]), (INSERT, self._streams), (UPSERT, self._streams))
         for number in range(max(map(len, rounds.values()), default=0)):
             for operation, order in steps:
                 for relation in order:
                     for rows in rounds.get(relation.name, ())[number : number + 1]:
-                        if not _take(opened, operation, relation, rows):
+                        if not self._take(opened, operation, relation, rows):
                             return False
         return not rounds or opened.is_settled()
 
-
-def _take(opened: Transaction, operation: int, relation: Relation, table: pa.Table) -> bool:
-    """Fire the deletions, insertions or updates of a table; False if one was left."""
-    mine = table.filter(pc.equal(table.column(OP_COLUMN), operation)).select(list(relation.column_names))
-    bulk = rows_of(-1 if operation == DELETE else 1, relation, mine, relation.checked)
-    if not mine.num_rows or not isinstance(bulk, Columns):
-        return not mine.num_rows
-    return opened.take_whole(Upserts(bulk) if operation == UPSERT else bulk)
+    def _take(self, opened: Transaction, operation: int, relation: Relation, table: pa.Table) -> bool:
+        """Fire the deletions, insertions or updates of a table; False if one was left."""
+        mine = table.filter(pc.equal(table.column(OP_COLUMN), operation)).select(list(relation.column_names))
+        bulk = rows_of(-1 if operation == DELETE else 1, relation, mine, relation.checked)
+        if not mine.num_rows or not isinstance(bulk, Columns):
+            return not mine.num_rows
+        wanted = Upserts(bulk) if operation == UPSERT else bulk
+        if self._session.fast is None:
+            opened.apply_all(wanted)
+            return True
+        return opened.take_whole(wanted)
 
 
 def _row_count(payloads: Iterable[Payload]) -> int:
