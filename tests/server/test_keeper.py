@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -30,8 +32,10 @@ from cumulus.errors import (
 )
 from cumulus.scalars.function_modules import functions_in
 from cumulus.server.answers import Acknowledged, TableRows, WriteRequest
+from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
+from cumulus.server.records import LogRecord, RecordKind
 from cumulus.server.settings import ServerSettings
 from cumulus.server.shared_rows import SharedRows
 
@@ -315,6 +319,72 @@ def test_a_disk_that_is_full_refuses_and_goes_on(script: Path, monkeypatch: pyte
         assert keeper.status()["log"]["problem"] == ""
     with keeping(script) as keeper:
         assert rows_of(keeper, "v") == [(1, 1, 1.0), (3, 1, 1.0)]
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """Have the system refuse bytes behind so many in the block, as a disk without room does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def size_of_log(folder: Path) -> int:
+    (log,) = folder.glob("*.log")
+    return log.stat().st_size
+
+
+def kept_in(folder: Path) -> list[int]:
+    """Return the numbers of the records that a server would apply after a kill, from a copy of its log."""
+    copy = folder.parent / "copy"
+    shutil.copytree(folder, copy)
+    journal = Journal(copy, "always")
+    found = [number for number, _ in journal.replay(0)]
+    journal.close()
+    shutil.rmtree(copy)
+    return found
+
+
+def test_a_refusal_without_room_takes_the_record_back(tmp_path: Path) -> None:
+    record, folder = LogRecord(RecordKind.EVENTS, b"x" * 100, "id"), tmp_path / "log"
+    journal = Journal(folder, "always")
+    assert list(journal.replay(0)) == []
+    assert journal.append([record]) == range(1, 2)
+    before = size_of_log(folder)
+    assert journal.append([record]) == range(2, 3)
+    with no_file_larger_than(size_of_log(folder)):
+        journal.refuse([2])
+        assert size_of_log(folder) == before
+        assert kept_in(folder) == [1]
+    assert journal.append([record, record]) == range(2, 4)
+    with no_file_larger_than(size_of_log(folder)):
+        with pytest.raises(StoreError):  # the other one was applied
+            journal.refuse([3])
+        assert kept_in(folder) == [1, 2, 3], "nobody has been told otherwise"
+        with pytest.raises(StoreError):
+            journal.append([record])
+    assert journal.append([record]) == range(5, 6), "the refusal stands before it"
+    assert kept_in(folder) == [1, 2, 5]
+    journal.close()
+
+
+def test_a_request_that_is_refused_without_room_stays_refused(script: Path) -> None:
+    log = script.parent / "data" / "log"
+    with killed(script) as keeper:
+        sizes = [0]
+        for number in (1, 2):
+            write(keeper, "insert", "item", [(number, 1, None, "x", None)], f"{number}")
+            sizes.append(size_of_log(log))
+        with no_file_larger_than(sizes[2] + sizes[2] - sizes[1]), pytest.raises(DuplicateKeyError):
+            write(keeper, "insert", "item", [(2, 1, None, "x", None)], "3")
+        assert size_of_log(log) == sizes[2]
+        assert kept_in(log) == [1, 2]
+        assert write(keeper, "insert", "item", [(3, 1, None, "x", None)], "3").at == 3
+    with keeping(script) as keeper:
+        assert keeper.at == 3
 
 
 def test_a_snapshot_takes_the_place_of_the_log(script: Path) -> None:

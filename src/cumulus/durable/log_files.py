@@ -66,6 +66,7 @@ class RecordLog:
         self._states: dict[int, tuple[int, int, int]] = {}  # device, inode and bytes of all but the newest
         self._file: FileIO | None = None
         self._bytes = 0  # of the newest file
+        self._written = (0, 0)  # records and bytes of the group that was written last, in the newest file
         self._is_torn = False  # whether behind these bytes may stand what a failed write has left
         self._sync_ms: deque[float] = deque(maxlen=_SYNCS)
         self.facts: dict[str, object] = {"sync_ms": 0.0}
@@ -174,6 +175,23 @@ class RecordLog:
             raise self._error(problem) from None
         return self.last
 
+    def take_back(self) -> int:
+        """Cut the group that was written last, which takes no room; return how many records it had.
+
+        0 if it was cut before, or a new file begun since. Raises StoreError if the disk does not take it.
+        """
+        self.check()
+        records, size = self._written
+        try:
+            self._bytes -= size
+            self._cut()
+        except OSError as problem:
+            self._bytes += size
+            raise self._error(problem) from None
+        self.last -= records
+        self._written = 0, 0
+        return records
+
     def check(self) -> None:
         """Look whether the folder and the files of the log are where they were, and as they were left.
 
@@ -256,6 +274,7 @@ class RecordLog:
             raise self._lost(self._segments[-1], "it was changed while it was written")
         self._bytes += len(group)
         self.last += len(records)
+        self._written = len(records), len(group)
 
     def _begin_file(self) -> None:
         number = self.last + 1
@@ -264,7 +283,7 @@ class RecordLog:
             if self._segments:
                 self._states[self._segments[-1]] = _state_of(os.fstat(self._file.fileno()))
             self._file.close()
-        self._file, self._bytes = file, 0
+        self._file, self._bytes, self._written = file, 0, (0, 0)
         self._segments.append(number)
         if self._is_synced:
             sync_folder(self.folder)

@@ -21,8 +21,9 @@ class Journal:
     """The log of a server: `replay` first, then `append`.
 
     A request that cannot be applied is refused, and its client told so, when the refusal is on the disk: then it stays
-    refused, even if it could be applied after a restart with more memory. Where there is no room for refusals they
-    wait, and stand before whatever is written next.
+    refused, even if it could be applied after a restart with more memory. Where there is no room for a refusal, the
+    records are cut from the log, which takes none; if others of their group were applied, the refusal waits and stands
+    before whatever is written next, and until then nobody is told that they are refused.
 
     Raises
     ------
@@ -48,6 +49,7 @@ class Journal:
         """Why nothing can be written until files are brought back; "" if it can."""
         self._writing = threading.Lock()
         self._pending: list[int] = []
+        self._group = 0  # records of the last group
         self._sync_s = _SYNC_S if sync == "100ms" else None
         self._sync_due: float | None = None
 
@@ -101,6 +103,7 @@ class Journal:
         """
         encoded = [*map(refusal, self._pending), *(record.encode() for record in records)]
         self._write(encoded)
+        self._group = len(encoded)
         self._pending.clear()
         return range(self._log.last - len(records) + 1, self._log.last + 1)
 
@@ -117,10 +120,23 @@ class Journal:
             self._writing.release()
 
     def refuse(self, numbers: Sequence[int]) -> None:
-        """Say of records of the last group that they were not applied."""
+        """Say of records of the last group that they were not applied.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take it: after a kill they may be applied.
+        """
+        group = self._group
         self._pending += numbers
-        with suppress(StoreError):
+        try:
             self.append(())
+        except StoreError:
+            with self._writing:
+                if len(numbers) != group or self._log.take_back() != group:
+                    raise
+            del self._pending[-len(numbers) :]
+            self._group = 0
 
     def _write(self, encoded: Sequence[bytes]) -> None:
         try:
@@ -172,5 +188,6 @@ class Journal:
     def close(self) -> None:
         """Let another server have the folder."""
         if self._pending:
-            self.refuse(())
+            with suppress(StoreError):
+                self.append(())
         self._log.close()

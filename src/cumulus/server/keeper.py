@@ -20,6 +20,7 @@ from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError, 
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource
 from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
+from cumulus.server.journal import Journal
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import PackedRequest, Packer
 from cumulus.server.reading import WarehouseReading, status_of
@@ -334,10 +335,14 @@ class WarehouseKeeper:
         if done:
             self._tell(done)
         if refused:
-            self._kept.journal.refuse([number for number, _, _ in refused])
-            for _, waiting, why in refused:
-                self._refused.append({"at": self._at, "table": waiting.about, "reason": str(why)})
-                waiting.future.set_exception(why)
+            self._refuse(refused)
+
+    def _refuse(self, refused: Sequence[tuple[int, _Waiting, Exception]]) -> None:
+        """Tell that requests were not applied, once that is on the disk."""
+        unknown = _refused_in(self._kept.journal, [number for number, _, _ in refused])
+        for _, waiting, why in refused:
+            self._refused.append({"at": self._at, "table": waiting.about, "reason": str(why)})
+            waiting.future.set_exception(unknown or why)
 
     def _apply(self, change: PackedRequest | ViewChange) -> Acknowledged | Exception:
         """Apply a change as a transaction; return the answer, or why it is refused."""
@@ -372,3 +377,15 @@ class WarehouseKeeper:
             return
         for wish in wishes:
             wish.future.set_result(self._kept.manifest.at)
+
+
+def _refused_in(journal: Journal, numbers: Sequence[int]) -> StoreError | None:
+    """Bring to the disk that records were refused; return what is told in place of why, if it does not take that."""
+    try:
+        journal.refuse(numbers)
+    except StoreError as problem:
+        return StoreError(
+            f"the request was not applied, but that cannot be noted: {problem.message}",
+            hint="Send it again, with the same id, when the disk has room: it counts once, or is refused.",
+        )
+    return None
