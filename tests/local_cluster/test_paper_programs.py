@@ -27,7 +27,7 @@ from cumulus.local_cluster.live.address import read_address
 from cumulus.local_cluster.live.answers import WriteToken
 from cumulus.local_cluster.live.client import ClusterClient
 from support.paper_programs import PROGRAMS, Event, one_by_one, random_events
-from support.tiers import one_mode_each, sampled
+from support.tiers import one_mode_each
 
 pytestmark = pytest.mark.xdist_group("paper programs")  # processes of clusters, one after the other
 
@@ -118,7 +118,8 @@ class Sent:
         return [event for _, event in sorted(self._placed)]
 
 
-@pytest.mark.parametrize("place", sampled(list(PROGRAMS)[1:], of=7))
+@pytest.mark.slow
+@pytest.mark.parametrize("place", list(PROGRAMS)[1:])
 def test_clients_of_two_switches_have_the_views_of_their_events_one_by_one(place: str, tmp_path: Path) -> None:
     """Also after a node and a switch were killed, and after all have been stopped and started again."""
     text, draw = PROGRAMS[place], random.Random(place)
