@@ -226,12 +226,13 @@ def test_a_guest_can_take_no_name_of_a_member() -> None:
         with pytest.raises(RefusalError, match="b refuses: b does not know the others yet") as raised:
             await connect_as("a", port, b"guests", incarnation=0)  # as long as nobody is a member
         assert raised.value.outlook is Outlook.AGAIN
+        nodes["a"].driver.meet(1, addresses)  # before b is told that a is a member
+        await asyncio.sleep(0.05)  # long enough to be refused a few times
         nodes["b"].driver.meet(1, addresses)
         for name, secret in (("a", b"guests"), ("guest", b"members"), ("b", b"members")):
             with pytest.raises(RefusalError, match=f"b refuses: {name} does not know the secret"):
                 await connect_as(name, port, secret)
         _, writer = await connect_as("guest", port, b"guests")
-        nodes["a"].driver.meet(1, addresses)
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
         writer.close()
@@ -298,14 +299,45 @@ def test_garbage_of_a_peer_loses_its_link(data: Callable[[], bytes], reason: str
     asyncio.run(go())
 
 
-@pytest.mark.parametrize(("mine", "reason"), [(b"other", "b does not know"), (None, "b does not know")])
-def test_a_peer_with_another_secret_ends_who_has_connected(mine: bytes | None, reason: str) -> None:
+@pytest.mark.parametrize("mine", [b"other", None])
+def test_a_peer_with_another_secret_ends_who_has_connected(mine: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it has insisted for a while."""
+    monkeypatch.setattr("cumulus.transport.links.INSIST_SECONDS", 0.1)
+
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None), mine if name == "a" else b"secret") for name in "ab"}
         await meet(nodes)
         assert "b refuses: a does not know the secret" in (await refusal_by(nodes["a"])).message
         assert "a does not know the secret" in nodes["b"].notes[0]
         await nodes["b"].end()
+
+    asyncio.run(go())
+
+
+def test_a_stranger_at_the_port_of_a_machine_that_has_died_ends_nobody() -> None:
+    """It refuses who connects, for good, and proves nothing; the machine comes back elsewhere, in a new incarnation."""
+
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frame(FrameKind.REFUSAL, b'{"reason": "go", "outlook": "never"}'))
+        writer.close()
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None), b"secret") for name in "ab"}
+        addresses = {name: await each.driver.links.listen() for name, each in nodes.items()}
+        stranger = await asyncio.start_server(refuse, "127.0.0.1")
+        taken = stranger.sockets[0].getsockname()
+        for each in nodes.values():
+            each.task = asyncio.get_running_loop().create_task(each.driver.run())
+        nodes["a"].driver.meet(1, {**addresses, "b": taken})
+        await until(lambda: bool(nodes["a"].notes), nodes.values())
+        assert nodes["a"].notes == ["the connection with b was closed: b refuses: go"]
+        for each in nodes.values():
+            each.driver.meet(2, addresses)
+        nodes["a"].ask(["token", "b"])
+        await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
+        stranger.close()
+        for each in nodes.values():
+            await each.end()
 
     asyncio.run(go())
 

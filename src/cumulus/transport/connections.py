@@ -91,7 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit, is_guest=owner.is_guest)
         self._reader = FrameReader()
         self._timer: asyncio.TimerHandle | None = None
-        self._problem: RemoteProtocolError | None = None
+        self.problem: RemoteProtocolError | None = None
+        """What one side has against the other, once it has said so."""
         self._reason = "closed by the other side"
 
     # --- what asyncio tells ---
@@ -139,10 +140,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner."""
         self._stop_timer()
-        reason = str(self._problem.message if self._problem else exc or self._reason)
-        self._owner.closed(self, self._problem, reason)
+        reason = str(self.problem.message if self.problem else exc or self._reason)
+        self._owner.closed(self, self.problem, reason)
         if not self.settled.done():
-            self.settled.set_result(self._problem.outlook if isinstance(self._problem, RefusalError) else Outlook.AGAIN)
+            self.settled.set_result(self.problem.outlook if isinstance(self.problem, RefusalError) else Outlook.AGAIN)
         if not self.gone.done():
             self.gone.set_result(None)
 
@@ -226,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, problem: RemoteProtocolError) -> None:
         """Close, with the reason; a peer that can read it is told."""
-        self._problem = problem
+        self.problem = problem
         if isinstance(problem, RefusalError) and not self.is_up:
             payload = refusal(problem)
             self._say([(FrameKind.REFUSAL, payload)])

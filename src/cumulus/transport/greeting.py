@@ -160,6 +160,8 @@ class Greeting:
                 )
         else:
             hello = _object(payload, name=str, program=str, incarnation=int, nonce=str)
+            if not self._incarnation:  # nor who is a member: by which secret to judge a proof
+                raise RefusalError(f"{self._me.name} does not know the others yet", Outlook.AGAIN)
             if not (hello["name"].isprintable() and 0 < len(hello["name"]) <= _NAME_CHARACTERS):
                 raise RemoteProtocolError("a greeting has come with a name that is none")
             self.purpose = str(hello.get("purpose", ""))

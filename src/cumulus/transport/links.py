@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -29,6 +30,9 @@ from cumulus.transport.strangers import one_to_close
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two attempts to connect."""
+INSIST_SECONDS = 3.0
+"""How long a peer must go on refusing a machine for good before it ends: what refuses may be a stranger that has taken
+the port of a machine that has just died, and nothing proves a refusal."""
 _GUEST_BYTES = 2 * PAYLOAD_BYTES
 """With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
 _MOST_STRANGERS, _MOST_GUESTS = 100, 500
@@ -137,12 +141,20 @@ class Links:
 
     async def _connect(self, link: _Link, address: Address) -> None:
         """Connect, again and again until the other side is there: that it has ended somebody else finds out."""
-        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        loop, pause, refused_since = asyncio.get_running_loop(), _FIRST_PAUSE, math.inf
         while True:
             with suppress(OSError):
                 _, connection = await loop.create_connection(lambda: Connection(self, link.peer), *address)
                 outlook = await connection.settled
-                if outlook is not Outlook.AGAIN:
+                if outlook is Outlook.NEVER:
+                    refused_since = min(refused_since, loop.time())
+                    if loop.time() - refused_since >= INSIST_SECONDS:
+                        assert connection.problem is not None
+                        self._receiver.failed(connection.problem)
+                        break
+                elif outlook is Outlook.AGAIN:
+                    refused_since = math.inf
+                else:
                     break
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -230,8 +242,6 @@ class Links:
 
     def admit(self, name: Name) -> None:
         """Raise RefusalError if a machine of this name, which it has proved, may not connect now."""
-        if not self.incarnation:
-            raise RefusalError(f"{self.me.name} does not know the others yet", Outlook.AGAIN)
         link = self._links.get(name)
         is_mine = name in (self.me.name, SUPERVISOR)
         if is_mine or (link is not None and not link.is_guest and name > self.me.name):
@@ -288,13 +298,9 @@ class Links:
         link = self._links.get(connection.peer)
         if link is not None and link.connection is connection:
             self._lose(link, reason)
-        outlook = problem.outlook if isinstance(problem, RefusalError) else None
-        if problem is None or outlook in (Outlook.AGAIN, Outlook.LOST):
+        if problem is None or (isinstance(problem, RefusalError) and problem.outlook is not Outlook.NEVER):
             return
-        if connection.connects and outlook is Outlook.NEVER:
-            self._receiver.failed(problem)
-        else:
-            self._receiver.refused(connection.other_side, problem)
+        self._receiver.refused(connection.other_side, problem)
 
     def _lose(self, link: _Link, reason: str) -> None:
         link.connection = None
