@@ -5,8 +5,9 @@ Neumaier's sum, and `size` is Σ|x| since the entry came to be. What is added is
 cells: the compiler counts those in a column of their own (a delete could not take them back from a sum), and
 hand-written statements must do the same.
 
-A sum that grows beyond DOUBLE is *far*: the cell is `(inf, sum, compensation)`, both in units of 2**128, and reading it
-is an error. When what has made it grow is taken back, the cell is an ordinary one again, with the sum that is left.
+A sum that grows beyond DOUBLE is *far*: the cell is `(±inf, sum, compensation)`, the latter two in units of 2**128. A
+view shows inf or -inf, as DuckDB does; a statement cannot go on with it. When what has made it grow is taken back, the
+cell is an ordinary one again, with the sum that is left.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _add_far(cell: Cell, delta: float, rest: float) -> Cell:
     total, compensation = high * FAR, low * FAR
     if -INF < total + compensation < INF:
         return total, compensation, LARGEST
-    return INF, high, low
+    return INF if high > 0 else -INF, high, low
 
 
 def float_total(numbers: Sequence[float]) -> float:
@@ -137,25 +138,12 @@ def float_total(numbers: Sequence[float]) -> float:
 
 
 def read_cell(cell: Cell) -> float:
-    """Return the number in `cell`.
-
-    Raises
-    ------
-    EvaluationError
-        If the sum has grown beyond DOUBLE.
-    """
-    value = cell[0] + cell[1]
-    return value if -INF < value < INF else finite(value)
+    """Return the number in `cell`: inf or -inf for a sum that has grown beyond DOUBLE."""
+    return cell[0] + cell[1]
 
 
 def read_stored(columns: Sequence[Column], stored: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the values of an entry, given as maps keep them, as numbers; `columns` are the map's.
-
-    Raises
-    ------
-    EvaluationError
-        As `read_cell`.
-    """
+    """Return the values of an entry, given as maps keep them, as numbers; `columns` are the map's."""
     return tuple(
         read_cell(each) if column.type is not None and column.type.is_float else each
         for each, column in zip(stored, columns, strict=True)

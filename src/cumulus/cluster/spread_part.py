@@ -9,7 +9,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cumulus.algebra.float_sums import NOT_FINITE
 from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
 from cumulus.cluster.placement.layout import FinishedBy
@@ -334,17 +333,8 @@ class SpreadPart:
         return found
 
     def _held(self, name: str, ended: EndedEpoch) -> ShareOfMap:
-        """Return the newest values of a map, and what of them is of later epochs.
-
-        Raises
-        ------
-        EvaluationError
-            If a sum of DOUBLE is none: nothing can be taken away from it.
-        """
-        newest = self.state.newest_values(name)
-        if not newest.is_finite():
-            raise NOT_FINITE
-        return self._pair(name, newest, ended)
+        """Return the newest values of a map, and what of them is of later epochs."""
+        return self._pair(name, self.state.newest_values(name), ended)
 
     def _pair(self, name: str, newest: MapFrame, ended: EndedEpoch) -> ShareOfMap:
         later = ended.later[name].without_key(len(self._program.map(name).keys))

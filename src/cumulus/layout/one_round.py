@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
+from cumulus.algebra.float_sums import Cell, add_cells, is_rest
 from cumulus.algebra.printing import print_scalar
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import ONE, Number, add
@@ -23,9 +25,17 @@ from cumulus.m3.printer import print_statement
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
 
 Key = tuple[object, ...]
-Values = tuple[Number, ...]
+Values = tuple[Number | Cell, ...]
 At = tuple[int, int]
 """A statement, by the index of its trigger and its own."""
+
+
+def _plus(old: Any, new: Any) -> Any:
+    return add_cells(old, new, 1) if type(old) is tuple else add(old, new)
+
+
+def _is_something(value: Any) -> bool:
+    return not is_rest(value) if type(value) is tuple else bool(value)
 
 
 class Merge(Enum):
@@ -85,10 +95,10 @@ class Layout:
         return next((merge for merge in (Merge.ADD, Merge.UNION) if merge in needed), Merge.ANY)
 
     def merged(self, name: str, buckets: Iterable[Iterable[tuple[Key, Values]]]) -> dict[Key, Values]:
-        """Return the entries of the map `name`, from its entries in every bucket, bucket 0 first.
+        """Return the entries of the map `name`, from what is stored of it in every bucket, bucket 0 first.
 
         An entry that does not exist, as where parts cancel, is left out: by the COUNT column if there is one, else if
-        all values are 0.
+        all values are 0. Sums of DOUBLE are cells (`cumulus.algebra.float_sums`), before and after.
         """
         definition, merge = self.program.map(name), self.merge(name)
         entries: dict[Key, Values] = {}
@@ -100,9 +110,13 @@ class Layout:
                 continue
             for key, values in found:
                 old = entries.get(key)
-                entries[key] = values if old is None else tuple(map(add, old, values))
+                entries[key] = values if old is None else tuple(map(_plus, old, values))
         count = definition.column_index(definition.count) if definition.count else None
-        return {key: values for key, values in entries.items() if (any(values) if count is None else values[count])}
+        return {
+            key: values
+            for key, values in entries.items()
+            if (any(map(_is_something, values)) if count is None else values[count])
+        }
 
     def bucket_program(self, bucket: int, buckets: int) -> Program:
         """Return what one of `buckets` runs: bucket 0 all, the others without the statements that only bucket 0 runs.

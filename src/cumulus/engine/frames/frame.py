@@ -89,11 +89,6 @@ class MapFrame:
             )
         return found
 
-    def is_finite(self) -> bool:
-        """Whether no sum of DOUBLE has grown beyond its range."""
-        cells = (column.word for column in self.layout.values if column.form is ColumnForm.CELL)
-        return all(np.isfinite(self.words[:, word].view(np.float64)).all() for word in cells)
-
     def value(self, place: int) -> pa.Array:
         """Return a value column as Arrow has it; of a DOUBLE the sum.
 

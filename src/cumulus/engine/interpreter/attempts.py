@@ -75,12 +75,12 @@ def holding(writer: Writer, pool: Pool, text: str, *, name: str = "", typed: boo
 
 @contextmanager
 def summand(writer: Writer, pool: Pool, value: Value) -> Iterator[Value]:
-    """Write the number that a combination is; what is written inside adds it. A DOUBLE must be finite."""
+    """Write the number of a combination; what is written inside adds it. A DOUBLE that is no sum must be finite."""
     if can_fail(value.text, pool):
         name = writer.fresh("value")
         with assigned(writer, pool, name, value.text):
             yield value._replace(text=name)
-    elif value.kind is NumberKind.FLOAT:
+    elif value.kind is NumberKind.FLOAT and not value.is_sum:
         name = value.text
         if not name.isidentifier():
             name = writer.fresh("value")

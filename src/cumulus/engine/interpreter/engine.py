@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from cumulus.algebra.float_sums import INF, NOT_FINITE, ZERO_CELL, add_to_cell
+from cumulus.algebra.float_sums import ZERO_CELL, add_to_cell
 from cumulus.algebra.order import all_but
 from cumulus.catalog.events import Row
 from cumulus.engine.analysis.assignments import sources
@@ -179,12 +179,10 @@ class Interpreter:
                 continue
             store = self._stores[target]
             try:
-                contents, grown = _packed_contents(store, columns, function())
+                contents = _packed_contents(store, columns, function())
             except Exception as problem:
                 raise self._module.blamed(problem, None, target) from problem
             store.replace(contents)
-            for column in grown:
-                self._failures.failed(self._module.module.sites.of((target, column)), NOT_FINITE)
             if self._failures.pending:
                 self._failures.blame(0, "", None)
             self._computed.add(target)
@@ -346,19 +344,16 @@ def _stores(program: Program) -> dict[str, DictMap]:
 
 def _packed_contents(
     store: DictMap, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
-) -> tuple[dict[Any, Any], set[str]]:
-    """Return the packed contents of a map from one dict of sums per value column, and which columns overflow."""
+) -> dict[Any, Any]:
+    """Return the packed contents of a map from one dict of sums per value column."""
     if store.flat:
-        return {key: number for key, number in groups[0].items() if number}, set()
+        return {key: number for key, number in groups[0].items() if number}
     contents: dict[Any, list[Any]] = {}
-    grown: set[str] = set()
     for column, sums in zip(columns, groups, strict=True):
         for key, number in sums.items():
             entry = contents.setdefault(key, list(store.zero))
             entry[column] = add_to_cell(ZERO_CELL, float(number)) if column in store.floats else number
-            if column in store.floats and not -INF < float(number) < INF:
-                grown.add(store.definition.values[column].name)
-    return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}, grown
+    return {key: tuple(entry) for key, entry in contents.items() if not store.is_gone(tuple(entry))}
 
 
 def _never_raise() -> None:

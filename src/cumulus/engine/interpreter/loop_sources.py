@@ -104,7 +104,7 @@ class LoopSources:
                 return Value(entry, kind, declared)
             if position in store.floats:
                 read_cell = self.pool.bind(float_sums.read_cell, "read_cell")
-                return Value(f"{read_cell}({entry}[{position}])", NumberKind.FLOAT)
+                return Value(f"{read_cell}({entry}[{position}])", NumberKind.FLOAT, is_sum=True)
             return Value(f"{entry}[{position}]", kind, declared)
 
         return DictSource(store.name, store.definition.keys, store.width == 1, value, not store.flat, _indexed(store))

@@ -116,7 +116,7 @@ class LoopCoder:
             return
         name = entry if value.text == entry else self.writer.fresh("value")
         with holding(self.writer, self.pool, value.text, name=name):
-            then(env, [Value(name, value.kind, value.type)])
+            then(env, [value._replace(text=name)])
 
     def when(self, condition: str, env: Env | None = None) -> AbstractContextManager[None]:
         """Write an `if`; give `env` where variables of unknown type may be compared."""

@@ -24,11 +24,15 @@ class NumberKind(IntEnum):
 
 
 class Value(NamedTuple):
-    """A Python expression (atomic) for a number, its kind, and its SQL type if that is known."""
+    """A Python expression (atomic) for a number, its kind, and its SQL type if that is known.
+
+    A sum that a map has may have grown beyond DOUBLE; then it is inf or -inf.
+    """
 
     text: str
     kind: NumberKind
     type: SqlType | None = None
+    is_sum: bool = False
 
 
 ONE = Value("1", NumberKind.INT)
@@ -68,7 +72,7 @@ def number_of(code: PythonCode, pool: Pool) -> Value:
 def scalar_of(value: Value, pool: Pool) -> PythonCode:
     """Return a number of value context as a scalar, never NULL."""
     if value.kind is NumberKind.FLOAT:
-        return PythonCode(f"{pool.bind(float_sums.finite, 'finite')}({value.text})", DOUBLE, False)
+        return PythonCode(f"(float({value.text}) + 0.0)", DOUBLE, False)  # -0.0 is 0.0
     return PythonCode(value.text, value.type or (HUGEINT if value.kind is NumberKind.INT else None), False)
 
 

@@ -192,6 +192,7 @@ class StatementCoder:
     def _add(self, store: DictMap, key: str, deltas: dict[int, str]) -> None:
         """Write what adds `deltas` (by value column) to the entry at `key`."""
         write = self._writer.line
+        deltas = {column: self._finite(store, column, delta) for column, delta in deltas.items()}
         old = self._writer.fresh("old")
         is_ahead = store.definition.name in self._ahead
 
@@ -204,9 +205,6 @@ class StatementCoder:
             write(f"{old} = {store.name}.get({key})")
             write(f"{store.name}_undo.setdefault({key}, {old})")
         with self._writer.block(f"if {old} is None:"):
-            for column in store.floats:
-                if column in deltas:
-                    self._report_overflow(store, column, deltas[column])
             put(self._first(store, deltas))
             if store.indexes and not is_ahead:
                 write(f"enter_{store.name}({key})")
@@ -238,14 +236,19 @@ class StatementCoder:
                 parts.append(self._cell("_ZERO_CELL", deltas[column]) if column in deltas else "_ZERO_CELL")
         return f"({', '.join(parts)},)"
 
-    def _cell(self, cell: str, delta: str) -> str:
-        return f"{self._pool.bind(float_sums.add_to_cell, 'add_to_cell')}({cell}, {delta})"
-
-    def _report_overflow(self, store: DictMap, column: int, number: str) -> None:
-        """Write that an overflow of a sum is reported; readers get an error until the entry is gone."""
+    def _finite(self, store: DictMap, column: int, delta: str) -> str:
+        """Write that nothing is added, and why, if a number for a column of floats is a sum that is far itself."""
+        if column not in store.floats:
+            return delta
+        name = self._writer.fresh("delta")
         self._writer.site = self._site(store.definition.name, column)
         problem = self._pool.bind(float_sums.NOT_FINITE, "not_finite")
-        self._writer.line(f"if not {bounded(number, self._pool)}: {report(self._writer, problem)}")
+        self._writer.line(f"{name} = {delta}")
+        self._writer.line(f"if not {bounded(name, self._pool)}: {name} = {report(self._writer, problem)} or 0.0")
+        return name
+
+    def _cell(self, cell: str, delta: str) -> str:
+        return f"{self._pool.bind(float_sums.add_to_cell, 'add_to_cell')}({cell}, {delta})"
 
     def _sums(self, store: DictMap, old: str, deltas: dict[int, str]) -> tuple[str, str]:
         """Write the new value columns; return the test that the entry stays, and the entry."""
@@ -255,7 +258,6 @@ class StatementCoder:
             name = names[column]
             if column in store.floats:
                 self._writer.line(f"{name} = {self._cell(name, delta)}")
-                self._report_overflow(store, column, f"{name}[0]")
             else:
                 self._writer.line(f"{name} += {delta}")
         is_rest = self._pool.bind(float_sums.is_rest, "is_rest") if store.floats else ""

@@ -22,7 +22,7 @@ from cumulus.algebra.float_sums import ZERO_CELL, add_cells, add_to_cell, exact,
 from cumulus.algebra.order import all_but, end_of
 from cumulus.engine.interpreter.new_state import Ahead
 from cumulus.engine.protocol import MapStats
-from cumulus.errors import EvaluationError, ValidationError
+from cumulus.errors import ValidationError
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import canonical
 
@@ -155,16 +155,10 @@ class DictMap:
             entry = self.entries.get(packed)
             if entry is before:
                 continue
-            old, new = self._shown(before), self._shown(entry)
+            old, new = self.values(before), self.values(entry)
             if old != new:
                 found[self.unpack_key(packed)] = (old, new)
         return found
-
-    def _shown(self, entry: Any) -> tuple[Any, ...] | None:
-        try:
-            return self.values(entry)
-        except EvaluationError:  # a DOUBLE that has grown beyond its range: reported when it did
-            return None
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class TermCoder:
         if places == [(self.writer.depth, loops)]:  # a plain expression
             ((place, value),) = sums.lines
             self.writer.fill(place, f"{name} = {value.text}")
-            return Value(name, value.kind, value.type)
+            return value._replace(text=name)
         kind = sums.finish()
         self.writer.fill(start, f"{name} = []" if kind is NumberKind.FLOAT else f"{name} = 0")
         if kind is NumberKind.FLOAT:
@@ -187,7 +187,7 @@ class TermCoder:
                 value = number_of(self._scalars.code(term, env), self.pool)
                 name = self.writer.fresh("value")
                 with holding(self.writer, self.pool, value.text, name=name):
-                    then(env, [Value(name, value.kind, value.type)])
+                    then(env, [value._replace(text=name)])
             case Compare():
                 raise AssertionError("`_next` writes conditions, all that follow each other at once")
             case MapRead(keys=keys):

@@ -83,6 +83,6 @@ def _changed(store: StoredMap, notes: npt.NDArray[np.int64]) -> Iterable[tuple[K
     before, after = first[:, width : width + store.store.value_words], store.values_at(first[:, :width])
     differs = (before != after).any(axis=1)
     first, before, after = first[differs], before[differs], after[differs]
-    olds, news = (map(store.codec.shown, store.codec.all_stored(words)) for words in (before, after))
+    olds, news = (map(store.codec.values_of, store.codec.all_stored(words)) for words in (before, after))
     changes = zip(store.codec.keys_of(first), zip(olds, news, strict=True), strict=True)
     return [(key, change) for key, change in changes if change[0] != change[1]]

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.algebra.float_sums import read_stored
-from cumulus.algebra.terms import Number
 from cumulus.catalog.types import EXACT
 from cumulus.durable.files import write_bytes, write_parquet
+from cumulus.engine.protocol import Stored
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
@@ -37,7 +37,7 @@ from cumulus.scalars.python_code import canonical
 from cumulus.scalars.user import Functions
 from cumulus.views import Finisher, MapViewReader, finish
 
-Entries = dict[tuple[Any, ...], tuple[Number, ...]]
+Entries = dict[tuple[Any, ...], Stored]
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -75,7 +75,7 @@ def merge_functions(
         def merge(epoch: int, files: list[str]) -> str:
             with decimal.localcontext(EXACT):
                 entries = _merged(plan, program, view, files)
-                table = finish(program, view, lambda name: entries[name].items(), functions)
+                table = finish(program, view, lambda name: _read(program.map(name), entries[name]), functions)
             path = data_path(view.name, f"{epoch}-all-{os.urandom(4).hex()}.parquet")
             write_parquet(out / path, table)
             return str(path)
@@ -97,7 +97,12 @@ def _merged(plan: BucketPlan, program: Program, view: ViewDef, files: Sequence[s
     }
 
 
-def _with_keys(definition: MapDef, share: Entries) -> Iterable[tuple[tuple[Any, ...], tuple[Number, ...]]]:
+def _read(definition: MapDef, entries: Entries) -> Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Return entries with the values that views read."""
+    return ((key, read_stored(definition.values, stored)) for key, stored in entries.items())
+
+
+def _with_keys(definition: MapDef, share: Entries) -> Iterable[tuple[tuple[Any, ...], Stored]]:
     """Return the entries of a share with keys that a dict finds: a NaN from a file is not the one of this process."""
     if all(key.type is not None and not key.type.is_float for key in definition.keys):
         return share.items()
@@ -108,9 +113,10 @@ def _shares(bucket: Bucket, view: ViewDef) -> dict[str, Entries]:
     """Return a bucket's share of the maps of a view."""
     layout, first = layout_of(bucket.program, bucket.plan), _first_keys(bucket, view)
     return {
-        name: _share(bucket, name)
+        # Also entries that do not exist alone, but may together with others'.
+        name: dict(bucket.engine.stored(name))
         if first is None or name not in view.maps or layout.merge(name) is not Merge.UNION
-        else {key: values for key in first if (values := bucket.engine.read(name, key)) is not None}
+        else {key: stored for key in first if (stored := bucket.engine.stored_at(name, key)) is not None}
         for name in view.reads
     }
 
@@ -121,12 +127,6 @@ def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
         return None
     found = Finisher(bucket.program, view, bucket.functions).first(bucket.engine)
     return None if found is None else [key for key, _ in found]
-
-
-def _share(bucket: Bucket, name: str) -> Entries:
-    """Return a bucket's share of a map: also entries that do not exist alone, but may together with others'."""
-    columns = bucket.program.map(name).values
-    return {key: read_stored(columns, stored) for key, stored in bucket.engine.stored(name)}
 
 
 def write_outputs(

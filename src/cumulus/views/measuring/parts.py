@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
 
-from cumulus.algebra.float_sums import read_cell
 from cumulus.algebra.printing import quoted
 from cumulus.algebra.terms import Apply, Cast, MapEnd, Term, Var
 from cumulus.catalog.arrow import array_of
@@ -99,10 +99,10 @@ class PartsTable:
         for number, place in self._added.items():
             name, given = self._column(number), [numbers[place] for _, numbers in rows]
             if number.type.is_float:
-                for each in given:
-                    read_cell(each)  # which names a sum that has grown beyond DOUBLE
-                table = table.append_column(name, array_of([each[0] for each in given], DOUBLE))
-                table = table.append_column(f"{name}c", array_of([each[1] for each in given], DOUBLE))
+                # A sum that has grown beyond DOUBLE has its parts in another unit: it is inf.
+                pairs = [each[:2] if isfinite(each[0]) else (each[0], 0.0) for each in given]
+                table = table.append_column(name, array_of([first for first, _ in pairs], DOUBLE))
+                table = table.append_column(f"{name}c", array_of([rest for _, rest in pairs], DOUBLE))
             elif number.type.kind is Kind.BIGDECIMAL:
                 table = table.append_column(name, array_of([_text(each) for each in given], VARCHAR))
             else:
@@ -198,9 +198,7 @@ class PartsTable:
             entries = f"map_from_entries(list(DISTINCT {column}) FILTER (WHERE {column} IS NOT NULL))"
             return f"CAST(COALESCE(list_aggregate(map_values({entries}), '{total}'), 0) AS {kind})"
         if kind.is_float:
-            total = f"COALESCE(fsum({column}), 0) + COALESCE(fsum({column}c), 0)"
-            beyond = "error('a DOUBLE has grown beyond its range')"
-            return f"CASE WHEN isfinite({total}) THEN {total} ELSE CAST({beyond} AS DOUBLE) END"
+            return f"COALESCE(fsum({column}), 0) + COALESCE(fsum({column}c), 0)"
         return f"CAST(COALESCE(SUM({column}), 0) AS {kind})"
 
     def _as_text(self, number: FoldedNumber) -> str:

@@ -169,8 +169,9 @@ def _add_to_cell(writer: ProgramWriter, body: Body, store: MapLayout, column: in
     with body.when(~is_finite(moved), likely=False):
         for part, before in enumerate((total, lost, size)):
             body.store(F64, place, offset + 8 * part, before)
-        body.run(add_far, place.at(offset), delta * NEAR, Immediate(F64, 0.0))
-        with body.when(~is_finite(body.load(F64, place, offset, "after"))):
+        with body.when(is_finite(delta), likely=True):
+            body.run(add_far, place.at(offset), delta * NEAR, Immediate(F64, 0.0))
+        with body.otherwise():  # it is a sum that is far itself
             name = writer.program.map(store.name).values[column].name
             writer.report(body, writer.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
 

@@ -18,7 +18,7 @@ from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import Number, Scalar
 from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, i64
-from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, ValueLane
+from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.m3.program import Statement
 
 
@@ -90,8 +90,6 @@ def _words(
     number = read_value(body, beside, column, place)
     if mine.held is ColumnStorage.CELL:
         value = number.value
-        with body.when((value - value).ne(0.0), likely=False):
-            writer.report(body, _site(writer, target, column), Reason.NOT_FINITE, i64(0))
         size = body.local(F64, "size")
         body.set(size, value)
         with body.when(value < 0.0):

@@ -7,7 +7,7 @@ from cumulus.engine.native.kernel.body import Body, kernel_function
 from cumulus.engine.native.kernel.language import F64, PTR, Expr, Immediate, Local, absolute, i64, select
 
 NEAR = 1 / FAR
-_INFINITE = 0x7FF0_0000_0000_0000
+_INFINITE = i64(0x7FF0_0000_0000_0000).bits()
 
 
 def is_finite(number: Expr) -> Expr:
@@ -33,7 +33,8 @@ def add_far(body: Body, cell: Local, delta: Local, rest: Local) -> None:
         body.set(high, moved)
     total, compensation = body.let(high * FAR, "total"), body.let(low * FAR, "compensation")
     is_near = body.let(is_finite(total + compensation), "near")
-    body.store(F64, cell, 0, select(is_near, total, i64(_INFINITE).bits()))
+    infinite = select(high > 0.0, _INFINITE, -_INFINITE)
+    body.store(F64, cell, 0, select(is_near, total, infinite))
     body.store(F64, cell, 8, select(is_near, compensation, high))
     body.store(F64, cell, 16, select(is_near, Immediate(F64, LARGEST), low))
     body.leave()

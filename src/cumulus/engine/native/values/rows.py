@@ -154,18 +154,11 @@ class RowCodec(RowReader):
             for lane, number in zip(self.store.values, stored, strict=True)
         )
 
-    def shown(self, stored: Stored) -> Values | None:
-        """Return what `values_of` does; None also for a DOUBLE beyond its range, which was told then."""
-        try:
-            return self.values_of(stored)
-        except EvaluationError:
-            return None
-
     def shown_of(self, words: Sequence[int]) -> Values | None:
-        """Return the values that readers see of value words; None as `shown` does."""
+        """Return the values that readers see of value words, None if the entry does not exist for them."""
         stored, count = self.stored_of(words), self.store.count
         if self._has_cells:
-            return self.shown(stored)
+            return self.values_of(stored)
         return stored if (any(stored) if count is None else stored[count]) else None
 
     def row_values(self, words: Sequence[int]) -> Values | None:
