@@ -400,6 +400,50 @@ def test_ctrl_c_of_who_changes_is_not_that_of_who_reads() -> None:
         others.next(0)
 
 
+@pytest.mark.parametrize("limit", ["", " ORDER BY g LIMIT 3"])
+def test_who_comes_after_a_reading_that_failed_is_told_each_change_once(limit: str) -> None:
+    """And who was there before is told what that reading has left untold."""
+    is_broken = False
+
+    @cumulus.function
+    def shown(x: int) -> int:
+        if is_broken:
+            raise ValueError("not now")
+        return x
+
+    wh = cumulus.Warehouse(
+        f"""CREATE TABLE r (g INT, x INT);
+        CREATE VIEW v AS SELECT g, shown(CAST(SUM(x) AS BIGINT)) AS s FROM r GROUP BY g{limit}""",
+        functions=[shown],
+    )
+    told: list[cumulus.Change] = []
+    wh.subscribe("v", told.extend)
+    with wh.changes("v", timeout=0) as early:
+        wh.insert("r", [(1, 5)])
+        is_broken = True
+        with pytest.raises(errors.EvaluationError, match="not now"):
+            wh.insert("r", [(2, 6)])
+        is_broken = False
+        with wh.changes("v", snapshot=True, timeout=0) as late:
+            wh.insert("r", [(3, 7)])
+            wh.delete("r", [(1, 5)])
+            assert added_up(change for each in late for change in each.rows) == Counter(wh.view("v").rows())
+        with pytest.raises(errors.EvaluationError):
+            list(early)
+    if limit:
+        assert added_up(told) == Counter(wh.view("v").rows())
+
+
+def added_up(changes: Iterable[cumulus.Change]) -> Counter[tuple]:
+    """Return the rows that are there after changes, which must take away only what is there."""
+    there = Counter[tuple]()
+    for change in changes:
+        there.update([] if change.new is None else [change.new])
+        there.subtract([] if change.old is None else [change.old])
+    assert all(count >= 0 for count in there.values())
+    return +there
+
+
 def test_what_cannot_be_computed_ends_a_stream_and_is_raised_for_a_callback() -> None:
     wh = cumulus.Warehouse(
         "CREATE TABLE r (a INT, x INT); CREATE VIEW v AS SELECT a, 10 // SUM(x) AS q FROM r GROUP BY a"

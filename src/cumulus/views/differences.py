@@ -22,6 +22,9 @@ _BothValues: TypeAlias = tuple[list[Values | None], list[Values | None]]
 class BagDifferences:
     """The changes of a view that shows all its rows. A row that stands n times more or less is told n times."""
 
+    is_behind = False
+    """Whether it has yet to tell what a reading that failed has left untold."""
+
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self.move(finisher, source)
 
@@ -139,6 +142,7 @@ class WindowDifferences:
     """
 
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
+        self.is_behind = False
         self.move(finisher, source)
         self._shown = self._rows()
 
@@ -152,8 +156,9 @@ class WindowDifferences:
         """Return how the rows changed; see `BagDifferences.of`."""
         if not any(changes.get(name) for name in self._finisher.affected.maps) or self._is_beyond(changes):
             return []
+        self.is_behind = True
         before, now = self._shown, self._rows()
-        self._shown = now
+        self._shown, self.is_behind = now, False
         if before == now:
             return []
         gone, come = Counter(before), Counter(now)

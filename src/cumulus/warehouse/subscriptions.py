@@ -55,9 +55,9 @@ class Subscriptions:
     """Who is told what of the views of a warehouse; used by who has the turn."""
 
     def __init__(self) -> None:
-        self._receivers: list[Receiver] = []
+        self._receivers: dict[Receiver, Differences] = {}
+        """Whom to tell, and what finds the changes; those of one view share it, unless it was behind when one came."""
         self._logs: dict[str, Log] = {}
-        self._differences: dict[str, Differences] = {}
         self._part_logs: dict[str, tuple[Log, frozenset[str]]] = {}
         """View → who hears that parts of its groups changed, and the maps that hold them."""
         self._finishers: Mapping[str, Finisher] = {}
@@ -67,7 +67,8 @@ class Subscriptions:
     def open(self, engine: Engine, finishers: Mapping[str, Finisher]) -> None:
         """Go on with an engine that has the same rows of the views that are subscribed to."""
         self._engine, self._finishers = engine, finishers
-        for view, differences in self._differences.items():
+        moved: dict[Differences, str] = {differences: each.view for each, differences in self._receivers.items()}
+        for differences, view in moved.items():
             differences.move(finishers[view], engine)
         self._part_logs = {view: (log, part_maps(finishers[view])) for view, (log, _) in self._part_logs.items()}
         self._watch()
@@ -79,7 +80,7 @@ class Subscriptions:
         for receiver in self._receivers:
             if isinstance(receiver, Subscription):
                 receiver.cancel()
-        self._receivers, self._logs, self._differences, self._part_logs = [], {}, {}, {}
+        self._receivers, self._logs, self._part_logs = {}, {}, {}
         self._finishers, self._engine = {}, None
 
     def add(self, view: str, callback: Callback) -> Subscription:
@@ -89,9 +90,12 @@ class Subscriptions:
         return subscription
 
     def log(self, view: str, number: int) -> Log:
-        """Return the log of a view, which begins after the transaction with a number if there is none."""
+        """Return the log of a view, which begins after the transaction with a number if there is none.
+
+        One that will hear what a reading that failed has left untold is for nobody who comes later.
+        """
         self.prune()
-        if view not in self._logs:
+        if view not in self._logs or self._receivers[self._logs[view]].is_behind:
             log = Log(view, self._finishers[view].view.columns, number)
             self._add(log)
             self._logs[view] = log
@@ -109,7 +113,7 @@ class Subscriptions:
     def views(self) -> set[str]:
         """The views that somebody is told about."""
         self.prune()
-        return {*self._differences, *self._part_logs}
+        return {*(each.view for each in self._receivers), *self._part_logs}
 
     @property
     def maps(self) -> set[str]:
@@ -119,15 +123,18 @@ class Subscriptions:
 
     def _wanted(self) -> dict[str, None]:
         """Return the maps whose changes must be known."""
-        names = dict.fromkeys(name for view in self._differences for name in self._finishers[view].affected.maps)
+        names = dict.fromkeys(name for each in self._receivers for name in self._finishers[each.view].affected.maps)
         return names | dict.fromkeys(name for _, maps in self._part_logs.values() for name in sorted(maps))
 
     def _add(self, receiver: Receiver) -> None:
         assert self._engine is not None, "a warehouse is opened before anybody subscribes"
-        if receiver.view not in self._differences:
-            self._differences[receiver.view] = differences_of(self._finishers[receiver.view], self._engine)
+        shared = (
+            found for each, found in self._receivers.items() if each.view == receiver.view and not found.is_behind
+        )
+        found = next(shared, None) or differences_of(self._finishers[receiver.view], self._engine)
+        receivers = [*self._receivers.items(), (receiver, found)]
         # Streams before callbacks: these may raise what ends everything at once.
-        self._receivers = sorted([*self._receivers, receiver], key=lambda each: isinstance(each, Subscription))
+        self._receivers = dict(sorted(receivers, key=lambda each: isinstance(each[0], Subscription)))
         self._watch()
 
     def _watch(self) -> None:
@@ -148,10 +155,8 @@ class Subscriptions:
             is_over |= log.is_over
         if is_over:
             self._part_logs = {view: each for view, each in self._part_logs.items() if not each[0].is_over}
-            self._receivers = [receiver for receiver in self._receivers if not receiver.is_over]
-            left = {receiver.view for receiver in self._receivers}
+            self._receivers = {each: found for each, found in self._receivers.items() if not each.is_over}
             self._logs = {view: log for view, log in self._logs.items() if not log.is_over}
-            self._differences = {view: each for view, each in self._differences.items() if view in left}
             self._watch()
 
     def tell(self, changes: Changes, number: int) -> None:
@@ -174,20 +179,20 @@ class Subscriptions:
         if not self._receivers:
             return
         first: Exception | None = None
-        rows: dict[str, list[Change] | Exception] = {}
+        rows: dict[Differences, list[Change] | Exception] = {}
         self.is_telling = True
-        receivers = tuple(self._receivers)
+        receivers = dict(self._receivers)
         try:
-            for receiver in receivers:
+            for receiver, differences in receivers.items():
                 if receiver.is_over:
                     continue
-                outcome = rows.get(receiver.view)
+                outcome = rows.get(differences)
                 if outcome is None:
                     try:
-                        outcome = self._differences[receiver.view].of(changes)
+                        outcome = differences.of(changes)
                     except Exception as problem:  # noqa: BLE001  # a user's function may raise anything
                         outcome = problem
-                    rows[receiver.view] = outcome
+                    rows[differences] = outcome
                 try:
                     if isinstance(outcome, Exception):
                         receiver.fail(number, outcome)

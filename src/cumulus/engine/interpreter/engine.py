@@ -342,9 +342,7 @@ def _stores(program: Program) -> dict[str, DictMap]:
     return stores
 
 
-def _packed_contents(
-    store: DictMap, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]
-) -> dict[Any, Any]:
+def _packed_contents(store: DictMap, columns: tuple[int, ...], groups: tuple[dict[Any, Any], ...]) -> dict[Any, Any]:
     """Return the packed contents of a map from one dict of sums per value column."""
     if store.flat:
         return {key: number for key, number in groups[0].items() if number}
