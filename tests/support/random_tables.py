@@ -33,7 +33,7 @@ _POOLS = {
     "bool": [True, False],
     "float": [0.0, 0.5, -1.25, 3.0, -0.0, float("nan"), float("inf"), float("-inf")],
 }
-_OWN = {"h": [*_SMALL, 3 * 10**9], "p": [*_SMALL, 300], "x": [*_SMALL, 10**20], "y": [0.0, 0.5, -1.25, 3.0]}
+_OWN = {"h": [*_SMALL, 3 * 10**9], "p": [*_SMALL, 180], "x": [*_SMALL, 10**20], "y": [0.0, 0.5, -1.25, 3.0]}
 
 
 def _pool(table: str, column: str) -> list[object]:
