@@ -214,6 +214,36 @@ def test_a_hundred_strangers_are_two_notes(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(go())
 
 
+def test_halves_of_guests_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who keeps most goes; a guest that sends a large message whole is heard."""
+    monkeypatch.setattr("cumulus.transport.links._HALVES_BYTES", 3 << 20)
+
+    async def go() -> None:
+        nodes = {name: Listener(name, make(name, None)) for name in "ab"}
+        port = (await meet(nodes))["b"][1]
+        half = header(FrameKind.MESSAGE, 8 << 20, 1) + bytes(1_500_000)
+        guests = []
+        for number in range(4):
+            reader, writer = await connect_as(f"guest{number}", port)
+            writer.write(half)
+            await writer.drain()
+            guests.append((reader, writer))
+        async with asyncio.timeout(10):
+            while sum(reader.at_eof() for reader, _ in guests) < 2:
+                await asyncio.sleep(0.01)
+        assert nodes["b"].driver.links._links.keys() >= {"a"}
+        held = [each.connection.bytes_kept for each in nodes["b"].driver.links._links.values() if each.connection]
+        assert sum(held) <= 3 << 20
+        nodes["a"].ask(["token", "b"])
+        await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
+        for _, writer in guests:
+            writer.close()
+        for each in nodes.values():
+            await each.end()
+
+    asyncio.run(go())
+
+
 def test_a_guest_can_take_no_name_of_a_member() -> None:
     """Members have a secret of their own."""
 

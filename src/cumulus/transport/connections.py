@@ -62,6 +62,9 @@ class ConnectionOwner(Protocol):
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
 
+    def grown(self) -> None:
+        """Take notice that a frame which has begun takes more memory than the usual buffer."""
+
     def paced(self, connection: Connection) -> None:
         """Take notice that the other side does not read, or does again."""
 
@@ -124,6 +127,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._greet(kind, payload)
                 if self._transport.is_closing():
                     return
+            if self.bytes_kept:
+                self._owner.grown()
         except RemoteProtocolError as problem:
             self._end(problem)
 
@@ -163,6 +168,11 @@ class Connection(asyncio.BufferedProtocol):
     def bytes_unsent(self) -> int:
         """What the other side has not taken yet."""
         return self._transport.get_write_buffer_size()
+
+    @property
+    def bytes_kept(self) -> int:
+        """What has come of a frame that is not whole, if it is a large one."""
+        return self._reader.bytes_kept
 
     def pause(self, is_paused: bool) -> None:
         """Read nothing, or read again."""

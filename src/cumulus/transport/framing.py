@@ -142,6 +142,11 @@ class FrameReader:
         """
         self._most, self._usual, self._takes_parts = PAYLOAD_BYTES, _BUFFER_BYTES, in_parts
 
+    @property
+    def bytes_kept(self) -> int:
+        """What the frame that has begun takes of memory; nothing where it takes the usual buffer alone."""
+        return len(self._view) - self._usual if len(self._view) > self._usual else 0
+
     def room(self) -> memoryview:
         """Return where the next bytes go; never empty."""
         size = len(self._view)

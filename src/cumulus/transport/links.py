@@ -35,6 +35,8 @@ INSIST_SECONDS = 3.0
 the port of a machine that has just died, and nothing proves a refusal."""
 _GUEST_BYTES = 2 * PAYLOAD_BYTES
 """With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
+_HALVES_BYTES = 4 * PAYLOAD_BYTES
+"""What may have come of guests' messages that are not whole yet, of all of them together."""
 _MOST_STRANGERS, _MOST_GUESTS = 100, 500
 """Connections of those who have not said who they are, and of guests: a process may have only so many files open."""
 _BACKLOG = 1024
@@ -282,6 +284,13 @@ class Links:
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
         self._receiver.received(peer, payload)
+
+    def grown(self) -> None:
+        """Send the guest away that keeps most, if what guests have not sent whole is too much together."""
+        guests = [each.connection for each in self._links.values() if each.is_guest and each.connection is not None]
+        if sum(each.bytes_kept for each in guests) > _HALVES_BYTES:
+            largest = max(guests, key=lambda each: each.bytes_kept)
+            largest.abort("guests keep too much memory for what they have not sent whole: send less in one message")
 
     def paced(self, connection: Connection) -> None:
         """Take notice that the other side does not read, or does again."""
