@@ -16,6 +16,7 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import CumulusError
 from support.engines import engine_of
+from support.http_server import running
 from support.wide_times import WideTime, wide, write_wide_times
 
 SQL = "CREATE TABLE r (k INT PRIMARY KEY, t {}); CREATE VIEW v AS SELECT k, t FROM r"
@@ -65,6 +66,16 @@ def test_times_are_those_that_duckdb_reads(tmp_path: Path, kind: str) -> None:
     wh = cumulus.Warehouse(SQL.format(kind))
     wh.insert("r", path)
     assert [t for _, t in sorted(wh.view("v").rows())] == found
+
+
+def test_a_server_reads_them_alike(tmp_path: Path) -> None:
+    path = tmp_path / "times.parquet"
+    write_wide_times(path, GOOD)
+    with running(tmp_path, SQL.format("TIMESTAMP")) as server, server.http() as http:
+        kind = {"Content-Type": "application/vnd.apache.parquet"}
+        assert http.post("/v1/tables/r/rows", content=path.read_bytes(), headers=kind).status_code == 200
+        rows = server.keeper.view("v").table.to_pylist()
+    assert [row["t"] for row in sorted(rows, key=lambda row: row["k"])] == in_duckdb(path)
 
 
 def test_midnights_are_dates(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ Arrow reads INT96 as nanoseconds of 64 bits, which are those of the years 1677 t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,24 +40,33 @@ def read_parquet_table(path: str, groups: Sequence[int] | None = None) -> pa.Tab
         return file.read(columns) if groups is None else file.read_row_groups(list(groups), columns)
 
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-        table, wide = read(file), _wide_times(file)
-    wide = [name for name in wide if table.schema.get_field_index(name) >= 0]  # the name of one column only
-    if not wide:
-        return table
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="s") as file:
+        table = read(file)
+    return with_wide_times(table, partial(pq.ParquetFile, path), read)
+
+
+def with_wide_times(table: pa.Table, open_file: Callable[..., Any], read: Callable[[Any, list[str]], Any]) -> pa.Table:
+    """Return a table of a Parquet file with its times of 96 bits as they are: the reader wraps those far away.
+
+    Parameters
+    ----------
+    open_file
+        Opens the file with an argument ``coerce_int96_timestamp_unit``.
+    read
+        Reads some columns of the rows of the table.
+    """
+    with open_file(coerce_int96_timestamp_unit="s") as file:
+        columns = map(file.schema.column, range(len(file.schema)))
+        wide = [each.name for each in columns if each.physical_type == "INT96" and each.path == each.name]
+        wide = [name for name in wide if table.schema.get_field_index(name) >= 0]  # the name of one column only
+        if not wide:
+            return table
         seconds = read(file, wide)
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as file:
+    with open_file(coerce_int96_timestamp_unit="ns") as file:
         nanos = read(file, wide)
     for name in wide:
         made = _exact(seconds.column(name), nanos.column(name))
         table = table.set_column(table.schema.get_field_index(name), name, made)
     return table
-
-
-def _wide_times(file: pq.ParquetFile) -> list[str]:
-    """Return the names of the columns of INT96, but for those inside of others."""
-    columns = map(file.schema.column, range(len(file.schema)))
-    return [each.name for each in columns if each.physical_type == "INT96" and each.path == each.name]
 
 
 def _exact(seconds: pa.ChunkedArray, nanos: pa.ChunkedArray) -> Any:

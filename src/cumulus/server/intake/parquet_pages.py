@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cumulus.catalog.parquet_tables import with_wide_times
 from cumulus.errors import InputError, LimitError
 from cumulus.server.intake.arrow_messages import check_schema, plain_batch, plain_schema
 from cumulus.server.intake.bounds import BodyBounds
@@ -49,11 +50,15 @@ def table_of_parquet(body: bytes, bounds: BodyBounds) -> pa.Table:
     bounds.check_rows(_number(footer, _ROWS))
     texts = _text_columns(memoryview(body), footer, bounds)
     limits: dict[str, Any] = {"thrift_string_size_limit": 1 << 20, "thrift_container_size_limit": 1 << 17}
-    with pq.ParquetFile(pa.BufferReader(body), pre_buffer=False, **limits) as file:
+
+    def opened(**how: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.BufferReader(body), pre_buffer=False, **limits, **how)
+
+    with opened() as file:
         check_schema(file.schema_arrow, bounds)
         names = [name for at, name in enumerate(file.schema_arrow.names) if at in texts]
     batches, rows, size = [], 0, 0
-    with pq.ParquetFile(pa.BufferReader(body), read_dictionary=names, pre_buffer=False, **limits) as file:
+    with opened(read_dictionary=names, coerce_int96_timestamp_unit="us") as file:
         schema = plain_schema(file.schema_arrow)
         for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
             rows += batch.num_rows
@@ -61,7 +66,8 @@ def table_of_parquet(body: bytes, bounds: BodyBounds) -> pa.Table:
             size += bounds.check_columns(batch)
             bounds.check_bytes(size)
             batches.append(plain_batch(batch, schema))
-    return pa.Table.from_batches(batches, schema)
+    table = pa.Table.from_batches(batches, schema)
+    return with_wide_times(table, opened, lambda file, columns: file.read(columns, use_threads=False))
 
 
 def _footer(body: bytes) -> Struct:
