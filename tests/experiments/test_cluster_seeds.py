@@ -33,6 +33,11 @@ def test_hundreds_of_seeds_are_clean_and_everything_happens() -> None:
     assert summary.is_clean, summary.lines(str)
 
 
+@pytest.mark.parametrize("seed", [2026114296, 2026115492])
+def test_equal_rows_that_fail_are_as_many_errors_in_batches_as_one_by_one(seed: int) -> None:
+    assert run_seeds(cluster_case, Seeds(seed, 1), CONDITIONS).is_clean
+
+
 @pytest.mark.parametrize("seed", [93, 98])
 def test_an_epoch_that_was_logged_in_two_lives_counts_once(seed: int) -> None:
     """A crash after the record of an epoch and before its manifest: it is logged again, and both records are there."""

@@ -83,12 +83,11 @@ class ErrorLog:
         """Return the errors of a view that are kept, in their order."""
         return list(self._kept.get(view, ()))
 
-    def add(self, error: ViewError) -> None:
-        """Take one error."""
-        self.counts[error.view] = self.counts.get(error.view, 0) + 1
+    def add(self, error: ViewError, times: int = 1) -> None:
+        """Take an error, or as many equal ones."""
+        self.counts[error.view] = self.counts.get(error.view, 0) + times
         kept = self._kept.setdefault(error.view, [])
-        if len(kept) < self.limit:
-            kept.append(error)
+        kept += [error] * min(times, self.limit - len(kept))
 
     def extend(self, other: ErrorLog, transaction: int | None = None) -> None:
         """Take all errors of another log, after those that are here; as those of a transaction, if it is given."""
@@ -192,14 +191,15 @@ class Failures:
     def blame_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         """Make errors of what is pending, caused by rows of a batch.
 
-        A view is told the rows that it is known to have failed for; only if there are none, the batch as such.
+        A view is told the rows that it is known to have failed for, each as often as it comes or goes; only if there
+        are none, the batch as such.
         """
         for view, messages in self._take_pending().items():
             if len(messages) > 1:
                 messages.pop(None, None)
             for row, message in messages.items():
                 sign = _sign(changes.values() if row is None else (changes[row],))
-                self._open.add(ViewError(view, sign, relation, row, message))
+                self._open.add(ViewError(view, sign, relation, row, message), 1 if row is None else abs(changes[row]))
 
     def _take_pending(self) -> dict[str, dict[Row | None, str]]:
         """Return what is pending, which is no more: view → row → the first reason.

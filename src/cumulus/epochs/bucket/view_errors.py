@@ -7,6 +7,7 @@ saw the same row, the driver makes one file of theirs. The manifest lists the fi
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.events import Row
 from cumulus.durable.files import write_parquet
-from cumulus.engine.failures import ErrorLog
+from cumulus.engine.failures import ErrorLog, ViewError
 from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.epochs.view_folders import data_path
 from cumulus.m3.program import Program
@@ -51,15 +52,18 @@ class FailedRow(NamedTuple):
 
 
 def failed_rows(program: Program, log: ErrorLog, moves: Iterable[Move]) -> list[FailedRow]:
-    """Return the errors of an epoch with the places in the input that they come from."""
-    causes: dict[tuple[str, Row], InputChange] = {}
+    """Return the errors of an epoch with the places in the input that they come from, equal ones in their order."""
+    causes: dict[tuple[str, Row, int], list[InputChange]] = {}
     for move in moves:
-        for row in (move.removed, move.added):
+        for row, sign in ((move.removed, -1), (move.added, 1)):
             if row is not None:
-                causes.setdefault((move.relation, row), move.cause)
+                causes.setdefault((move.relation, row, sign), []).append(move.cause)
     found = []
+    told: Counter[ViewError] = Counter()
     for error in log:
-        cause = None if error.row is None else causes.get((error.relation, error.row))
+        at = [] if error.row is None else causes.get((error.relation, error.row, error.sign), [])
+        cause = at[min(told[error], len(at) - 1)] if at else None
+        told[error] += 1
         source, position = (None, None) if cause is None else (cause.source, cause.position)
         text = None if error.row is None else row_text(program, error.relation, error.row)
         found.append(FailedRow(error.view, error.message, error.sign, error.relation, source, position, text))
