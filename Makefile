@@ -36,7 +36,7 @@ install-demo: $(VENV)/.demo
 install-test: $(VENV)/.test
 
 # The fast tier: linters, types, contracts, goldens, a share of the laws, one Spark run per feature, the pages: about
-# 6,400 tests.
+# 7,500 tests.
 test: $(VENV)/.test
 	$(call fast_tier,$(BIN))
 
@@ -64,7 +64,7 @@ test-oldest: $(VENV)/.test
 test-all: test-slow test-kill
 
 # Long comparisons with DuckDB and with published answers, all cases of what is sampled, all examples of the laws: about
-# 1,000 tests in 19 minutes.
+# 2,000 tests in half an hour.
 test-slow: $(VENV)/.test
 	CUMULUS_TESTS=all $(BIN)/pytest -n 2 --dist loadgroup -m "(slow or law or hypothesis) and not kill"
 

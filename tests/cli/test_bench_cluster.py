@@ -13,7 +13,8 @@ from cumulus.errors import UsageError
 SMALL = ["--events", "10000", "--epochs", "4", "--block", "100", "--switches", "2"]
 
 
-@pytest.mark.parametrize("workload", ["example-2.1", pytest.param("q3", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["example-2.1", "q3"])
 def test_a_row_for_each_host_and_shape(workload: str) -> None:
     told = CliRunner().invoke(
         app, ["bench", "cluster", "--workload", workload, *SMALL, "--nodes", "2", "--json"], catch_exceptions=False

@@ -71,6 +71,7 @@ def test_a_run_that_ends_early_is_compared_as_far_as_it_went() -> None:
     assert not row["whole_stream"]
 
 
+@pytest.mark.slow
 def test_parents_are_loaded_before_their_children() -> None:
     for workload, static in workload_runs.STATIC.items():
         for script in queries(workload, keys="rely", static=static).values():

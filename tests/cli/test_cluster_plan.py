@@ -17,6 +17,7 @@ from cumulus import m3
 from cumulus.cli.main import app
 from cumulus.errors import CumulusError, InputError, UsageError
 from cumulus.experiments.cluster_programs import M3
+from support.tiers import sampled
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "shop_plan.txt"
@@ -147,7 +148,7 @@ HAND_WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", HAND_WRITTEN)
+@pytest.mark.parametrize("name", sampled(HAND_WRITTEN, of=3))
 def test_what_is_planned_can_be_started_and_what_is_refused_is_refused_alike(folder: Path, name: str) -> None:
     (folder / "hand.m3").write_text(HAND_WRITTEN[name], encoding="utf-8")
     for relation in m3.parse(HAND_WRITTEN[name]).relations:

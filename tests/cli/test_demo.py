@@ -77,6 +77,7 @@ def test_a_wrong_view_is_told_and_fails(finished: tuple[Path, str]) -> None:
     assert "missing: (origin=EWR" in told.output
 
 
+@pytest.mark.slow
 def test_fresh_starts_anew(finished: tuple[Path, str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "views").mkdir(parents=True)

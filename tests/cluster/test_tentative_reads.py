@@ -32,7 +32,7 @@ from cumulus.views.consistency import Consistency
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Between, Bound
 from cumulus.views.reader import MapViewReader
-from support.tiers import examples
+from support.tiers import examples, one_mode_each
 
 TABLES = """
 CREATE TABLE people (p INT NOT NULL, town VARCHAR, born DATE);
@@ -112,8 +112,7 @@ def alike(one: list[Any], other: list[Any]) -> bool:
     return len(one) == len(other) and all(same)
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "native"])
-@pytest.mark.parametrize("seed", range(examples(6)))
+@pytest.mark.parametrize(("seed", "engine"), one_mode_each(range(6), ("interpreter", "native"), of=3))
 def test_views_keys_and_slices_are_what_all_rows_say(seed: int, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "PART_BYTES", 100)
     draw = random.Random(seed)

@@ -12,6 +12,7 @@ import cumulus
 from cumulus.calculus.polynomial import Monomial
 from cumulus.compiler import materialize
 from cumulus.errors import LowerOrderWarning, UnsupportedError
+from support.tiers import sampled
 
 TABLES = """
     CREATE TABLE atom (run INTEGER, t INTEGER, id INTEGER, x DOUBLE);
@@ -84,6 +85,7 @@ def test_an_evaluated_view_over_sub_queries_is_exact(monkeypatch: pytest.MonkeyP
     assert warehouse.recheck()
 
 
+@pytest.mark.slow
 def test_a_union_of_many_tables_takes_as_long_as_its_branches() -> None:
     tables = "".join(f"CREATE TABLE t{at} (a INTEGER, b INTEGER);\n" for at in range(200))
     union = " UNION ALL ".join(f"SELECT a, b FROM t{at}" for at in range(200))
@@ -156,11 +158,15 @@ def test_the_size_that_a_refusal_tells_is_allowed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("link", "part", "query"),
-    [
-        (" + ", "a", "SELECT SUM({}) AS s FROM t"),
-        (" || ", "a::VARCHAR", "SELECT {} AS s FROM t"),
-        (" UNION ALL ", "SELECT a FROM t WHERE a <> {at}", "{}"),
-    ],
+    sampled(
+        [
+            (" + ", "a", "SELECT SUM({}) AS s FROM t"),
+            (" || ", "a::VARCHAR", "SELECT {} AS s FROM t"),
+            (" UNION ALL ", "SELECT a FROM t WHERE a <> {at}", "{}"),
+        ],
+        of=3,
+        first=1,
+    ),
 )
 def test_a_chain_that_is_too_long_is_told_with_its_place_and_compiles_in_brackets(
     link: str, part: str, query: str

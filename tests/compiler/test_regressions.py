@@ -13,7 +13,7 @@ from support.tiers import one_mode_each
 CASES = sorted((Path(__file__).parent / "regressions").glob("*.sql"))
 
 
-@pytest.mark.parametrize(("path", "mode"), one_mode_each(CASES, ("event", "call", "batch")))
+@pytest.mark.parametrize(("path", "mode"), one_mode_each(CASES, ("event", "call", "batch"), of=2))
 def test_what_once_was_wrong_is_right(path, mode):
     found = compare(parse_case(path.read_text(encoding="utf-8"), mode))
     assert (found.invalid, found.refused, found.failures, found.doubted) == ({}, {}, [], [])

@@ -22,6 +22,7 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from support.command_line import cumulus
 from support.engines import engine_of
+from support.tiers import one_mode_each
 
 NAMES = (
     "op", "OP", "seq", "Seq", "order", "before", "after", "payload", "schema", "source", "ts_ms", "none", "position",
@@ -77,8 +78,7 @@ def rows_after(tmp_path: Path, script: str, options: str) -> list[tuple[Any, ...
     return rows
 
 
-@pytest.mark.parametrize("keyed", ["", "PRIMARY KEY"])
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(("kind", "keyed"), one_mode_each(FORMATS, ("", "PRIMARY KEY")))
 def test_a_column_of_the_table_is_data(tmp_path: Path, kind: str, keyed: str) -> None:
     values = [value for value in VALUES if kind != "csv" or value != ""]  # an empty cell is NULL
     rows = [(at, values[at % len(values)]) for at in range(200 if kind.startswith("long") else 3 * len(values))]

@@ -106,7 +106,7 @@ def manifests(out: Path) -> list[Manifest]:
 
 
 @pytest.mark.parametrize("seed", sampled(range(15), of=15, first=2))
-@pytest.mark.parametrize("type", LARGE)
+@pytest.mark.parametrize("type", sampled(LARGE, of=2))
 def test_each_epoch_is_as_by_the_interpreter(tmp_path: Path, type: str, seed: int) -> None:
     write(tmp_path / "in", type, seed, "..LL.L..LL....")
     run(tmp_path / "in", tmp_path / "judged", type, "interpreter")
@@ -117,7 +117,7 @@ def test_each_epoch_is_as_by_the_interpreter(tmp_path: Path, type: str, seed: in
 
 
 @pytest.mark.parametrize("seed", sampled(range(10), of=10, first=2))
-@pytest.mark.parametrize("compacts", [False, True], ids=["log", "snapshots"])
+@pytest.mark.parametrize("compacts", sampled([False, True], of=2, first=1))
 def test_a_run_goes_on_at_each_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, *, compacts: bool
 ) -> None:

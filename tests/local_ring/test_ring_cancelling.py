@@ -146,7 +146,7 @@ def doing(ring: RingClient, sql: str, what: str) -> bool:
 WHATS = {"blocked": blocked, "planning": planning, "computing": computing, "in_line": in_line}
 
 
-@pytest.mark.parametrize(("what", "way"), one_mode_each(WHATS, WAYS))
+@pytest.mark.parametrize(("what", "way"), one_mode_each(WHATS, WAYS, of=2))
 def test_a_query_that_is_cancelled_leaves_nothing(ring: RingClient, what: str, way: str) -> None:
     assert wait_until(lambda: is_quiet(ring), SOON)
     with WHATS[what](ring, way) as sql:

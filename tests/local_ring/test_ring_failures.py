@@ -105,6 +105,7 @@ def expect_all(client: RingClient, wanted: dict[str, pa.Table], node: str) -> No
         expect_equal(client.query(select(query), node=node, timeout=30).arrow(), wanted[query])
 
 
+@pytest.mark.slow
 def test_what_a_node_owns_waits_for_it_while_it_stands_still(ring: RingClient) -> None:
     first, second, _ = ring.nodes
     theirs, own = tables_of(ring, first)[0], tables_of(ring, second)[0]

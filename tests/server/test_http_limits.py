@@ -58,6 +58,7 @@ def test_answers_are_limited(http: httpx.Client) -> None:
         assert words in answer.json()["message"]
 
 
+@pytest.mark.slow
 def test_a_query_that_takes_too_long_is_stopped(server: Running, http: httpx.Client) -> None:
     begun = time.monotonic()
     answer = http.post("/v1/query", json={"sql": ENDLESS})

@@ -232,6 +232,7 @@ def test_older_files_of_a_log_are_seen_to(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.slow
 def test_it_is_told_over_http_and_by_the_exit_code(tmp_path: Path) -> None:
     (tmp_path / "script.sql").write_text(SCRIPT)
     data = tmp_path / "data"

@@ -15,6 +15,7 @@ from cumulus.server.access import Role, UserFile
 from cumulus.server.http.entrance.listening import check_exposure
 from cumulus.server.settings import ServerSettings
 from support.http_server import running
+from support.tiers import one_mode_each
 
 
 def replaced_by_a_folder(path: Path) -> None:
@@ -93,13 +94,12 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("harm", HARMS)
-@pytest.mark.parametrize("is_early", [True, False], ids=["before the start", "while it runs"])
+@pytest.mark.parametrize(("harm", "when"), one_mode_each(HARMS, ("before the start", "while it runs")))
 def test_a_list_that_cannot_be_used_lets_nobody_in(
-    harm: str, is_early: bool, mended: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harm: str, when: str, mended: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "cumulus.server")
-    data = tmp_path / "data"
+    data, is_early = tmp_path / "data", when == "before the start"
     shutil.copytree(mended, data)
     path, whole = data / "users.toml", (data / "users.toml").read_bytes()
     data.chmod(0o700)

@@ -107,6 +107,7 @@ def test_an_epoch_with_votes_is_done_once_more_though_one_epoch_is_kept(spark: S
     assert shown(tmp_path / "out") == star.answers()
 
 
+@pytest.mark.slow
 def test_a_session_without_the_state_store_that_it_takes_runs_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 1)
     stream.write()
@@ -135,6 +136,7 @@ def test_a_restart_resumes_and_a_changed_program_is_refused(spark: SparkSession,
         maintain(spark, other, tmp_path / "in", tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_dataframes_and_folders_meet_in_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
     json_lines(tmp_path / "customers" / "1.json", [{"cid": cid, "nation": cid % 2} for cid in range(4)])
     json_lines(
@@ -172,6 +174,7 @@ def test_a_truncated_file_stops_the_run_and_a_whole_one_resumes_it(spark: SparkS
     assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.expected[2]
 
 
+@pytest.mark.slow
 def test_an_output_without_its_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 4)
     stream.write(5)
@@ -196,6 +199,7 @@ def test_programs_that_need_an_order_of_events_are_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_view_that_cannot_be_finished_keeps_its_rows(spark: SparkSession, tmp_path: Path) -> None:
     write_rows(tmp_path / "in", 3)
     told: list[Epoch] = []

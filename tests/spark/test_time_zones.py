@@ -26,6 +26,7 @@ SELECT date_trunc('hour', z) AS h, COUNT(*) AS n, MAX(t) AS last FROM r GROUP BY
 """
 
 
+@pytest.mark.slow
 def test_moments_are_moments(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in" / "r"
     folder.mkdir(parents=True)

@@ -21,6 +21,7 @@ from cumulus.transport.greeting import Credentials
 from cumulus.transport.guest import GuestLink
 from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 from support.relay import ListCodec
+from support.tiers import sampled
 
 FACTORY = "support.relay:make"
 
@@ -124,7 +125,7 @@ def test_a_killed_process_is_told_and_comes_back_with_its_log(tmp_path: Path) ->
     assert lines == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", sampled(range(3), of=3))
 def test_nothing_of_an_incarnation_comes_in_the_next_one(seed: int) -> None:
     """Whoever is killed while all flood each other: each counts from 1 again, and insists on it."""
     random = Random(seed)
@@ -191,6 +192,7 @@ def test_without_a_secret_for_guests_there_are_none(secret: bytes | None) -> Non
         assert said(supervisor) == ["home", "b"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
     """So whoever keeps it can start it again, as one that was killed by somebody else."""
     before = children()
@@ -204,6 +206,7 @@ def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
     assert children() == before
 
 
+@pytest.mark.slow
 def test_another_program_ends_the_process_that_is_refused() -> None:
     processes = [Process("a", FACTORY, {"program": "p"}), Process("b", FACTORY, {"program": "q"})]
     with Supervisor(processes, on_line=lambda *_: None) as supervisor:

@@ -170,6 +170,7 @@ def test_a_look_up_with_all_keys_bound_reads_one_entry(few: Flown) -> None:
                 assert answer.explanation.entries_read == host.maps.read == 1
 
 
+@pytest.mark.slow
 def test_without_a_kept_level_another_map_answers_with_the_same_rows() -> None:
     kept, cases = KEPT[2], list(selections(1))
     lists = [kept, *(tuple(each for each in kept if each != left_out) for left_out in kept)]

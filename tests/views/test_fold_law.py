@@ -130,7 +130,7 @@ def by_candidates(warehouse: cumulus.Warehouse, whole: Any, names: list[str], wh
             yield fold_by_plan(plan, state.finishers[choice.view], state.session.engine, bounds, choice, None)
 
 
-@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1600 if WHOLE else 14), ("native", 500 if WHOLE else 3)])
+@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1600 if WHOLE else 8), ("native", 500 if WHOLE else 3)])
 def test_a_fold_is_the_select_with_fewer_grouping_columns(
     engine: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

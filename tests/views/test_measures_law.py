@@ -105,7 +105,7 @@ def check(view: FoldedView, events: list[Any], engine: str, data: st.DataObject,
                 seen["+".join(sorted(kinds))] += 1
 
 
-@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1000 if WHOLE else 12), ("native", 300 if WHOLE else 3)])
+@pytest.mark.parametrize(("engine", "count"), [("interpreter", 1000 if WHOLE else 7), ("native", 300 if WHOLE else 3)])
 def test_a_query_with_measures_is_the_query_over_base_rows(engine: str, count: int) -> None:
     seen: Counter[str] = Counter()
 

@@ -170,6 +170,7 @@ def test_a_static_table_is_closed_by_what_comes_past_python() -> None:
     assert wh.stats().rows["kinds"] == 6
 
 
+@pytest.mark.slow
 def test_a_builtin_outlives_the_views_it_was_made_for_and_the_name_of_its_warehouse() -> None:
     wh = opened("native")
     on = wh.trigger("sales")

@@ -15,6 +15,7 @@ from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
 from cumulus.workloads import orders
 from support.engines import KINDS
+from support.tiers import one_mode_each
 
 SQL = """
 CREATE TABLE r (a BIGINT NOT NULL, x BIGINT NOT NULL);
@@ -57,8 +58,9 @@ def fill(wh: Warehouse, way: Any, start: int) -> tuple[int, MemoryLimitError]:
     raise AssertionError("nothing was refused")
 
 
-@pytest.mark.parametrize("engine", KINDS)
-@pytest.mark.parametrize("way", [by_tuples, by_columns, by_events, by_trigger])
+@pytest.mark.parametrize(
+    ("way", "engine"), one_mode_each([by_tuples, by_columns, by_events, by_trigger], KINDS[::-1], of=2)
+)
 def test_what_has_no_room_is_refused_whole_and_the_warehouse_goes_on(engine, way) -> None:
     wh = Warehouse(SQL, engine=engine, memory_limit="2MB" if engine == "native" else "6MB")
     with warnings.catch_warnings(record=True) as heard:

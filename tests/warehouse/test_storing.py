@@ -23,6 +23,7 @@ from cumulus.engine.native.values import blocks
 from cumulus.warehouse import saved_folder
 from support import saving_driver
 from support.engines import KINDS
+from support.tiers import one_mode_each, sampled
 
 SQL = """
 CREATE TABLE r (id BIGINT, t VARCHAR, d DATE, n DECIMAL(30, 3), f DOUBLE, h HUGEINT, i INTERVAL, b BOOLEAN,
@@ -84,8 +85,7 @@ def filled(engine: str) -> Warehouse:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("writer", KINDS)
-@pytest.mark.parametrize("reader", KINDS)
+@pytest.mark.parametrize(("writer", "reader"), one_mode_each(KINDS, KINDS))
 def test_any_engine_goes_on_with_what_any_other_saved(tmp_path, form, writer, reader) -> None:
     wh = filled(writer)
     wh.save(tmp_path / "w", format=form)
@@ -295,7 +295,7 @@ def driver(folder: Path, form: str, what: str) -> list[str]:
     return [sys.executable, str(Path(saving_driver.__file__)), str(folder), form, what]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled(FORMS, of=2))
 def test_a_kill_before_any_step_of_a_save_leaves_the_old_one_or_the_new_one(tmp_path, form) -> None:
     done = subprocess.run(driver(tmp_path / "w", form, "points"), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -303,7 +303,7 @@ def test_a_kill_before_any_step_of_a_save_leaves_the_old_one_or_the_new_one(tmp_
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled(FORMS, of=2, first=1))
 def test_a_kill_at_any_time_leaves_something_whole(tmp_path, form) -> None:
     choose = random.Random(5)
     for _ in range(40):

@@ -138,6 +138,7 @@ def test_the_stream_is_the_same_every_time() -> None:
     assert all(rows.equals(again.changes[name]) for name, rows in before.changes.items())
 
 
+@pytest.mark.slow
 def test_duplicates_are_told_on_request() -> None:
     week = 306 // 7  # 3 November
     told = list(flights.events(epochs=week + 1, duplicates=True))[week]

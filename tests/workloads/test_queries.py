@@ -67,6 +67,7 @@ def test_a_query_stays_equal_to_duckdb_for_longer(workload: str, query: str, key
     check(workload, query, size=times * SIZE, keys=keys, seed=1)
 
 
+@pytest.mark.slow
 def test_queries_lists_whole_scripts() -> None:
     assert [len(queries(workload)) for workload in BENCHMARKS] == [22, 13, 6]
     for workload in BENCHMARKS:

@@ -414,6 +414,7 @@ def test_a_scale_is_generated_once(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["sf0.01"]
 
 
+@pytest.mark.slow
 def test_a_table_that_is_missing_is_generated_again(folder: Path, tmp_path: Path) -> None:
     """A folder from before partsupp, or from an interrupted run."""
     half = tpch.generate(0.001, tmp_path)

@@ -80,6 +80,7 @@ def test_two_rows_of_2_to_the_126_cost_their_views_alone(tmp_path: Path) -> None
         assert not manifest.errors
 
 
+@pytest.mark.slow
 def test_two_rows_of_2_to_the_126_cost_gated_views_alone(tmp_path: Path) -> None:
     home, large = tmp_path / "home", 2**126
     with running(home, "--mode", "gated"):

@@ -164,6 +164,7 @@ def test_frames_of_any_kind_end_no_more_than_their_socket(server: AttackedServer
         shop.go_on()
 
 
+@pytest.mark.slow
 def test_wrong_tokens_hold_up_nobody(tmp_path: Path) -> None:
     with attacked_server(tmp_path, has_users=True) as server, server.shop() as shop, server.http() as http:
         for token in ("wrong", "x" * 10_000, "\\", "cumulus_" + "0" * 64, server.token[:-1], server.token + "0"):

@@ -45,7 +45,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(LARGE, of=4))
+@pytest.mark.parametrize("name", sampled(LARGE, of=6))
 def test_a_query_that_makes_much_of_little_ends_alone(server: AttackedServer, name: str) -> None:
     before = resident_bytes(server.process.pid)
     largest = [0]
@@ -61,6 +61,7 @@ def test_a_query_that_makes_much_of_little_ends_alone(server: AttackedServer, na
     assert largest[0] < GROWTH
 
 
+@pytest.mark.slow
 def test_a_list_of_many_values_is_no_text(server: AttackedServer) -> None:
     with server.shop(), server.http() as http:
         answer = http.post("/v1/query", json={"sql": "SELECT range(2000000) AS r"})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import cumulus
 from cumulus.engine.native.values import text_sweep
+from support.tiers import sampled
 
 IDS = """
     CREATE TABLE r (id VARCHAR NOT NULL, g VARCHAR, x INTEGER);
@@ -45,7 +46,7 @@ def table_of(rows: list[tuple[str, str | None, int]]) -> pa.Table:
     return pa.table({"id": ids, "g": pa.array(groups, pa.string()), "x": pa.array(numbers, pa.int32())})
 
 
-@pytest.mark.parametrize("way", ["rows", "arrow"])
+@pytest.mark.parametrize("way", sampled(["rows", "arrow"], of=2))
 def test_memory_is_flat_while_ids_come_and_go(way: str, tmp_path: Path) -> None:
     """Twenty rounds of 50,000 ids: as many texts as in two rounds, and a limit that all together would exceed."""
     wh = cumulus.Warehouse(IDS, engine="native", memory_limit="60MB")

@@ -17,7 +17,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.store.memory_layout import store_of
 from cumulus.engine.native.store.row_layout import LEFT, MOST_CHAINED, MOST_SUMS, RIGHT
 from cumulus.m3 import parse
-from support.tiers import sampled
+from support.tiers import one_mode_each, sampled
 
 ROWS = "CREATE TABLE rows (g INTEGER, x {x}, v {v} NOT NULL);"
 ENDS = "CREATE VIEW ends AS SELECT g, MIN(x) AS low, MAX(x) AS high, MIN(v) AS least FROM rows GROUP BY g;"
@@ -100,8 +100,7 @@ def kinds_of(engine: NativeEngine) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("negative", [False, True], ids=["plain", "negative"])
-@pytest.mark.parametrize("case", sampled(CASES, of=4))
+@pytest.mark.parametrize(("case", "negative"), one_mode_each(CASES, (False, True), of=4))
 def test_chains_and_trees_give_what_visiting_gives(case: str, negative: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_DEBUG", "1")
     views, *kinds = CASES[case]
@@ -152,6 +151,7 @@ def test_what_made_trees_is_taken_back(case: str, monkeypatch: pytest.MonkeyPatc
             assert contents(native, definition.name) == contents(oracle, definition.name), (number, definition.name)
 
 
+@pytest.mark.slow
 def test_a_snapshot_of_chains_and_trees_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_DEBUG", "1")
     views, *kinds = CASES["all"]

@@ -16,7 +16,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.m3.program import On
 from cumulus.m3.view_reads import top_of
-from support.tiers import sampled
+from support.tiers import one_mode_each
 
 BIDS = "CREATE TABLE bids (t {t}, broker INTEGER, volume {v} NOT NULL, price {p});"
 VWAP = """
@@ -142,8 +142,7 @@ def contents(engine: Any, name: str, kinds: list[str]) -> dict[Any, Any]:
     }
 
 
-@pytest.mark.parametrize("negative", [False, True], ids=["plain", "negative"])
-@pytest.mark.parametrize("case", sampled(CASES, of=6))
+@pytest.mark.parametrize(("case", "negative"), one_mode_each(CASES, (False, True), of=6))
 def test_orders_give_what_visiting_gives(case: str, negative: bool) -> None:
     views, *kinds = CASES[case]
     script = BIDS.format(t=kinds[0], v=kinds[1], p=kinds[2]) + views

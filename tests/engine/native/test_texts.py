@@ -39,7 +39,7 @@ from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.errors import EvaluationError, MemoryLimitError, MemoryLimitWarning, ValueTypeError
 from cumulus.scalars.text import like
 from engine.native.test_engine import check
-from support.tiers import examples
+from support.tiers import examples, sampled
 
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 TEXT = st.text(alphabet="ab%_é\u0301\0😀\U0010ffff", max_size=9)
@@ -261,7 +261,7 @@ def random_rows(seed: int, count: int, words: Sequence[str]) -> list[tuple[Any, 
 
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=[*LOADS])
-@pytest.mark.parametrize("mode", ["event", "batch"])
+@pytest.mark.parametrize("mode", sampled(["event", "batch"], of=2))
 def test_programs_look_at_texts_as_the_interpreter(mode: str, load: Load) -> None:
     program = compile_sql(LOOKED_AT)
     rows = random_rows(1, 60, WORDS)
