@@ -209,6 +209,10 @@ class EvaluationError(CumulusError):
         super().__init__(message, hint=hint)
 
 
+class LargeNumberError(EvaluationError):
+    """A number is too large for the words of machine code; the interpreter has it."""
+
+
 class UsageError(CumulusError):
     """The API was called wrongly."""
 

@@ -188,7 +188,7 @@ def _sample(session: Session, rows: Tables) -> float:
     gc.collect()
     with uncollected():
         start = thread_time_ns()
-        for event in session.each(bulk):
+        for _, event in session.each(bulk):
             session.commit([event])
         return (thread_time_ns() - start) / len(bulk)
 

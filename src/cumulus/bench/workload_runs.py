@@ -175,7 +175,7 @@ def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> 
             bulk = columns_of(session.program, part)
             start = thread_time()
             if batch == 1:
-                for event in session.each(bulk):
+                for _, event in session.each(bulk):
                     session.commit([event])
             else:
                 session.commit_bulk(bulk)

@@ -212,7 +212,7 @@ class Failures:
         if self._has_raised and self._raised is not None:
             self._has_raised = False
             self.pending.clear()
-            raise EvaluationError(self._raised.message, hint=self._raised.hint)
+            raise type(self._raised)(self._raised.message, hint=self._raised.hint)
         messages: dict[str, dict[Row | None, str]] = {}
         concerned = {site: self._views_of(self._sites[site]) for site in {site for site, _ in self.pending}}
         for (site, row), message in self.pending.items():

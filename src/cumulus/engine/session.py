@@ -154,11 +154,11 @@ class Session:
     def _static_opened(self, bulk: Bulk) -> Any:
         return self._checks.static_opened(bulk, self.counters.started_by) if self._checks.static else nullcontext()
 
-    def each(self, bulk: Events) -> Iterator[Operation]:
-        """Apply the events of a bulk as transactions; yield those that must go by `commit`, each in its turn."""
+    def each(self, bulk: Events) -> Iterator[tuple[int, Operation]]:
+        """Apply the events of a bulk as transactions; yield those that must go by `commit`, with their places."""
         run = None if self.fast is None or self._checks.close_bulk(bulk) else self.fast.runner(bulk, each=True)
         if run is None:
-            yield from bulk
+            yield from enumerate(bulk)
             return
         at = 0
         while at < len(bulk):
@@ -167,7 +167,7 @@ class Session:
             self.counters.add(bulk.counts(at, reached), reached - at)
             deliver()
             if reached < len(bulk):
-                yield bulk.event(reached)
+                yield reached, bulk.event(reached)
             at = reached + 1
 
     def fire(self, sign: int, relation: str, row: Any) -> Changes | None:

@@ -221,13 +221,15 @@ class Finisher:
 
     # --- all entries ------------------------------------------------------------------------------------------------
 
-    def rows(self, items: Items, source: MapSource | None = None) -> list[Row]:
+    def rows(self, items: Items, source: MapSource | None = None, *, skip_errors: bool = False) -> list[Row]:
         """Return the rows of the view, in its order where it has one.
 
         Parameters
         ----------
         source
             Of the same maps, where they can be asked for single entries, too.
+        skip_errors
+            Leave out the rows of which an expression cannot be computed.
 
         Raises
         ------
@@ -243,7 +245,12 @@ class Finisher:
         finished = []
         with decimal.localcontext(EXACT):
             for key, values in entries:
-                found = self.entry(key, [values, *(other.get(key) for other in others)], whole)
+                try:
+                    found = self.entry(key, [values, *(other.get(key) for other in others)], whole)
+                except EvaluationError:
+                    if not skip_errors:
+                        raise
+                    continue
                 if found is not None:
                     finished.append(found)
         return self._rows_in_order(finished)

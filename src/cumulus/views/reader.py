@@ -103,8 +103,13 @@ class MapViewReader(Shown):
         """What the reader sees."""
         return Consistency.COMMITTED
 
-    def arrow(self) -> pa.Table:
+    def arrow(self, *, skip_errors: bool = False) -> pa.Table:
         """Return all rows as Arrow: the view's columns, types and order.
+
+        Parameters
+        ----------
+        skip_errors
+            Leave out the rows of which an expression cannot be computed.
 
         Raises
         ------
@@ -112,12 +117,12 @@ class MapViewReader(Shown):
             If an expression of the view cannot be computed for some row.
         """
         table = self._by_columns(Columnar.table)
-        return self._finisher.to_arrow(self._one_by_one()) if table is None else table
+        return self._finisher.to_arrow(self._one_by_one(skip_errors)) if table is None else table
 
-    def rows(self) -> list[Row]:
-        """Return all rows as tuples of plain values."""
+    def rows(self, *, skip_errors: bool = False) -> list[Row]:
+        """Return all rows as tuples of plain values; see `arrow`."""
         rows = self._by_columns(Columnar.rows)
-        return self._one_by_one() if rows is None else rows
+        return self._one_by_one(skip_errors) if rows is None else rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -179,9 +184,11 @@ class MapViewReader(Shown):
         except NotColumnarError:
             return None
 
-    def _one_by_one(self) -> list[Row]:
-        first = self._finisher.first_rows(self._source)
-        return self._finisher.rows(self._source.items, self._source) if first is None else first[0]
+    def _one_by_one(self, skip_errors: bool = False) -> list[Row]:
+        first = None if skip_errors else self._finisher.first_rows(self._source)
+        if first is not None:
+            return first[0]
+        return self._finisher.rows(self._source.items, self._source, skip_errors=skip_errors)
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; ORDER BY and LIMIT play no part.

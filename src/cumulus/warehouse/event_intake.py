@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from cumulus.engine.batches import Bulk, Changes, Upserts, events_of, rows_of
 from cumulus.engine.keyed_events import Operation
+from cumulus.engine.protocol import Changes as MapChanges
+from cumulus.engine.session import Session
 from cumulus.engine.single_rows import single_row
-from cumulus.errors import UsageError
+from cumulus.errors import LargeNumberError, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.warehouse.operations import checked_event, deletions, explain_missing_columns, replacements, updates
 from cumulus.warehouse.state import WarehouseState
@@ -171,10 +174,13 @@ def apply(state: WarehouseState, events: Iterable[tuple[int, str, Any]] | Any, p
             _submit(state, bulk)
         else:
             session = state.session
-            for event in session.each(bulk):
+            for at, event in session.each(bulk):
                 if not _fire(state, event):
                     _submit(state, [event])
-            session.counters.warn_if_slow(session.engine)
+                if state.session is not session:  # a number was too large for it
+                    _each(state, islice(bulk, at + 1, None))
+                    break
+            state.session.counters.warn_if_slow(state.session.engine)
         return len(bulk)
 
 
@@ -261,9 +267,19 @@ def _submit(state: WarehouseState, events: Bulk | list[Operation]) -> None:
     if state.buffer is not None:
         state.buffer.extend((sign, table, row) for sign, table, row in events)  # plain tuples, which code takes
         return
-    session = state.session
-    state.tell(session.commit(events) if isinstance(events, list) else session.commit_bulk(events))
-    session.counters.warn_if_slow(session.engine)
+    try:
+        changes = _commit(state.session, events)
+    except LargeNumberError:
+        if state.options.engine != "auto":
+            raise
+        state.leave_words()
+        changes = _commit(state.session, events)
+    state.tell(changes)
+    state.session.counters.warn_if_slow(state.session.engine)
+
+
+def _commit(session: Session, events: Bulk | list[Operation]) -> MapChanges:
+    return session.commit(events) if isinstance(events, list) else session.commit_bulk(events)
 
 
 def _submit_checked(state: WarehouseState, operations: list[Operation]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from cumulus.engine.keyed_events import Operation
 from cumulus.engine.limits import Budget
 from cumulus.engine.protocol import Changes
 from cumulus.engine.session import Session
-from cumulus.errors import ClosedError, UsageError
+from cumulus.errors import ClosedError, EngineWarning, LargeNumberError, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Given
@@ -52,6 +53,7 @@ class WarehouseState:
         wait: bool | float,
     ) -> None:
         self.options, self.functions = options, functions
+        self._engine = options.engine
         self.script = script
         """The SQL that the program was made from; None if it was made from M3."""
         self.turn = Turn(wait)
@@ -67,9 +69,24 @@ class WarehouseState:
 
     def session_of(self, program: Program) -> Session:
         """Return a session of the empty maps of a program, with what this warehouse was opened with."""
-        session = Session(program, self.functions, self.options.engine)
+        session = Session(program, self.functions, self._engine)
         session.engine.limit(Budget(self.options.memory_limit))
+        if self._engine == "auto":
+            session.engine.raise_large_numbers()
         return session
+
+    def leave_words(self) -> None:
+        """Go on by the interpreter, whose numbers have no bound, until the warehouse is closed."""
+        self._engine = "interpreter"
+        old = self.session
+        new = self.session_of(old.program)
+        for definition in old.program.maps:
+            new.engine.restore(definition.name, old.engine.stored(definition.name))
+        new.resume(old.state())
+        self.use(new)
+        old.engine.close()
+        told = "a number is beyond the 128 bits of machine code: the warehouse goes on by the interpreter, more slowly"
+        warnings.warn(told, EngineWarning, stacklevel=2)
 
     def use(self, session: Session) -> None:
         """Go on with a session."""
@@ -206,7 +223,13 @@ class WarehouseState:
 
     def restore(self, saved: SavedState) -> None:
         """Go on where another warehouse of the same program was saved."""
-        saved_folder.restore_maps(saved, self.session.program, self.session.engine)
+        try:
+            saved_folder.restore_maps(saved, self.session.program, self.session.engine)
+        except LargeNumberError:
+            if self._engine != "auto":
+                raise
+            self.leave_words()
+            saved_folder.restore_maps(saved, self.session.program, self.session.engine)
         self.script = saved.state["script"]
         self.session.resume(saved.state)
 

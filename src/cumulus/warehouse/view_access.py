@@ -65,20 +65,30 @@ class WarehouseView(Shown):
         """What the reader sees."""
         return Consistency.COMMITTED
 
-    def arrow(self) -> pa.Table:
+    def arrow(self, *, skip_errors: bool = False) -> pa.Table:
         """Return all rows as Arrow: columns, types and order of the view's SELECT list.
 
         Warns with `EvaluationWarning` if there were `errors`.
+
+        Parameters
+        ----------
+        skip_errors
+            Leave out the rows of which an expression cannot be computed; `get` says of each why.
+
+        Raises
+        ------
+        EvaluationError
+            If an expression of the view cannot be computed for some row, which it names.
         """
         self.warn()
         with self._reader() as reader:
-            return reader.arrow()
+            return reader.arrow(skip_errors=skip_errors)
 
-    def rows(self) -> list[Row]:
-        """Return all rows as tuples of plain values. Warns with `EvaluationWarning` if there were `errors`."""
+    def rows(self, *, skip_errors: bool = False) -> list[Row]:
+        """Return all rows as tuples of plain values; see `arrow`."""
         self.warn()
         with self._reader() as reader:
-            return reader.rows()
+            return reader.rows(skip_errors=skip_errors)
 
     def get(self, *key: Any) -> Row | None:
         """Return the row with a key, None if there is none; see `cumulus.views.MapViewReader.get`.

@@ -59,7 +59,7 @@ class Rivals:
         changes = Changes(events, lambda event: event)
         try:
             if way == "each":
-                for operation in session.each(changes):
+                for _, operation in session.each(changes):
                     session.commit([operation])
             elif way == "bulk" and events[0][0] == UPSERT:
                 relation = session.relation(events[0][1])

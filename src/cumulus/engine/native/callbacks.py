@@ -15,10 +15,10 @@ from cumulus.engine.native.store.memory_layout import Reason
 from cumulus.engine.native.values.codec import decoder, encoder
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.map_access import I64, StoredMap
-from cumulus.errors import EvaluationError
+from cumulus.errors import LargeNumberError
 from cumulus.scalars.user import UserFunction
 
-TOO_LARGE = EvaluationError(
+TOO_LARGE = LargeNumberError(
     "a number is beyond what the native engine keeps: 128 bits, and in keys those of their type",
     hint="Divide before you add, use DOUBLE, or open the warehouse with engine='interpreter'.",
 )

@@ -21,7 +21,7 @@ from cumulus.engine.native.store.text_table import bytes_of
 from cumulus.engine.native.values.codec import text_words
 from cumulus.engine.native.values.text_sweep import sweep
 from cumulus.engine.protocol import Changes
-from cumulus.errors import EvaluationError
+from cumulus.errors import EvaluationError, LargeNumberError
 from cumulus.m3.program import On
 
 _LARGE_JOURNAL = 1 << 26
@@ -265,7 +265,7 @@ class Transactions:
 
 def _overflow(name: str) -> EvaluationError:
     """Return the error that a number of a map has grown too large."""
-    return EvaluationError(
+    return LargeNumberError(
         f"map {name}: {TOO_LARGE.message}",
         view=name,
         hint="Open the warehouse with engine='interpreter', whose numbers have no bound.",

@@ -17,7 +17,7 @@ from cumulus.engine.frames.value_words import Words, split
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.values.codec import NumberedValues, column_decoder, decoder, encoder, numbers_of
 from cumulus.engine.protocol import Key, Stored, Values
-from cumulus.errors import EvaluationError
+from cumulus.errors import EvaluationError, LargeNumberError
 
 if TYPE_CHECKING:
     from cumulus.engine.native.values.dictionary import Dictionary
@@ -190,7 +190,7 @@ def _wide(number: Any, scale: int) -> tuple[int, ...]:
     """Return a sum as two words."""
     value = int(Decimal(number).scaleb(scale, EXACT))
     if not -(1 << 127) <= value < 1 << 127:
-        raise EvaluationError(
+        raise LargeNumberError(
             f"{value} does not fit 128 bits", hint="Open the warehouse with engine='interpreter', which has no bound."
         )
     return split(value)
