@@ -108,7 +108,7 @@ def test_partition_folders_of_other_formats(tmp_path: Path, kind: str) -> None:
             (place / "1.csv").write_text(text)
         else:
             (place / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = run(tmp_path, HOSTS[0], ",header=false" if "without" in kind else "")
+    found = run(tmp_path, HOSTS["embedded"], ",header=false" if "without" in kind else "")
     assert [(row["id"], row["k"], row["x"]) for row in found] == [
         (number * count + at, k, at) for number, k in enumerate("ba") for at in range(count)
     ]

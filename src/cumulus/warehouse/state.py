@@ -199,6 +199,14 @@ class WarehouseState:
             stream.begin(number, since, self.reader(name).rows if snapshot else None)
             return stream
 
+    def part_changes(self, name: str, timeout: float | None) -> ChangeStream:
+        """Return a stream of the transactions that change what folds of a view are made of."""
+        with self.turn:
+            number = self.session.counters.transactions
+            stream = ChangeStream(self.subscriptions.part_log(name, number), self.turn, timeout)
+            stream.begin(number, None, None)
+            return stream
+
     def save(self, path: str | Path, form: str) -> None:
         """Write the whole state to a folder; a kill at any moment leaves what was saved there before.
 

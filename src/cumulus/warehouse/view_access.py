@@ -155,9 +155,8 @@ class WarehouseView(Shown):
         [{'a': 1, 'mean': 4.0}]
         """
         self.warn()
-        bounds, state = bounds_of(where), self._state
-        with reading(state):
-            return fold_view(state, state.finisher(self._name).view.name, by, bounds, columns)
+        with reading(self._state):
+            return fold_view(self._state, self._state.finisher(self._name).view.name, by, bounds_of(where), columns)
 
     def part_changes(self, timeout: float | None = None) -> ChangeStream:
         """Return a stream that has an entry, without rows, for each transaction that changes what folds are made of.
@@ -170,12 +169,7 @@ class WarehouseView(Shown):
         timeout
             As of `cumulus.Warehouse.changes`.
         """
-        state = self._state
-        with state.turn:
-            number = state.session.counters.transactions
-            stream = ChangeStream(state.subscriptions.part_log(self._name, number), state.turn, timeout)
-            stream.begin(number, None, None)
-            return stream
+        return self._state.part_changes(self._name, timeout)
 
     def facts(
         self,
@@ -188,8 +182,7 @@ class WarehouseView(Shown):
         Parameters
         ----------
         where
-            Which groups: grouping column → value, list or range, as in `fold`; or several lists of bounds, of which
-            one must be met.
+            Which groups, as in `fold`; or several lists of bounds, of which one must be met.
         limit
             How many rows, at most.
         guard
@@ -214,10 +207,10 @@ class WarehouseView(Shown):
 
         alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
         with reading(self._state):
-            sql, parameters = facts_query(self._state.script, self.finisher, alternatives, limit)
+            question = facts_query(self._state.script, self.finisher, alternatives, limit)
             if guard is None:
-                return query(self._state, sql, parameters or None)
-        return query(self._state, sql, parameters or None, guard)
+                return query(self._state, *question)
+        return query(self._state, *question, guard)
 
     def errors(self) -> ViewErrors:
         """Return the events that the view could not take in whole; see `cumulus.Warehouse.errors`."""
