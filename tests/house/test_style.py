@@ -81,3 +81,10 @@ def test_nothing_names_a_machine() -> None:
 def test_assertions_stay_on() -> None:
     """`assert` is for our own mistakes; the installed commands must not switch them off."""
     assert "-O" not in (ROOT / "Makefile").read_text(encoding="utf-8").split()
+
+
+def test_no_simple_queue_is_waited_for_with_a_limit() -> None:
+    """A signal at the end of such a wait makes it endless (Python 3.11); `queue.Queue` is as it should be."""
+    timed = re.compile(r"\.get\((?:True, |timeout=|block=)")
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in MODULES}
+    expect_none((name for name, text in texts.items() if "SimpleQueue" in text and timed.search(text)), "take a Queue")

@@ -245,6 +245,23 @@ def test_no_process_outlives_its_supervisor(number: signal.Signals) -> None:
     until(lambda: not any(map(runs, machines)))
 
 
+WAITING = """
+import signal
+import time
+from cumulus.transport.supervisor import Supervisor
+signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.05))  # the time to wait is over when it returns
+signal.setitimer(signal.ITIMER_REAL, 0.08)
+with Supervisor([]) as supervisor:
+    print(supervisor.wait(0.1))
+"""
+
+
+def test_a_signal_at_the_end_of_a_wait_does_not_prolong_it() -> None:
+    """`queue.SimpleQueue` of Python 3.11 would wait for ever: what is left of the time is below 0 then."""
+    ended = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "None\n", ended.stderr
+
+
 def test_a_process_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cumulus.transport.supervisor._ASK_SECONDS", 0.2)
     monkeypatch.setattr("cumulus.transport.supervisor._TERMINATE_SECONDS", 0.1)

@@ -101,7 +101,7 @@ class WarehouseKeeper:
         reading, self._packer = WarehouseReading(warehouse), Packer(warehouse.program)
         self.view, self.get, self.query = reading.view, reading.get, reading.query
         self.errors, self.changes = reading.errors, reading.changes
-        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._queue: queue.Queue[_Item] = queue.Queue()
         self._at = warehouse.transaction_number
         self._sizes = warehouse.stats(kept=True)
         self._listeners: list[Callable[[int], None]] = []

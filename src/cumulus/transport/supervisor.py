@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from threading import Event as Flag
 from threading import Lock, Thread
 from typing import Any, TypeAlias
@@ -158,7 +158,7 @@ class _Running:
         """What else it has said of where it is, for the others."""
         self.ready = Flag()  # it listens, or has ended
         self.end: ProcessEnded | None = None
-        self.health: SimpleQueue[tuple[float, dict[str, Any]]] = SimpleQueue()  # when it came, and what
+        self.health: Queue[tuple[float, dict[str, Any]]] = Queue()  # when it came, and what
         self.is_probed = False  # it was asked how it is, and has not answered
         self._reason = self._hint = ""
         self._lines: deque[str] = deque(maxlen=_TOLD_LINES)
@@ -305,7 +305,7 @@ class Supervisor:
         self._start_seconds = start_seconds
         self._is_unwanted = is_unwanted
         self._running: dict[Name, _Running] = {}
-        self._occurrences: SimpleQueue[Occurrence] = SimpleQueue()
+        self._occurrences: Queue[Occurrence] = Queue()
         self._is_stopping = False
 
     def __enter__(self) -> Supervisor:
