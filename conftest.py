@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import defaultdict
 
 import pytest
@@ -18,16 +19,17 @@ def _object_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests that are marked slow are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave each case of many that run on every engine one engine in the fast tier: the engines come in turn."""
+    """Leave each case that runs on every engine one engine in the fast tier: the engines come in turn."""
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if "each_engine" in getattr(getattr(item, "callspec", None), "params", {}):
             cases[item.nodeid.partition("[")[0]].append(item)
-    for runs in cases.values():
+    for name, runs in cases.items():
+        first = zlib.crc32(name.encode())  # the same whatever else is run
         by_engine: dict[object, list[pytest.Item]] = defaultdict(list)
         for item in runs:
             by_engine[item.callspec.params["each_engine"]].append(item)  # type: ignore[attr-defined]
         for turn, each in enumerate(by_engine.values()):
             for place, item in enumerate(each):
-                if len(each) > 1 and place % len(by_engine) != turn:
+                if (place + first) % len(by_engine) != turn:
                     item.add_marker(pytest.mark.slow)

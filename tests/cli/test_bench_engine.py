@@ -33,6 +33,7 @@ def bench(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in told.output.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_stream_through_every_engine() -> None:
     *rows, last = bench("--scale", "0.001", "--repetitions", "1")
     names = [row["engine"] for row in rows]
@@ -64,6 +65,7 @@ def test_each_query_with_and_without_deletions_by_batch(
     assert last["summary"]["batch"] == [1, 500]
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_early_is_compared_as_far_as_it_went() -> None:
     limits = ["--batch", "100", "--seconds", "0.000001", "--repetitions", "1"]
     row, *_ = bench("--workload", "ssb", "--query", "q4_1", "--sf", "0.001", *limits)

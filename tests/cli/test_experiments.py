@@ -86,6 +86,7 @@ def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pyte
     assert "finished: few, must be many" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_each_figure_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for figure, words in (("fig9", SMALL), ("fig10", SMALL), ("fig11", SKEWED), ("fig12", GAUSSIAN)):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command_line import cumulus
+from support.tiers import sampled
 
 FULL = Path("/dev/full")
 COMMANDS = {
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", sampled(COMMANDS, of=3))
 def test_no_room_for_what_is_printed(folder: Path, command: str) -> None:
     with FULL.open("w") as full:
         ended = subprocess.run(

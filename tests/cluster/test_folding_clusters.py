@@ -15,6 +15,7 @@ from support.oracle import same_bag
 from support.orders_stream import OrdersStream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_fold_is_right_after_every_epoch(tmp_path: Path, nodes: int) -> None:
     stream = OrdersStream(tmp_path / "in", 11, QUERIES)

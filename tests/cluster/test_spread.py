@@ -8,6 +8,7 @@ from cumulus import m3
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.workloads import BENCHMARKS, flights, queries, shop
+from support.tiers import sampled
 
 SPREAD = {
     *("shop", "flights"),
@@ -21,7 +22,7 @@ SCRIPTS = {"shop": shop.sql(), "flights": flights.sql()} | {
 
 
 @pytest.mark.filterwarnings("ignore::cumulus.errors.LowerOrderWarning")
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", sampled(SCRIPTS, of=3))
 def test_workloads(name):
     program = compile_sql(SCRIPTS[name], rely=False, enforced=False)
     found = divide(program)

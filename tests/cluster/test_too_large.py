@@ -20,6 +20,7 @@ from cumulus.epochs.sources import sources_from
 from support.cluster_world import run_cluster
 from support.equal_outputs import difference
 from support.orders_stream import json_lines
+from support.tiers import one_mode_each
 
 SCRIPT = """
 CREATE TABLE r (k INTEGER, a {type}); CREATE TABLE s (k INTEGER, b BIGINT);
@@ -58,8 +59,7 @@ def manifests(out: Path) -> list[Manifest]:
     return [read_manifest(out, epoch) for epoch in committed_epochs(out)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES))
 @pytest.mark.parametrize(
     ("type", "large"),
     [("HUGEINT", str(2**126)), ("HUGEINT", str(-(2**126))), ("DECIMAL(38,2)", f"{'9' * 36}.99")],
@@ -80,8 +80,7 @@ def test_views_of_a_sum_beyond_128_bits_fail_alone_and_heal(
         assert not each.errors.keys() & {"kinds", "lines"}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES))
 def test_a_home_in_which_a_sum_is_too_large_starts_again(tmp_path: Path, mode: Mode, engine: str) -> None:
     """At each epoch: the state of nodes is in their logs, or in snapshots."""
     epochs = [("insert", 2), ("insert", 1), ("delete", 1), ("delete", 2)]
@@ -93,8 +92,7 @@ def test_a_home_in_which_a_sum_is_too_large_starts_again(tmp_path: Path, mode: M
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES))
 def test_a_sum_beyond_double_is_infinite_in_its_group_until_it_is_back(tmp_path: Path, mode: Mode, engine: str) -> None:
     write(tmp_path / "in", 1.7e308, [("insert", 0), ("insert", 1), ("insert", 1), ("delete", 1), ("delete", 1)])
     for last in (1, 3, 0):  # an epoch that is open beside the one before shows none of its numbers early

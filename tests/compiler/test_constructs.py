@@ -11,6 +11,7 @@ from cumulus.compiler import compile_sql
 from cumulus.errors import UnsupportedError
 from support.differential import run
 from support.random_tables import SCHEMA, walk
+from support.tiers import sampled
 
 SELECTS = [
     # Flags that sqlglot keeps apart from the operator.
@@ -44,7 +45,7 @@ SELECTS = [
 ]
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", sampled(SELECTS, of=2))
 def test_a_construct_is_exact_after_every_event(select):
     for seed, batch in ((1, False), (2, True)):
         run(f"CREATE VIEW v AS {select}", walk(random.Random(seed), 18), batch=batch)

@@ -39,7 +39,7 @@ def stream(seed: int, length: int) -> list[tuple[int, str, tuple[object, ...]]]:
     return events
 
 
-@pytest.mark.parametrize("view", sampled(VIEWS, of=3))
+@pytest.mark.parametrize("view", sampled(VIEWS, of=5))
 def test_a_view_is_what_duckdb_says(view: str) -> None:
     run(f"CREATE VIEW v AS {view}", stream(len(view), 24), schema=SCHEMA)
 

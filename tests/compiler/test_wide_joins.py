@@ -38,6 +38,7 @@ def test_a_star_without_keys_is_kept_in_a_lower_order_and_said() -> None:
         assert len(compile_sql(star(8, keys=True)).maps) == 17
 
 
+@pytest.mark.slow
 def test_who_insists_on_full_order_gets_it_and_a_strict_view_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

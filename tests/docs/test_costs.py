@@ -15,6 +15,7 @@ import pytest
 from cumulus.compiler import compile_sql
 from cumulus.explain.cost import CostClass, cost_classes
 from cumulus.workloads import queries
+from support.tiers import sampled
 
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"
 STATIC = {"tpch": ("nation", "region"), "ssb": (), "orderbook": ()}
@@ -37,7 +38,7 @@ def table(found: dict[str, dict[str, CostClass]]) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("workload", STATIC)
+@pytest.mark.parametrize("workload", sampled(STATIC, of=2))
 def test_the_page_says_what_the_compiler_does(workload: str) -> None:
     found = classes(workload)
     assert all(cost is not CostClass.REEVALUATION for tables in found.values() for cost in tables.values())

@@ -98,6 +98,7 @@ def compare(seed: int, out: Path) -> None:
             assert pq.read_table(out / found).to_pylist() == pq.read_table(out / file).to_pylist(), (seed, epoch, view)
 
 
+@pytest.mark.slow
 @pytest.mark.law
 def test_the_first_rows_of_all_are_among_the_first_of_each(tmp_path: Path) -> None:
     for seed in range(examples(12)):

@@ -154,6 +154,7 @@ def test_columns_and_rows_that_are_not_needed_are_not_read(tmp_path: Path, progr
     assert some.entries_read == len(rows_of(some)) < whole.entries_read
 
 
+@pytest.mark.slow
 def test_a_cube_of_a_folder_is_no_older_than_asked(tmp_path: Path, program: Program) -> None:
     out = after_one_epoch(tmp_path, program, 7)
     asked = cumulus.Cube(out, "sales").rollup("nation")

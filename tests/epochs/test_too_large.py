@@ -116,6 +116,7 @@ def test_each_epoch_is_as_by_the_interpreter(tmp_path: Path, type: str, seed: in
     assert any("totals" in each.errors for each in manifests(tmp_path / "out"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(10), of=10, first=2))
 @pytest.mark.parametrize("compacts", sampled([False, True], of=2, first=1))
 def test_a_run_goes_on_at_each_epoch(

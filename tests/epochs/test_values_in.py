@@ -17,6 +17,7 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from support.engines import engine_of
+from support.tiers import sampled
 
 pytestmark = pytest.mark.usefixtures("each_engine")
 
@@ -85,7 +86,7 @@ def run(tmp_path: Path, kind: str, array: pa.Array, *, key: str = "PRIMARY KEY")
     return found, reasons
 
 
-@pytest.mark.parametrize("key", ["PRIMARY KEY", "NOT NULL"])
+@pytest.mark.parametrize("key", sampled(["PRIMARY KEY", "NOT NULL"], of=2))
 @pytest.mark.parametrize(("kind", "array", "left", "reason"), BAD, ids=lambda each: getattr(each, "type", None))
 def test_what_no_value_is_near_to_is_quarantined(tmp_path, kind, array, left, reason, key) -> None:
     found, reasons = run(tmp_path, kind, array, key=key)
@@ -96,7 +97,7 @@ def test_what_no_value_is_near_to_is_quarantined(tmp_path, kind, array, left, re
         assert each.endswith(reason)
 
 
-@pytest.mark.parametrize("key", ["PRIMARY KEY", "NOT NULL"])
+@pytest.mark.parametrize("key", sampled(["PRIMARY KEY", "NOT NULL"], of=2, first=1))
 @pytest.mark.parametrize(("kind", "array", "meant"), FINE, ids=lambda each: getattr(each, "type", None))
 def test_values_come_as_what_they_mean(tmp_path, kind, array, meant, key) -> None:
     assert run(tmp_path, kind, array, key=key) == (meant, [])

@@ -21,7 +21,7 @@ BOTH = ("EXISTS", "kept rows, spread and gated", "errors", "evaluated again")
 KINDS = dict.fromkeys(GATED, ("gated",)) | dict.fromkeys(BOTH, ("spread", "gated"))
 
 
-@pytest.mark.parametrize(("faults", "count"), [((), 4), (tuple(FAULTS), 8)])
+@pytest.mark.parametrize(("faults", "count"), [pytest.param((), 4, marks=pytest.mark.slow), (tuple(FAULTS), 8)])
 def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], count: int) -> None:
     seeds = Seeds(count=count, needed=("epoch", "task CommitEpoch", "deltas sent"))
     summary = run_seeds(cluster_case, seeds, cluster_conditions(faults))
@@ -39,7 +39,7 @@ def test_equal_rows_that_fail_are_as_many_errors_in_batches_as_one_by_one(seed: 
     assert run_seeds(cluster_case, Seeds(seed, 1), CONDITIONS).is_clean
 
 
-@pytest.mark.parametrize("seed", [93, 98])
+@pytest.mark.parametrize("seed", sampled([93, 98], of=2))
 def test_an_epoch_that_was_logged_in_two_lives_counts_once(seed: int) -> None:
     """A crash after the record of an epoch and before its manifest: it is logged again, and both records are there."""
     assert run_seeds(cluster_case, Seeds(seed, 1), CONDITIONS).is_clean

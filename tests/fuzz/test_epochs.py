@@ -16,6 +16,7 @@ def test_epochs_leave_what_duckdb_says(seed: int, tmp_path: Path) -> None:
     assert compare(seed, tmp_path) is not None
 
 
+@pytest.mark.slow
 def test_epochs_of_tables_that_refer_to_each_other_leave_what_duckdb_says(tmp_path: Path) -> None:
     plans = [compare(seed, tmp_path / str(seed), keyed=True) for seed in (120, 121)]
     assert any(plan is not None for plan in plans)

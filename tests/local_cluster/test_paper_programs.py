@@ -60,7 +60,7 @@ def write_epochs(folder: Path, events: Sequence[Event], text: str, epochs: int) 
     return parts
 
 
-@pytest.mark.parametrize(("place", "order"), one_mode_each(PROGRAMS, ("clock", "switch"), of=3))
+@pytest.mark.parametrize(("place", "order"), one_mode_each(PROGRAMS, ("clock", "switch"), of=6))
 def test_a_run_over_folders_has_the_views_of_its_events_one_by_one(place: str, order: str, tmp_path: Path) -> None:
     """Events of an epoch come switch by switch, on each table by table: one file of a table is one block."""
     text, draw = PROGRAMS[place], random.Random(f"{place} {order}")

@@ -79,6 +79,7 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_epochs_are_those_of_the_embedded_host_after_machines_have_died(done: Path) -> None:
     SalesStream(done / "in", 1).run_embedded(done / "embedded")
     assert difference(done / "embedded", done / "out") == ""

@@ -216,6 +216,7 @@ def test_a_node_that_hangs_is_not_waited_for_longer_than_the_timeout(ring: RingC
     assert ring.query("SELECT 1 AS one", node=NODE).arrow().to_pylist() == [{"one": 1}]
 
 
+@pytest.mark.slow
 def test_a_node_that_hangs_while_it_works_is_not_waited_for_longer_than_the_timeout(ring: RingClient) -> None:
     with ThreadPoolExecutor(1) as pool:
         begun = time.monotonic()

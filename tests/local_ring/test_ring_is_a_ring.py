@@ -71,6 +71,7 @@ def system_counts(pid: int, own: int) -> list[tuple[int, int]]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
     """The first query of this ring."""
     with duckdb_over(source) as alone:

@@ -66,6 +66,7 @@ def planned(engine: duckdb.DuckDBPyConnection, sql: str, catalogue: Catalogue) -
     return plan_query(engine, sql, {folded(table.name): table for table in catalogue.tables})
 
 
+@pytest.mark.slow
 def test_the_third_query_of_tpch(engine: duckdb.DuckDBPyConnection, catalogue: Catalogue) -> None:
     plan = planned(engine, checks.views(tpch.sql("q3"))["q3"], catalogue)
     text = explain_text(plan, scan_requests(plan, catalogue, MEMBERS))

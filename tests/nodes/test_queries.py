@@ -21,6 +21,7 @@ from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCanc
 from cumulus.nodes import ArrivalFeed, EngineLimits, NodeQueries, open_engine, plan_query
 from cumulus.workloads import checks, tpch
 from support.arriving_rows import Carousel, ChunksOfFiles, TableInMemory, ask, tables_in_memory
+from support.tiers import sampled
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def expect_equal(found: pa.Table, wanted: pa.Table) -> None:
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
 
 
-@pytest.mark.parametrize("query", tpch.QUERIES)
+@pytest.mark.parametrize("query", sampled(tpch.QUERIES, of=2))
 def test_tpch_equals_duckdb_and_scans_what_the_plan_says(
     query: str,
     engine: duckdb.DuckDBPyConnection,

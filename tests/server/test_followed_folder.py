@@ -141,6 +141,7 @@ def test_a_subscriber_is_told_what_an_epoch_changes(run: Run, served: Served) ->
                 run.step()
 
 
+@pytest.mark.slow
 def test_what_was_read_of_a_cube_is_in_all_that_is_read_then(run: Run) -> None:
     with serving(FollowedFolder(run.out), ServerSettings(run.out)) as served, served.http() as http:
         for _ in range(3):
@@ -149,6 +150,7 @@ def test_what_was_read_of_a_cube_is_in_all_that_is_read_then(run: Run) -> None:
             assert http.get("/v1/views/sales/rows?limit=1").headers["X-Cumulus-At"] == told
 
 
+@pytest.mark.slow
 def test_changes_go_on_where_epochs_are_gone(run: Run) -> None:
     source = FollowedFolder(run.out)
     try:

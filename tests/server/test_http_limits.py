@@ -72,6 +72,7 @@ def test_a_query_that_takes_too_long_is_stopped(server: Running, http: httpx.Cli
 SLOW_JOIN = " WHERE (SELECT SUM(hash(x.range % 7 + y.range)) FROM range(4000) x, range(4000) y) > 0"
 
 
+@pytest.mark.slow
 def test_a_query_that_fails_or_is_stopped_half_way_is_told(tmp_path: Path) -> None:
     """When rows have come already, DuckDB's errors come as Arrow's."""
     failing = "SELECT CASE WHEN range < 300000 THEN 1 ELSE CAST('x' || range AS INT) END AS n FROM range(1000000)"

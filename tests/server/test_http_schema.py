@@ -71,6 +71,7 @@ def ask_everything(server: Running, examples: int) -> int:
     return asked
 
 
+@pytest.mark.slow
 def test_a_few_requests_of_each_kind(server: Running) -> None:
     assert ask_everything(server, 3) > 60
 

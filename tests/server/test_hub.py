@@ -22,6 +22,7 @@ from cumulus.server.hub.hub import Hub, HubLimits
 from cumulus.server.hub.messages import MessageForm
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.views.folding import Bound, between
+from support.tiers import sampled
 
 SQL = """
 CREATE TABLE r (id INTEGER PRIMARY KEY, a INTEGER, x INTEGER);
@@ -147,7 +148,9 @@ async def subscriber(hub: Hub, writer: Writer, seed: int, stop: asyncio.Event) -
     return checked, left
 
 
-@pytest.mark.parametrize("kept", [HubLimits(), HubLimits(kept_rows=30, kept_bytes=500)], ids=["much", "little"])
+@pytest.mark.parametrize(
+    "kept", sampled([HubLimits(), HubLimits(kept_rows=30, kept_bytes=500)], of=2, first=1), ids=["much", "little"]
+)
 def test_what_subscribers_hold_is_the_view_at_every_mark(kept: HubLimits) -> None:
     async def run(keeper: WarehouseKeeper) -> list[tuple[int, int]]:
         hub, writer, stop = Hub(keeper, asyncio.get_running_loop(), kept), Writer(keeper, 7), asyncio.Event()

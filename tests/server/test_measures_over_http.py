@@ -51,6 +51,7 @@ def ask_all(views: list[FoldedView], batches: list[list[Event]], data: st.DataOb
                 seen.update([*question.constructs, *question.kinds, "questions"])
 
 
+@pytest.mark.slow
 @pytest.mark.law
 def test_answers_over_http_are_those_of_base_rows() -> None:
     seen: Counter[str] = Counter()

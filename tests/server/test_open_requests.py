@@ -18,6 +18,7 @@ from websockets.sync.client import connect as open_socket
 from cumulus import errors
 from cumulus.server.access import Role, UserFile
 from support.http_server import Running, running
+from support.tiers import sampled
 
 SLOW = "SELECT COUNT(*) FROM range(100000000) a, range(100000) b WHERE a.range * b.range % 7 = 3"
 
@@ -138,7 +139,7 @@ REVOKED: dict[str, Callable[[UserFile], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", REVOKED)
+@pytest.mark.parametrize("how", sampled(REVOKED, of=3))
 def test_all_that_a_token_has_open_ends_within_a_second(how: str, server: Running, users: UserFile) -> None:
     token, other = users.add("will", Role.WRITER), users.add("rita", Role.READER)
     open_ = followers(server, token)

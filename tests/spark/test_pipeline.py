@@ -124,6 +124,7 @@ def test_a_session_without_the_state_store_that_it_takes_runs_all_the_same(spark
     assert sorted_rows(query(tmp_path / "out", "FROM revenue").to_pylist()) == stream.oracle()
 
 
+@pytest.mark.slow
 def test_a_restart_resumes_and_a_changed_program_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     stream = OrdersStream(tmp_path / "in", 2)
     for _ in range(2):
@@ -263,6 +264,7 @@ def test_the_parts_of_a_trigger_add_up(spark: SparkSession, tmp_path: Path) -> N
         assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == expected
 
 
+@pytest.mark.slow
 def test_errors_of_views_are_those_of_the_embedded_host_with_one_bucket(spark: SparkSession, tmp_path: Path) -> None:
     stream = FailingStream(tmp_path / "in", 6)
     for _ in range(4):

@@ -110,6 +110,7 @@ def test_a_bucket_is_made_from_a_snapshot_and_a_log(owner: int, tmp_path: Path) 
         assert rows_of(tmp_path, 3, bucket, (2, 1)) == [(1, 15), (2, 1)]
 
 
+@pytest.mark.slow
 def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
     with Served("c/0", "bucket 0", owner) as bucket:
         with pytest.raises(BucketServerError, match="the bucket was not started"):
@@ -136,6 +137,7 @@ def test_a_server_that_was_killed_is_started_anew(owner: int, tmp_path: Path) ->
         assert bucket.stamp is None
 
 
+@pytest.mark.slow
 def test_workers_that_come_at_once_meet_one_server(owner: int) -> None:
     found: list[int] = []
 
@@ -186,6 +188,7 @@ def test_a_folder_of_sockets_that_others_can_open_is_refused(owner: int) -> None
         Served("c/0", "bucket 0", owner)
 
 
+@pytest.mark.slow
 def test_a_folder_too_long_for_sockets_is_left_for_a_shorter_one(
     owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

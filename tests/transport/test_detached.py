@@ -8,11 +8,13 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from cumulus.transport.detached import start_detached
 from support.talker import MOST_BYTES
 
 
+@pytest.mark.slow
 def test_a_log_is_replaced_when_it_is_large_and_one_older_part_is_kept(tmp_path: Path) -> None:
     log, older = tmp_path / "talk.log", tmp_path / "talk.log.1"
     log.write_text("from a life before\n")

@@ -14,6 +14,7 @@ import pytest
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotCounts, SlotPool, allow_descriptors
+from support.tiers import sampled
 
 POOLS = [BufferPool, DescriptorPool]
 
@@ -81,7 +82,7 @@ def test_a_slot_that_is_read_or_free_cannot_be_freed(make: Callable[[], SlotPool
         pool.free(slot)
 
 
-@pytest.mark.parametrize("make", POOLS)
+@pytest.mark.parametrize("make", sampled(POOLS, of=2))
 def test_what_fails_to_fill_a_slot_leaves_none(make: Callable[[], SlotPool]) -> None:
     def fail(room: memoryview) -> None:
         room[0] = 1
@@ -103,6 +104,7 @@ def test_a_file_is_mapped_when_it_is_read_and_no_earlier() -> None:
     pool.free(slot)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", POOLS)
 def test_a_file_that_may_change_or_is_too_short_is_not_adopted(make: Callable[[], SlotPool]) -> None:
     pool, other = make(), DescriptorPool()

@@ -152,6 +152,7 @@ def few(request: pytest.FixtureRequest) -> Iterator[Flown]:
     made.close()
 
 
+@pytest.mark.slow
 def test_the_smallest_map_answers_and_no_more_is_read_than_is_told(few: Flown) -> None:
     check(few, most_bound=2)
 

@@ -267,6 +267,7 @@ CREATE VIEW w AS SELECT SUM(q) AS s FROM b b1
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", sampled(["<", "<=", ">", ">="], of=4, first=3))
 def test_sums_over_ranges_by_sql(op) -> None:
     choose = random.Random(op)

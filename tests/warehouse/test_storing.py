@@ -84,7 +84,7 @@ def filled(engine: str) -> Warehouse:
     return wh
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled(FORMS, of=2))
 @pytest.mark.parametrize(("writer", "reader"), one_mode_each(KINDS, KINDS))
 def test_any_engine_goes_on_with_what_any_other_saved(tmp_path, form, writer, reader) -> None:
     wh = filled(writer)

@@ -31,6 +31,7 @@ def test_a_view_has_the_oracles_columns_and_types(workload: str) -> None:
         assert promised == wanted, view.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", sampled(["none", "primary", "foreign", "rely"], of=4))
 def test_tpch_compiles_with_all_keys_and_static_tables(keys: str) -> None:
     for query in tpch.QUERIES:

@@ -49,6 +49,7 @@ def incarnation(home: Path) -> int:
     return address.incarnation
 
 
+@pytest.mark.slow
 def test_two_rows_of_2_to_the_126_cost_their_views_alone(tmp_path: Path) -> None:
     home, large = tmp_path / "home", 2**126
     with running(home):

@@ -85,6 +85,7 @@ def others(address: ClusterAddress, machine: str) -> list[str]:
     return [name for name in address.machines if name != machine]
 
 
+@pytest.mark.slow
 def test_a_greeting_with_the_name_of_a_machine_breaks_no_link(home: Path) -> None:
     address = read_address(home)
     with untouched(home) as steady:

@@ -87,6 +87,7 @@ def test_who_leaves_in_the_middle_of_a_body_leaves_no_traceback(server: Attacked
     assert not lines_with(server.log, "Traceback")
 
 
+@pytest.mark.slow
 def test_slow_senders_are_left_and_hold_up_nobody(server: AttackedServer) -> None:
     heads = Trickle(server.address, b"GET /healthz HTTP/1.1\r\n", b"X-Slow: a\r\n")
     bodies = Trickle(server.address, request(HOST, "Content-Length: 100000"), b" ")

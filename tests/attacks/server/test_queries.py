@@ -77,6 +77,7 @@ LONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(LONG, of=3, first=1))
 def test_a_query_that_takes_long_holds_up_no_writer(tmp_path: Path, name: str) -> None:
     """While DuckDB runs, writers go on: they end more often than such a query may take in their turn."""
@@ -88,6 +89,7 @@ def test_a_query_that_takes_long_holds_up_no_writer(tmp_path: Path, name: str) -
         assert len(shop.acknowledged) > begun + 3, "a writer who waited would have had one or two"
 
 
+@pytest.mark.slow
 def test_measures_are_right_while_rows_come(server: AttackedServer) -> None:
     sql = "SELECT MEASURE(n) AS m, (SELECT SUM(n) FROM sales) AS n FROM sales"
     with server.shop() as shop, server.http() as http:

@@ -117,6 +117,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(steps=STEPS)
 def test_views_do_not_see_a_sweep(steps: Any, tmp_path_factory: pytest.TempPathFactory) -> None:

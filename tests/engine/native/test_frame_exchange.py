@@ -25,6 +25,7 @@ FIRST = """
 KINDS = (["BIGINT", "INTEGER"], ["DOUBLE", "DECIMAL(12,2)"], ["DECIMAL(25,1)", "BIGINT"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", sampled(KINDS, of=3), ids=lambda kinds: kinds[0])
 def test_maps_are_handed_over_and_go_on(kinds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_DEBUG", "1")

@@ -19,6 +19,7 @@ from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
 from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_CHAINED, RIGHT, Order, Shape
 from cumulus.engine.native.values.inspection import MapView
+from support.tiers import sampled
 
 SHAPES = [
     Shape(0, 2),
@@ -177,7 +178,7 @@ class NativeMap:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", sampled(range(3), of=3))
 def test_a_map_is_a_dict(code: MachineCode, shape: Shape, seed: int) -> None:
     """Thousands of additions and removals: few keys, many keys, keys that differ in few bits."""
     choose = random.Random(seed)

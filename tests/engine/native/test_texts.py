@@ -104,6 +104,7 @@ def test_like_is_the_interpreters_and_duckdbs(text: str, pattern: str, escape: s
         assert found == there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", LOADS.values(), ids=[*LOADS])
 def test_long_patterns_in_all_code(load: Load) -> None:
     choose = random.Random(5)
