@@ -148,7 +148,7 @@ HAND_WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(HAND_WRITTEN, of=3))
+@pytest.mark.parametrize("name", sampled(HAND_WRITTEN, of=5))
 def test_what_is_planned_can_be_started_and_what_is_refused_is_refused_alike(folder: Path, name: str) -> None:
     (folder / "hand.m3").write_text(HAND_WRITTEN[name], encoding="utf-8")
     for relation in m3.parse(HAND_WRITTEN[name]).relations:

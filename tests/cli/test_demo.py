@@ -41,6 +41,7 @@ def test_two_weeks_are_played_and_every_view_is_exact(finished: tuple[Path, str]
     assert "All views are exact." in told
 
 
+@pytest.mark.slow
 def test_a_finished_demo_is_shown_again_and_not_played(finished: tuple[Path, str]) -> None:
     told = demo(finished[0], "--epochs", "2")
     assert told.exit_code == 0

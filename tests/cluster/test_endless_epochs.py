@@ -51,7 +51,7 @@ def with_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "_LATEST", 6)
 
 
-@pytest.mark.parametrize(("order", "engine"), one_mode_each(("clock", "switch"), ("interpreter", "native")))
+@pytest.mark.parametrize(("order", "engine"), one_mode_each(("clock", "switch"), ("interpreter", "native"), of=2))
 def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, order: str
 ) -> None:

@@ -257,7 +257,7 @@ def run(
     return cluster
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", sampled(SMALL, of=2))
 def test_nodes_end_as_one_engine_and_commit_what_it_does(name, each_engine):
     seeds = range(examples(20)) if chosen() == "interpreter" else range(examples(4))
     found = [run(spread_program(name), seed) for seed in seeds]

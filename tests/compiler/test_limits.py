@@ -95,6 +95,7 @@ def test_a_union_of_many_tables_takes_as_long_as_its_branches() -> None:
     assert len(program.maps) == 1
 
 
+@pytest.mark.slow
 def test_a_cube_over_a_wide_join_is_evaluated_again() -> None:
     names = ", ".join(f"t{at}.b" for at in range(8))
     tables = "".join(f"CREATE TABLE t{at} (k INTEGER PRIMARY KEY, b INTEGER);\n" for at in range(8))

@@ -51,6 +51,7 @@ def test_the_page_says_what_the_compiler_does(workload: str) -> None:
         assert written.strip() == table(found)
 
 
+@pytest.mark.slow
 def test_the_page_argues_for_every_scan() -> None:
     told = PAGE.read_text(encoding="utf-8").split("## TPC-H", 1)[0]
     names = {"q22": "TPC-H 22", "vwap": "VWAP", "mst": "missed trades", "psp": "price spread"}

@@ -22,7 +22,7 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from support.command_line import cumulus
 from support.engines import engine_of
-from support.tiers import one_mode_each
+from support.tiers import one_mode_each, sampled
 
 NAMES = (
     "op", "OP", "seq", "Seq", "order", "before", "after", "payload", "schema", "source", "ts_ms", "none", "position",
@@ -78,7 +78,7 @@ def rows_after(tmp_path: Path, script: str, options: str) -> list[tuple[Any, ...
     return rows
 
 
-@pytest.mark.parametrize(("kind", "keyed"), one_mode_each(FORMATS, ("", "PRIMARY KEY")))
+@pytest.mark.parametrize(("kind", "keyed"), one_mode_each(FORMATS, ("", "PRIMARY KEY"), of=2))
 def test_a_column_of_the_table_is_data(tmp_path: Path, kind: str, keyed: str) -> None:
     values = [value for value in VALUES if kind != "csv" or value != ""]  # an empty cell is NULL
     rows = [(at, values[at % len(values)]) for at in range(200 if kind.startswith("long") else 3 * len(values))]
@@ -92,7 +92,7 @@ def test_a_column_of_the_table_is_data(tmp_path: Path, kind: str, keyed: str) ->
     assert {NAMES[int(view[1:])]: shown for view, shown in found.items() if shown != rows} == {}
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "long jsonl"])
+@pytest.mark.parametrize("kind", sampled(["csv", "parquet", "jsonl", "long jsonl"], of=2, first=1))
 @pytest.mark.parametrize("name", ["op", "seq"])
 def test_where_none_is_declared_there_is_none(tmp_path: Path, name: str, kind: str) -> None:
     """The files have a column that the table does not have, and it means nothing."""

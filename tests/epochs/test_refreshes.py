@@ -66,6 +66,7 @@ def test_each_query_has_rows_and_changes(written: WrittenStream) -> None:
         assert any(before != after for before, after in pairwise(seen[1:]))
 
 
+@pytest.mark.slow
 def test_what_is_not_duckdbs_is_told(written: WrittenStream, tmp_path: Path) -> None:
     late = [written.expected[0], *written.expected[:-1]]
     found = run(replace(written, expected=late), "foreign", "native", 1, tmp_path / "out")

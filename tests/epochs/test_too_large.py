@@ -131,6 +131,7 @@ def test_a_run_goes_on_at_each_epoch(
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(10), of=10, first=2))
 def test_two_buckets_are_as_by_the_interpreter(tmp_path: Path, seed: int) -> None:
     """Their sums may fit, and what they are together not."""

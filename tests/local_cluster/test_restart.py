@@ -23,7 +23,7 @@ from support.cluster_driver import run_through, start
 from support.equal_outputs import difference
 from support.sales_stream import SalesStream, cluster_program
 
-pytestmark = pytest.mark.xdist_group("restart")  # one worker has what is made once
+pytestmark = [pytest.mark.xdist_group("restart"), pytest.mark.slow]  # one worker has what is made once
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,6 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.slow
 def test_epochs_are_those_of_the_embedded_host_after_machines_have_died(done: Path) -> None:
     SalesStream(done / "in", 1).run_embedded(done / "embedded")
     assert difference(done / "embedded", done / "out") == ""

@@ -12,11 +12,12 @@ import pytest
 from cumulus.local_ring.client import RingClient
 from cumulus.workloads import tpch
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
+from support.tiers import sampled
 
 pytestmark = pytest.mark.xdist_group("test_ring")  # one ring for all of them
 
 
-@pytest.fixture(scope="module", params=["local", "tcp"])
+@pytest.fixture(scope="module", params=sampled(["local", "tcp"], of=2))
 def ring(
     request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RingClient]:

@@ -92,6 +92,7 @@ def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
     assert came, "node1 owns all of them"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ss") is None, reason="ss tells what the system counts")
 def test_bytes_are_those_that_the_system_has_counted(ring: RingClient) -> None:
     for query in ("q1", "q6", "q12"):

@@ -98,6 +98,7 @@ def test_requests_are_what_the_scans_ask_for(engine: duckdb.DuckDBPyConnection, 
     assert [("l_shipdate" in predicate, count) for predicate, count in asked.ruled_out] == [(True, other_years)]
 
 
+@pytest.mark.slow
 def test_json_says_the_same(engine: duckdb.DuckDBPyConnection, catalogue: Catalogue) -> None:
     plan = planned(engine, checks.views(tpch.sql("q3"))["q3"], catalogue)
     requests = scan_requests(plan, catalogue, MEMBERS)

@@ -122,6 +122,7 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line[5:])
 
 
+@pytest.mark.slow
 def test_a_subscriber_is_told_what_an_epoch_changes(run: Run, served: Served) -> None:
     with served.http() as http, http.stream("GET", "/v1/views/items/changes") as stream:
         told = events(stream.iter_lines())

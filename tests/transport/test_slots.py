@@ -82,7 +82,7 @@ def test_a_slot_that_is_read_or_free_cannot_be_freed(make: Callable[[], SlotPool
         pool.free(slot)
 
 
-@pytest.mark.parametrize("make", sampled(POOLS, of=2))
+@pytest.mark.parametrize("make", sampled(POOLS, of=2, first=1))
 def test_what_fails_to_fill_a_slot_leaves_none(make: Callable[[], SlotPool]) -> None:
     def fail(room: memoryview) -> None:
         room[0] = 1

@@ -52,6 +52,7 @@ def test_views_have_the_spelling_that_duckdb_shows_and_the_rows() -> None:
     assert str(m3.parse(wh.m3)) == wh.m3
 
 
+@pytest.mark.slow
 def test_scripts_in_any_case_are_the_same_views() -> None:
     dice = random.Random(7)
 

@@ -150,6 +150,7 @@ HALVES: dict[str, Callable[[Path, str], bytes]] = {
 }
 
 
+@pytest.mark.slow
 def test_garbage_and_halves_disturb_nobody(home: Path) -> None:
     address = read_address(home)
     log = home / STATE / LOG

@@ -45,7 +45,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(LARGE, of=6))
+@pytest.mark.parametrize("name", sampled(LARGE, of=9))
 def test_a_query_that_makes_much_of_little_ends_alone(server: AttackedServer, name: str) -> None:
     before = resident_bytes(server.process.pid)
     largest = [0]

@@ -100,6 +100,7 @@ def kinds_of(engine: NativeEngine) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "negative"), one_mode_each(CASES, (False, True), of=8))
 def test_chains_and_trees_give_what_visiting_gives(case: str, negative: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUMULUS_DEBUG", "1")
