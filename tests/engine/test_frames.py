@@ -21,6 +21,7 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.transaction import Applying
 from cumulus.errors import EvaluationError, RemoteProtocolError, UnknownNameError, UsageError
 from cumulus.m3 import parse
+from support.tiers import examples
 
 ENGINES = {"interpreter": Interpreter, "native": NativeEngine}
 PAIRS = [(one, other) for one in ENGINES for other in ENGINES]
@@ -139,7 +140,7 @@ def sent(frame: MapFrame) -> MapFrame:
 
 
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(contents=FILLED)
 def test_what_one_takes_another_adds(writer: str, reader: str, contents: Contents) -> None:
     with Applying():
@@ -162,7 +163,7 @@ def test_what_one_takes_another_adds(writer: str, reader: str, contents: Content
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(contents=FILLED, more=FILLED)
 def test_what_is_added_can_be_taken_away(kind: str, contents: Contents, more: Contents) -> None:
     """Numbers come back exactly; floats leave rounding, and go when nothing else is left."""
@@ -218,7 +219,7 @@ SUMS = ("numbers", "total", "ordered")
 
 
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(first=st.lists(ROWS, max_size=150), second=st.lists(ROWS, max_size=30), third=st.lists(ROWS, max_size=30))
 def test_adding_a_frame_is_applying_its_events(writer: str, reader: str, first: Any, second: Any, third: Any) -> None:
     """The sums of events elsewhere are those of events here; what reads them afterwards, in order too, sees them."""
@@ -249,7 +250,7 @@ def apply(engine: Any, events: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(contents=FILLED, most=BIGINTS | st.integers(-(2**65), 2**65), place=st.sampled_from((0, 1)))
 def test_a_cut_is_a_filter(kind: str, contents: Contents, most: int, place: int) -> None:
     with Applying():
@@ -273,7 +274,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(contents=FILLED, more=FILLED, steps=STEPS)
 def test_a_transaction_is_taken_back_and_told(kind: str, contents: Contents, more: Contents, steps: Any) -> None:
     with Applying():
@@ -320,7 +321,7 @@ def run(engine: Any, more: Contents, steps: Any) -> None:
 # --- frames alone ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(contents=FILLED, data=st.data())
 def test_frames_are_divided_and_joined(contents: Contents, data: st.DataObject) -> None:
     for name in NAMES:

@@ -276,6 +276,7 @@ def start(source: Path, home: Path) -> None:
     keeper.start(RingOptions(str(source), str(home), nodes=2))
 
 
+@pytest.mark.slow
 def test_homes_that_are_none(ring: RingClient, little: Path, tmp_path: Path) -> None:
     with pytest.raises(LockedError, match="the ring of this home runs already\nUse it, stop it"):
         start(little, ring.home)

@@ -9,6 +9,7 @@ import pytest
 
 from cumulus.catalog.date_parts import PARTS
 from support.scalar_types import my_type, template
+from support.tiers import sampled
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 DECIMALS = ("DECIMAL(4,1)", "DECIMAL(9,4)", "DECIMAL(15,2)", "DECIMAL(38,10)")
@@ -45,14 +46,14 @@ OF_TWO = (
 
 
 @pytest.mark.parametrize(
-    "name", [*OF_NUMBERS, *OF_TEXT, *OF_TIME, *SPANS, "epoch_ms", "chr", "bit_length", "make_timestamp"]
+    "name", sampled([*OF_NUMBERS, *OF_TEXT, *OF_TIME, *SPANS, "epoch_ms", "chr", "bit_length", "make_timestamp"], of=2)
 )
 def test_types_of_one_argument(oracle: Any, name: str) -> None:
     for given in oracle.all_types:
         assert my_type(name, (given,)) == oracle.type_of(template(name, 1), (given,)), given
 
 
-@pytest.mark.parametrize("name", OF_TWO)
+@pytest.mark.parametrize("name", sampled(OF_TWO, of=2))
 def test_types_of_two_arguments(oracle: Any, name: str) -> None:
     for types in itertools.product(oracle.all_types, repeat=2):
         if name != "trunc" or "DECIMAL" not in types[0]:  # DuckDB wants a constant there
@@ -125,7 +126,7 @@ def test_bits(oracle: Any) -> None:
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*OF_TEXT, "hex", "bit_length"])
+@pytest.mark.parametrize("name", sampled([*OF_TEXT, "hex", "bit_length"], of=2))
 def test_functions_of_a_text(oracle: Any, name: str) -> None:
     oracle.check(name, template(name, 1), ("VARCHAR",))
 

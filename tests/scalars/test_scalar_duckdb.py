@@ -21,6 +21,7 @@ from cumulus.errors import EvaluationError
 from cumulus.scalars.function import common_type
 from cumulus.scalars.registry import FUNCTIONS, argument_types, call, result_type
 from support.scalar_types import ARITHMETIC, COMPARISONS, TEMPLATES, my_type, parsed, template
+from support.tiers import sampled
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 DECIMALS = ("DECIMAL(4,1)", "DECIMAL(9,4)", "DECIMAL(15,2)", "DECIMAL(38,10)")
@@ -41,13 +42,13 @@ ONE = (
 )
 
 
-@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("name", sampled(TWO, of=2))
 def test_types_of_two_arguments(oracle: Any, name: str) -> None:
     for types in itertools.product(oracle.all_types, repeat=2):
         assert my_type(name, types) == oracle.type_of(template(name, 2), types), types
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", sampled(ONE, of=2))
 def test_types_of_one_argument(oracle: Any, name: str) -> None:
     for given in oracle.all_types:
         assert my_type(name, (given,)) == oracle.type_of(template(name, 1), (given,)), given
@@ -130,7 +131,7 @@ def listed(name: str, types: tuple[str, ...]) -> Callable[[Any, Any], bool]:
     return differs
 
 
-@pytest.mark.parametrize("name", ARITHMETIC)
+@pytest.mark.parametrize("name", sampled(ARITHMETIC, of=2))
 def test_arithmetic(oracle: Any, name: str) -> None:
     for types in itertools.product(oracle.values, repeat=2):
         if my_type(name, types) is not None:
@@ -189,7 +190,9 @@ def lossy(*values: Any) -> bool:
     return 170141183460469231731687303715884105727 in values
 
 
-@pytest.mark.parametrize("name", [*COMPARISONS, "is_distinct", "greatest", "least", "coalesce", "nullif"])
+@pytest.mark.parametrize(
+    "name", sampled([*COMPARISONS, "is_distinct", "greatest", "least", "coalesce", "nullif"], of=2)
+)
 def test_comparisons(oracle: Any, name: str) -> None:
     for types in itertools.product(oracle.values, repeat=2):
         if my_type(name, types) is None or (name == "nullif" and "REAL" in types):
@@ -294,7 +297,7 @@ def test_concat_takes_every_type(oracle: Any) -> None:
 PART_FUNCTIONS = ("year", "month", "day", "quarter", "week", "hour", "minute", "second", "epoch")
 
 
-@pytest.mark.parametrize("name", [*PART_FUNCTIONS, "dayofweek", "isodow", "dayofyear", "last_day"])
+@pytest.mark.parametrize("name", sampled([*PART_FUNCTIONS, "dayofweek", "isodow", "dayofyear", "last_day"], of=2))
 def test_parts_of_time(oracle: Any, name: str) -> None:
     for given in TIMES if name != "last_day" else POINTS:
         oracle.check(name, template(name, 1), (given,))

@@ -84,6 +84,7 @@ def test_a_query_that_fails_or_is_stopped_half_way_is_told(tmp_path: Path) -> No
             assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text[:200]
 
 
+@pytest.mark.slow
 def test_a_query_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
     """It is begun anew over copies, and what it reads are views of one state."""
     with running(tmp_path, limits=Limits(statement_s=60)) as server, server.http() as http:

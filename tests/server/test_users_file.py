@@ -94,7 +94,7 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("harm", "when"), one_mode_each(HARMS, ("before the start", "while it runs"), of=2))
+@pytest.mark.parametrize(("harm", "when"), one_mode_each(HARMS, ("before the start", "while it runs"), of=3))
 def test_a_list_that_cannot_be_used_lets_nobody_in(
     harm: str, when: str, mended: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
