@@ -104,6 +104,14 @@ def test_all_that_is_told_adds_up_to_the_view(engine, transactions, before, few)
         _adds_up(engine, transactions, before)
 
 
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_a_row_that_goes_and_comes_in_one_transaction_may_leave_a_window(engine: str) -> None:
+    """Of rows that LIMIT chooses without an order, those are shown that come first in the map."""
+    here = {None: (None, None, None, None), 0: (None, 0, None, None), 1: (None, 1, None, None)}
+    came = [("trigger", [("r", here[x], True, 0)]) for x in (0, None, 0, 1)]
+    _adds_up(engine, [*came, ("block", [("r", here[None], False, 1), ("r", here[None], True, 0)])], 0)
+
+
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(transactions=TRANSACTIONS, few=st.sampled_from([0, transaction_notes.FEW]))

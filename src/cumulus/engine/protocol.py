@@ -63,7 +63,10 @@ Indexes: TypeAlias = Iterable[tuple[str, tuple[int, ...]]]
 Run: TypeAlias = Callable[[int], int]
 """Fires events of a bulk from a number on; returns the number of the first that it leaves, or how many there are."""
 Changes: TypeAlias = dict[str, dict[Key, tuple[Values | None, Values | None]]]
-"""Map → key → (old values, new values); None where the entry did not exist before, or does not exist any more."""
+"""Map → key → (old values, new values); None where the entry did not exist before, or does not exist any more.
+
+A map that was written to and has what it had before has no keys here; its entries may have other places.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,8 @@ class WindowDifferences:
 
     def of(self, changes: MapChanges) -> list[Change]:
         """Return how the rows changed; see `BagDifferences.of`."""
-        if not any(changes.get(name) for name in self._finisher.affected.maps) or self._is_beyond(changes):
+        # Which rows a window without a whole order shows may change with nothing but the places of entries.
+        if not any(name in changes for name in self._finisher.affected.maps) or self._is_beyond(changes):
             return []
         self.is_behind = True
         before, now = self._shown, self._rows()
@@ -187,7 +188,7 @@ class WindowDifferences:
         if self._edge is None or len(finisher.maps) > 1 or not finisher.affected.is_own:
             return False
         found = changes[finisher.maps[0].name]
-        if len(found) > _FEW:
+        if not 0 < len(found) <= _FEW:
             return False
         assert finisher.top is not None, "only what is in order has an edge"
         (axis, descends), edge = finisher.top, order_key(self._edge)

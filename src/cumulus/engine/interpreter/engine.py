@@ -104,9 +104,7 @@ class Interpreter:
         for name in self._watched:
             store = self._stores[name]
             if store.undo:
-                found = store.changes()
-                if found:
-                    changes[name] = found
+                changes[name] = store.changes()
         self._close()
         self._failures.commit()
         return changes

@@ -54,12 +54,13 @@ class Notes:
         for (number, key), before in reversed(oldest.items()):
             store = numbered[number]
             after = store.value_words(key)
+            changed = found.setdefault(store.store.name, {})
             if before == after:
                 continue
             shown_of = store.codec.shown_of
             old, new = shown_of(before), None if after is None else shown_of(after)
             if old != new:
-                found.setdefault(store.store.name, {})[store.codec.key_of(key)] = old, new
+                changed[store.codec.key_of(key)] = old, new
         return found
 
     def _many(self, used: int, stores: Iterable[StoredMap]) -> Changes:
@@ -68,9 +69,8 @@ class Notes:
         for store in stores:
             count = self._copy(self._image.at, store.store.number, ctypes.c_void_p(words.ctypes.data))
             notes = words[:count].reshape(-1, store.store.shape.keys + store.store.shape.values)[::-1]
-            changes = dict(_changed(store, notes)) if count else {}
-            if changes:
-                found[store.store.name] = changes
+            if count:
+                found[store.store.name] = dict(_changed(store, notes))
         return found
 
 
