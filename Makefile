@@ -45,20 +45,25 @@ $(1)/ruff check .
 $(1)/ruff format --check .
 $(1)/mypy
 $(1)/lint-imports
+$(call fast_tests,$(1))
+endef
+
+define fast_tests
 $(1)/pytest -n 2 --dist loadgroup -m "not kill and not slow"
 endef
 
-# The fast tier with the newest and with the oldest releases that pyproject.toml allows, each in a new virtual
-# environment of its own: a release that changes a result is seen on the day it comes.
+# The tests of the fast tier with the newest and with the oldest releases that pyproject.toml allows, each in a new
+# virtual environment of its own: a release that changes a result is seen on the day it comes. Types are checked with
+# the locked releases alone: old ones of numpy declare others.
 test-latest: $(VENV)/.test
 	rm -rf .venv-latest && $(PYTHON) -m venv .venv-latest
 	.venv-latest/bin/python $(PIP) -e '$(EVERYTHING)'
-	$(call fast_tier,.venv-latest/bin)
+	$(call fast_tests,.venv-latest/bin)
 
 test-oldest: $(VENV)/.test
 	rm -rf .venv-oldest && $(PYTHON) -m venv .venv-oldest
 	$(BIN)/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -e '$(EVERYTHING)'
-	$(call fast_tier,.venv-oldest/bin)
+	$(call fast_tests,.venv-oldest/bin)
 
 # Everything that `make test` leaves out, in one go: 35 to 40 minutes on two cores.
 test-all: test-slow test-kill

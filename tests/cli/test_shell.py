@@ -80,15 +80,10 @@ def test_what_a_change_returns_is_shown(script: Path) -> None:
         "DELETE FROM orders WHERE oid = 1000 RETURNING *;"
         "FROM revenue WHERE nation = 'France';"
     )
-    told = ask(script, "--json", given=given)
-    assert rows_of(told) == [
-        {"oid": 90, "twice": "10.00"},
-        {"oid": 91, "twice": "12.00"},
-        {"price": "7.00"},
-        {"Count": 90},
-        {"Count": 91},
-        {"nation": "France", "n": 1, "total": "1.50"},
-    ]
+    *first, one, other, last = rows_of(ask(script, "--json", given=given))
+    assert first == [{"oid": 90, "twice": "10.00"}, {"oid": 91, "twice": "12.00"}, {"price": "7.00"}]
+    assert sorted((one["Count"], other["Count"])) == [90, 91]  # in the order of a map
+    assert last == {"nation": "France", "n": 1, "total": "1.50"}
 
 
 def test_the_word_alone_returns_nothing(script: Path) -> None:
