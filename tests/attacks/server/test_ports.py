@@ -87,6 +87,26 @@ def test_who_leaves_in_the_middle_of_a_body_leaves_no_traceback(server: Attacked
     assert not lines_with(server.log, "Traceback")
 
 
+CROWDS = {
+    "headers": b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"a: b\r\n" * 100_000 + b"\r\n",
+    "requests": b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20_000,
+    "large answers": b"GET /page/files/page.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 40,
+}
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_who_sends_very_much_at_once_and_leaves_is_cut(server: AttackedServer, name: str) -> None:
+    before = len(server.log.read_text().splitlines())
+    with server.shop() as shop:
+        for _ in range(5):
+            send_raw(server.address, CROWDS[name], 1, is_half=True)
+            send_raw(server.address, CROWDS[name], 1, ends=True)
+        shop.go_on()
+    assert len(server.log.read_text().splitlines()) - before <= 20
+    told = [line for name in ("Traceback", "Fatal") for line in lines_with(server.log, name)]
+    assert not told
+
+
 @pytest.mark.slow
 def test_slow_senders_are_left_and_hold_up_nobody(server: AttackedServer) -> None:
     heads = Trickle(server.address, b"GET /healthz HTTP/1.1\r\n", b"X-Slow: a\r\n")

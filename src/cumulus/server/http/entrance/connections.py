@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain
+from typing import NoReturn
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from cumulus.server.limits import Limits
 
 HEAD_BYTES = 64 << 10
+MOST_HEADERS = 200
+_MOST_BEHIND = 50
+"""Requests that a client may have sent before the first of them is answered."""
 
 
 class HeldConnections:
@@ -88,14 +92,31 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Expect the rest of a head soon, when its first byte has come."""
+        if len(self.pipeline) >= _MOST_BEHIND:
+            self._leave_off("so many requests at once")
         super().on_message_begin()
         if self._deadline is None:
             self._await_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; with too many the connection ends, before the others of the same bytes are read."""
+        if len(self.headers) >= 2 * MOST_HEADERS:  # with fewer, the answer says so
+            self._leave_off("a head of so many headers")
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Wait no more: the head is whole."""
         self._stop_waiting()
         super().on_headers_complete()
+
+    def _leave_off(self, why: str) -> NoReturn:
+        self.give_way()
+        raise ValueError(why)  # ends the parser, which would go on with what has come already
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is not HTTP, unless the connection has ended."""
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn says how long."""

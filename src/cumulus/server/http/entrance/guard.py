@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cumulus.errors import AccessError, BusyError, CumulusError, LimitError, UsageError
 from cumulus.server.access import EVERYBODY, NOBODY, User
+from cumulus.server.http.entrance.connections import MOST_HEADERS
 from cumulus.server.http.entrance.open_requests import ended_as_told
 from cumulus.server.http.entrance.sessions import FailedLogins
 from cumulus.server.http.problems import problem_response, unforeseen
@@ -57,7 +58,12 @@ class Guard:
             if message["type"] == "http.response.start" and body.is_left(scope):
                 # Who is refused in the middle of a body would go on sending it.
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as problem:
+                if "the handler is closed" not in str(problem):
+                    raise
+                raise ConnectionAbortedError from None  # a client has gone, and uvicorn has not heard of it yet
 
         try:
             user, session = await self._checked(scope)
@@ -218,8 +224,8 @@ class _Body:
 def _check_heads(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Raise UsageError for a head that a proxy before the server may have read otherwise, or that is absurd."""
     names = [name for name, _ in headers]  # in small letters, as ASGI has them
-    if len(names) > _MOST_HEADERS:
-        raise UsageError(f"the request has {len(names):,} headers", hint=f"At most {_MOST_HEADERS} are taken.")
+    if len(names) > MOST_HEADERS:
+        raise UsageError(f"the request has {len(names):,} headers", hint=f"At most {MOST_HEADERS} are taken.")
     known = set(names)
     if b"content-length" in known and b"transfer-encoding" in known:
         raise UsageError("the request says in two ways how long its body is", hint="Leave out one of them.")
@@ -231,7 +237,6 @@ def _check_heads(headers: Iterable[tuple[bytes, bytes]]) -> None:
         raise UsageError(f"the request has the header {twice[0]} twice", hint="Send it once.")
 
 
-_MOST_HEADERS = 200
 _ONCE = frozenset(
     {
         b"host",
