@@ -8,6 +8,10 @@ import zlib
 from collections import defaultdict
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None)  # no test depends on the machine's speed
+settings.load_profile("house")
 
 
 def pytest_configure() -> None:
