@@ -81,8 +81,10 @@ def test_remote_folders_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.
         (lambda path: path.symlink_to("/nowhere/1.csv"), "a link to /nowhere/1.csv, which is not there"),
         (lambda path: (path.mkdir(), (path / "1.csv").write_text("id\n1\n")), "a folder; the files of a table are in"),
         (os.mkfifo, "neither a file nor a folder"),
+        (lambda path: path.symlink_to(path.name), "a link to 2.csv, which is not there"),
+        (lambda path: path.symlink_to("/dev/zero"), "a link to /dev/zero, which is neither a file nor a folder"),
     ],
-    ids=["a broken link", "a folder", "a pipe"],
+    ids=["a broken link", "a folder", "a pipe", "a link to itself", "a link to a device"],
 )
 def test_what_is_no_file_is_named_and_not_passed_over(tmp_path: Path, make: Callable[[Path], Any], said: str) -> None:
     (tmp_path / "t").mkdir()

@@ -47,23 +47,28 @@ def _files_in(source: FolderSource, folder: Path, prefix: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
         found = [each for each in entries if not is_left_alone(each.name)]
     for entry in found:
-        if entry.is_file():
+        if entry.is_symlink():  # of one that leads in a circle the entry itself would raise
+            is_file, is_folder = os.path.isfile(entry), os.path.isdir(entry)
+        else:
+            is_file, is_folder = entry.is_file(), entry.is_dir()
+        if is_file:
             yield prefix + entry.name
-        elif entry.is_dir() and entry.name.find("=") > 0:
+        elif is_folder and entry.name.find("=") > 0:
             yield from _files_in(source, folder / entry.name, f"{prefix}{entry.name}/")
-        elif not (entry.is_dir() and not os.listdir(entry)):
+        elif not (is_folder and not os.listdir(entry)):
             raise _no_file(source, entry)
 
 
 def _no_file(source: FolderSource, entry: os.DirEntry[str]) -> InputError:
     """Return what to say of an entry that is no file."""
-    if entry.is_dir():
+    if os.path.isdir(entry):
         what, way = (
             "a folder; the files of a table are in one folder, or in those of partitions (k=1)",
             "Move its files up",
         )
     elif entry.is_symlink():
-        what, way = f"a link to {os.readlink(entry)}, which is not there", "Mend the link"
+        there = "neither a file nor a folder" if os.path.exists(entry) else "not there"
+        what, way = f"a link to {os.readlink(entry)}, which is {there}", "Mend the link"
     else:
         what, way = "neither a file nor a folder", "Put a file in its place"
     return InputError(
