@@ -73,7 +73,8 @@ def test_a_list_of_many_values_is_no_text(server: AttackedServer) -> None:
 LONG = {
     "a sub-query": f"SELECT COUNT(*) AS n FROM sales WHERE {SLOW}",
     "a measure": f"SELECT region, MEASURE(revenue) AS r FROM sales WHERE {SLOW} GROUP BY region",
-    "a product of tables": "SELECT COUNT(*) AS n FROM orders a, orders b, orders c, orders d, orders e, orders f",
+    "a product of tables": "SELECT COUNT(*) AS n FROM orders o, range(1000000) a, range(1000000) b "
+    "WHERE a.range + b.range < 0",
 }
 
 
