@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
-EVERYTHING := .[spark,server,workloads,plots,test]
+EVERYTHING := -e '.[spark,server,workloads,plots,test]' -e lab
 
 # Some machines forbid Python to write bytecode; every process that a test starts would compile all sources, for 0.6 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,12 +15,12 @@ unexport PYTHONDONTWRITEBYTECODE
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(BIN)/python $(PIP) -c requirements.lock -e '.[spark,server,workloads]'
+$(VENV)/.demo: pyproject.toml lab/pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(BIN)/python $(PIP) -c requirements.lock -e '.[spark,server,workloads]' -e lab
 	touch $@
 
-$(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(BIN)/python $(PIP) -c requirements.lock -e '$(EVERYTHING)'
+$(VENV)/.test: pyproject.toml lab/pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(BIN)/python $(PIP) -c requirements.lock $(EVERYTHING)
 	touch $@
 
 # Writes requirements.lock anew, from the newest releases that pyproject.toml allows. Run `make test` before you commit.
@@ -57,12 +57,12 @@ endef
 # the locked releases alone: old ones of numpy declare others.
 test-latest: $(VENV)/.test
 	rm -rf .venv-latest && $(PYTHON) -m venv .venv-latest
-	.venv-latest/bin/python $(PIP) -e '$(EVERYTHING)'
+	.venv-latest/bin/python $(PIP) $(EVERYTHING)
 	$(call fast_tests,.venv-latest/bin)
 
 test-oldest: $(VENV)/.test
 	rm -rf .venv-oldest && $(PYTHON) -m venv .venv-oldest
-	$(BIN)/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct -e '$(EVERYTHING)'
+	$(BIN)/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct $(EVERYTHING)
 	$(call fast_tests,.venv-oldest/bin)
 
 # Everything that `make test` leaves out, in one go: 35 to 40 minutes on two cores.

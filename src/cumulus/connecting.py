@@ -7,6 +7,7 @@ from typing import Any
 
 from cumulus.durable.folders import refuse_remote
 from cumulus.errors import InputError
+from cumulus.extensions import CLIENTS, extensions
 
 
 def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verify: bool | str = True) -> Any:
@@ -36,12 +37,10 @@ def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verif
         from cumulus.http_client.client import HttpClient
 
         return HttpClient(str(home), token=token, timeout_s=timeout_s, verify=verify)
-    from cumulus.local_ring.home import is_home
-
-    if is_home(Path(home)):
-        from cumulus.local_ring.client import RingClient
-
-        return RingClient(home)
+    for opener in extensions(CLIENTS).values():
+        client = opener.load()(Path(home))
+        if client is not None:
+            return client
     from cumulus.local_cluster.live.address import is_cluster_home
     from cumulus.local_cluster.live.client import ClusterClient
 

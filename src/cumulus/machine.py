@@ -2,9 +2,9 @@
 
 A machine takes what has happened since the last step, and returns what is to be done, in order. It has no sockets, no
 files, no threads and no clock but the ticks that it takes. So the machines of a cluster run in processes of their own
-(`cumulus.transport`) and, together with all faults, in a simulation that a seed decides (`cumulus.simulation`). The
-members of a simulated ring are machines around `cumulus.ring.RingNode`; the processes of a ring use that node itself.
-Neither transport nor simulation reads what the messages say.
+(`cumulus.transport`) and, together with all faults, in a simulation that a seed decides, in the laboratory. The members
+of a simulated ring are machines around the ring's node; the processes of a ring use that node itself. Neither transport
+nor simulation reads what the messages say.
 
 A link of a cluster keeps the order of its messages and loses none, until one of its ends is lost.
 """

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cumulus.chunks.catalogue import SLICE_BYTES
-from cumulus.chunks.encoding import decode, encode, wire_column
-from cumulus.chunks.folders import read_source
-from cumulus.chunks.parquet_files import read_chunk
-from cumulus.chunks.store import ChunkStore
 from cumulus.errors import ChunkDamagedError, InputError
+from cumulus_ring.chunks.catalogue import SLICE_BYTES
+from cumulus_ring.chunks.encoding import decode, encode, wire_column
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.chunks.parquet_files import read_chunk
+from cumulus_ring.chunks.store import ChunkStore
 from support.random_files import PREFIX, connected, scanned, tables, write
 from support.tiers import examples
 

@@ -14,13 +14,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cumulus.chunks import folders
-from cumulus.chunks.catalogue import Catalogue, DataFile
-from cumulus.chunks.fitting import check_fits
-from cumulus.chunks.folders import read_source
-from cumulus.chunks.parquet_files import read_chunk, read_footer
 from cumulus.epochs.output.sink import Sink, Written
 from cumulus.errors import InputError, RingError, UnknownNameError
+from cumulus_ring.chunks import folders
+from cumulus_ring.chunks.catalogue import Catalogue, DataFile
+from cumulus_ring.chunks.fitting import check_fits
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.chunks.parquet_files import read_chunk, read_footer
 from support.random_files import committed, write
 
 NUMBERS = pa.table({"n": [1, 2, 3]})

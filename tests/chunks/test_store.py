@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cumulus.chunks.catalogue import Chunk
-from cumulus.chunks.disk_rate import SAVED_S, DiskRate
-from cumulus.chunks.encoding import decode
-from cumulus.chunks.folders import read_source
-from cumulus.chunks.ids import file_name
-from cumulus.chunks.parquet_files import read_chunk
-from cumulus.chunks.store import ChunkStore
 from cumulus.errors import ChunkDamagedError, ChunkMissingError, ChunkTooLargeError, InputError, LockedError, StoreError
+from cumulus_ring.chunks.catalogue import Chunk
+from cumulus_ring.chunks.disk_rate import SAVED_S, DiskRate
+from cumulus_ring.chunks.encoding import decode
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.chunks.ids import file_name
+from cumulus_ring.chunks.parquet_files import read_chunk
+from cumulus_ring.chunks.store import ChunkStore
 from support.random_files import write
 
 ROWS = 10

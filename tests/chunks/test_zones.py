@@ -14,10 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cumulus.chunks.catalogue import ChunkedTable
-from cumulus.chunks.folders import read_source
-from cumulus.chunks.predicates import AllOf, AnyOf, ColumnAmong, ColumnCompared, ColumnNull, Constant, Predicate, Unread
-from cumulus.chunks.zones import ColumnBounds, may_touch
+from cumulus_ring.chunks.catalogue import ChunkedTable
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.chunks.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnAmong,
+    ColumnCompared,
+    ColumnNull,
+    Constant,
+    Predicate,
+    Unread,
+)
+from cumulus_ring.chunks.zones import ColumnBounds, may_touch
 from support.random_files import COLUMNS, connected, tables, write
 from support.tiers import examples
 

@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.algebra.scope import maps_of
-from cumulus.bench.compiler_bench import measure, total
 from cumulus.cli.main import app
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.dataflow import loading_maps
 from cumulus.workloads import queries
+from cumulus_lab.bench.compiler_bench import measure, total
 from support.benchmarks import NOT_YET
 
 

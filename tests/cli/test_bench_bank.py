@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cumulus.bench.live.bank import SQL, Moves, SumReads, check, read_epochs
-from cumulus.bench.live.running_cluster import RunningCluster
 from cumulus.cli.main import app
 from cumulus.errors import CumulusError, UsageError
+from cumulus_lab.bench.live.bank import SQL, Moves, SumReads, check, read_epochs
+from cumulus_lab.bench.live.running_cluster import RunningCluster
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from cumulus.bench.edges_bench import EDGES, ROOMS
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
+from cumulus_lab.bench.edges_bench import EDGES, ROOMS
 
 
 @pytest.mark.parametrize(

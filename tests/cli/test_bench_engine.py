@@ -11,11 +11,6 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from cumulus.bench import bulk_runs, workload_runs
-from cumulus.bench.agreement import check, compare
-from cumulus.bench.bulk_runs import WAYS
-from cumulus.bench.engine_runs import columns_of
-from cumulus.bench.state_runs import programs
 from cumulus.catalog.events import Event
 from cumulus.cli.main import app
 from cumulus.compiler import compile_sql
@@ -23,6 +18,11 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
 from cumulus.workloads import orders, queries
+from cumulus_lab.bench import bulk_runs, workload_runs
+from cumulus_lab.bench.agreement import check, compare
+from cumulus_lab.bench.bulk_runs import WAYS
+from cumulus_lab.bench.engine_runs import columns_of
+from cumulus_lab.bench.state_runs import programs
 from support.tiers import sampled
 
 

@@ -12,11 +12,11 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from cumulus.bench.live.load_rows import MAY_GROW_BYTES, LoadRow, check_flat, check_slowed
-from cumulus.bench.live.slowing import SlowedProcess
-from cumulus.bench.machine_facts import cpu_seconds
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
+from cumulus.machine_facts import cpu_seconds
+from cumulus_lab.bench.live.load_rows import MAY_GROW_BYTES, LoadRow, check_flat, check_slowed
+from cumulus_lab.bench.live.slowing import SlowedProcess
 
 
 def live(*options: str) -> list[dict[str, object]]:

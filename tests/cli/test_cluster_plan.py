@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cumulus import m3
 from cumulus.cli.main import app
 from cumulus.errors import CumulusError, InputError, UsageError
-from cumulus.experiments.cluster_programs import M3
+from cumulus_lab.experiments.cluster_programs import M3
 from support.tiers import sampled
 
 ROOT = Path(__file__).parents[2]

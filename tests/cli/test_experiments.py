@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cumulus.cli.experiments import tell_figure
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
-from cumulus.experiments.ring.figures import FigureRun
-from cumulus.experiments.ring.findings import FigureFinding
-from cumulus.experiments.ring.set_up import RingSetUp
+from cumulus_lab.commands.experiments import tell_figure
+from cumulus_lab.experiments.ring.figures import FigureRun
+from cumulus_lab.experiments.ring.findings import FigureFinding
+from cumulus_lab.experiments.ring.set_up import RingSetUp
 
 SCALED = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--at", "8")
 SMALL = (*SCALED, "--rate", "1", "--seconds", "10")

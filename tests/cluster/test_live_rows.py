@@ -41,7 +41,7 @@ from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import FolderSource
 from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Completed, Forget, Name, Perform, Received, Recovered, Tick
-from cumulus.simulation import ScriptedClient
+from cumulus_lab.simulation import ScriptedClient
 from support.cluster_world import run_cluster
 from support.one_switch import PROGRAM, SCRIPT, TABLES, VIEWS, amounts, ended, records, sent, sent_rows, switch_of
 from support.orders_stream import json_lines

@@ -25,8 +25,8 @@ from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import Kind
 from cumulus.compiler import compile_sql
 from cumulus.errors import SqlError
-from cumulus.local_ring import keeper
 from cumulus.workloads import checks
+from cumulus_ring.process import keeper
 from support.command_line import cumulus
 from support.fences import Fence, fences, matches
 

@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from cumulus.cluster.mode import Mode
-from cumulus.experiments import Seeds, run_seeds
-from cumulus.experiments.cluster_breaks import BREAKS
-from cumulus.experiments.cluster_counts import NEEDED
-from cumulus.experiments.cluster_programs import PROGRAMS, REFUSED
-from cumulus.experiments.cluster_seeds import cluster_case, cluster_conditions, planned, refusal
-from cumulus.simulation import FAULTS, simulated
+from cumulus_lab.experiments import Seeds, run_seeds
+from cumulus_lab.experiments.cluster_breaks import BREAKS
+from cumulus_lab.experiments.cluster_counts import NEEDED
+from cumulus_lab.experiments.cluster_programs import PROGRAMS, REFUSED
+from cumulus_lab.experiments.cluster_seeds import cluster_case, cluster_conditions, planned, refusal
+from cumulus_lab.simulation import FAULTS, simulated
 from support.tiers import sampled
 
 CONDITIONS = cluster_conditions(list(FAULTS))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cumulus.experiments.ring.rows import RingRow, ring_row
-from cumulus.experiments.ring.set_up import EvenAccess, RingSetUp
+from cumulus_lab.experiments.ring.rows import RingRow, ring_row
+from cumulus_lab.experiments.ring.set_up import EvenAccess, RingSetUp
 from support.plain_ring import PlainRing, PlainSetUp
 
 TOLERANCE = 0.12

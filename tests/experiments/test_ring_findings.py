@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from cumulus.experiments.ring.bands import LEVELS, figure_9, figure_10, sums_that_are_wrong
-from cumulus.experiments.ring.figures import usual_set_up
-from cumulus.experiments.ring.findings import FigureFinding
-from cumulus.experiments.ring.rows import RingRow, ring_row
-from cumulus.experiments.ring.scripts import scripted_queries
-from cumulus.experiments.ring.set_up import EvenAccess, SkewedAccess, chunk_plan
-from cumulus.experiments.ring.skewed import figure_11
+from cumulus_lab.experiments.ring.bands import LEVELS, figure_9, figure_10, sums_that_are_wrong
+from cumulus_lab.experiments.ring.figures import usual_set_up
+from cumulus_lab.experiments.ring.findings import FigureFinding
+from cumulus_lab.experiments.ring.rows import RingRow, ring_row
+from cumulus_lab.experiments.ring.scripts import scripted_queries
+from cumulus_lab.experiments.ring.set_up import EvenAccess, SkewedAccess, chunk_plan
+from cumulus_lab.experiments.ring.skewed import figure_11
 
 
 @pytest.fixture(scope="module")

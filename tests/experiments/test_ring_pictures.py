@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cumulus.experiments.ring.findings import FigureFinding
-from cumulus.experiments.ring.pictures import DRAWINGS, draw_figure, paper_beside_ours
-from cumulus.experiments.ring.rows import ChunkTally, RingRow, RingSample
+from cumulus_lab.experiments.ring.findings import FigureFinding
+from cumulus_lab.experiments.ring.pictures import DRAWINGS, draw_figure, paper_beside_ours
+from cumulus_lab.experiments.ring.rows import ChunkTally, RingRow, RingSample
 
 pytest.importorskip("matplotlib")
 

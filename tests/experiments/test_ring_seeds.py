@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from cumulus.experiments import Seeds, run_seeds
-from cumulus.experiments.ring_seeds.breaks import RING_BREAKS
-from cumulus.experiments.ring_seeds.case import RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
-from cumulus.simulation import repeated, shrunk, simulated
+from cumulus_lab.experiments import Seeds, run_seeds
+from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS
+from cumulus_lab.experiments.ring_seeds.case import RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
+from cumulus_lab.simulation import repeated, shrunk, simulated
 
 CONDITIONS = ring_conditions(RING_FAULTS)
 LATE = ("E42",)

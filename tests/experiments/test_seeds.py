@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from cumulus.experiments import Seeds, SeedSummary, failure_lines, run_seeds
-from cumulus.simulation import FAULTS, Conditions, recording_of, repeated
+from cumulus_lab.experiments import Seeds, SeedSummary, failure_lines, run_seeds
+from cumulus_lab.simulation import FAULTS, Conditions, recording_of, repeated
 from support.ledger_machines import ledger
 
 CONDITIONS = Conditions(faults={**FAULTS, "crash": 1 / 30})

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.errors import NotRunningError, QueryTimeoutError, RingError, UsageError
-from cumulus.local_ring import keeper
-from cumulus.local_ring.client import RingClient
-from cumulus.local_ring.home import read_address
 from cumulus.workloads import tpch
+from cumulus_ring.process import keeper
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.home import read_address
 from support.running_ring import running_ring
 from support.tiers import one_mode_each
 

@@ -19,8 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cumulus.chunks.owners import owner
-from cumulus.chunks.versions import SourceVersions
 from cumulus.errors import (
     CumulusError,
     InputError,
@@ -32,15 +30,17 @@ from cumulus.errors import (
     StoreError,
     UsageError,
 )
-from cumulus.local_ring import keeper
-from cumulus.local_ring.client import CLIENT, RingClient
-from cumulus.local_ring.home import LOG, read_address
-from cumulus.local_ring.settings import RingOptions, Transport
-from cumulus.local_ring.wire import receive_said, send_said
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.neighbours.dialling import Dial
-from cumulus.transport.neighbours.open_link import OpenLink
 from cumulus.workloads import tpch
+from cumulus_ring.chunks.owners import owner
+from cumulus_ring.chunks.versions import SourceVersions
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.links.open_link import OpenLink
+from cumulus_ring.process import keeper
+from cumulus_ring.process.client import CLIENT, RingClient
+from cumulus_ring.process.home import LOG, read_address
+from cumulus_ring.process.settings import RingOptions, Transport
+from cumulus_ring.process.wire import receive_said, send_said
 from support.ring_faults import (
     RingLoad,
     command_line,

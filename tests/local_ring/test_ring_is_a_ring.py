@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from cumulus.chunks.versions import SourceVersions
-from cumulus.local_ring.client import RingClient
-from cumulus.local_ring.home import LOG, read_address
-from cumulus.local_ring.recording import RECORD
 from cumulus.workloads import tpch
+from cumulus_ring.chunks.versions import SourceVersions
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.home import LOG, read_address
+from cumulus_ring.process.recording import RECORD
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
 
 pytestmark = pytest.mark.xdist_group("test_ring_is_a_ring")  # one ring for all of them

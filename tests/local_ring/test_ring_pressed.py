@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cumulus.local_ring.client import RingClient
 from cumulus.workloads import tpch
+from cumulus_ring.process.client import RingClient
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
 
 pytestmark = pytest.mark.slow

@@ -25,9 +25,9 @@ from cumulus.errors import (
     UnsupportedError,
     UsageError,
 )
-from cumulus.local_ring.client import RingClient
-from cumulus.local_ring.home import read_address
 from cumulus.views.duckdb_functions import set_utc
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.home import read_address
 from support.command_line import cumulus
 from support.running_ring import duckdb_over, expect_equal, running_ring
 

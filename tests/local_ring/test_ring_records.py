@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from cumulus.errors import StoreError
-from cumulus.local_ring.home import read_address
-from cumulus.local_ring.recording import RECORD, Recorder
-from cumulus.ring.messages import Reconfigured, Released, TimePassed
-from cumulus.ring.node import RingNode
 from cumulus.workloads import tpch
+from cumulus_ring.machine.messages import Reconfigured, Released, TimePassed
+from cumulus_ring.machine.node import RingNode
+from cumulus_ring.process.home import read_address
+from cumulus_ring.process.recording import RECORD, Recorder
 from support.command_line import cumulus
 from support.one_ring_node import SIZE, settings
 from support.running_ring import QUERIES, running_ring, select

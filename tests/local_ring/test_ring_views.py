@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.chunks.versions import numbers_of_versions
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import EpochMissingError
-from cumulus.local_ring.client import RingClient
-from cumulus.local_ring.home import LOG, read_address
+from cumulus_ring.chunks.versions import numbers_of_versions
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.home import LOG, read_address
 from support.command_line import cumulus
 from support.running_ring import expect_equal, running_ring
 

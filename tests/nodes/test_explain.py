@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.catalog.names import folded
-from cumulus.chunks.catalogue import Catalogue
-from cumulus.chunks.folders import read_source
-from cumulus.nodes import EngineLimits, QueryPlan, open_engine, plan_query
-from cumulus.nodes.explain import explain_json, explain_text, scan_requests
 from cumulus.workloads import checks, tpch
+from cumulus_ring.chunks.catalogue import Catalogue
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.nodes import EngineLimits, QueryPlan, open_engine, plan_query
+from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
 from support.random_files import write
 
 GOLDEN = Path(__file__).with_name("golden") / "explain_q3.txt"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cumulus.errors import RingError
-from cumulus.nodes import ArrivalFeed, lend
-from cumulus.nodes.feed import copied
+from cumulus_ring.nodes import ArrivalFeed, lend
+from cumulus_ring.nodes.feed import copied
 
 
 class Notes:

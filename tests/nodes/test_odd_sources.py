@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from cumulus.catalog.names import folded
-from cumulus.chunks.folders import read_source
 from cumulus.errors import CumulusError
-from cumulus.nodes import EngineLimits, NodeQueries, open_engine
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.nodes import EngineLimits, NodeQueries, open_engine
 from support.arriving_rows import ChunksOfFiles, ask
 from support.random_files import connected, write
 

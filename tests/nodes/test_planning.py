@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
-from cumulus.nodes import EngineLimits, NodeQueries, QueryPlan, open_engine, plan_query
+from cumulus_ring.nodes import EngineLimits, NodeQueries, QueryPlan, open_engine, plan_query
 from support.arriving_rows import Carousel, ask, tables_in_memory
 
 ROWS = {

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.catalog.names import folded
-from cumulus.chunks.folders import read_source
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError, RingError
-from cumulus.nodes import ArrivalFeed, EngineLimits, NodeQueries, open_engine, plan_query
 from cumulus.workloads import checks, tpch
+from cumulus_ring.chunks.folders import read_source
+from cumulus_ring.nodes import ArrivalFeed, EngineLimits, NodeQueries, open_engine, plan_query
 from support.arriving_rows import Carousel, ChunksOfFiles, TableInMemory, ask, tables_in_memory
 from support.tiers import sampled
 
@@ -101,7 +101,7 @@ def test_tpch_equals_duckdb_and_scans_what_the_plan_says(
 def test_moments_are_those_of_utc_whatever_the_zone_of_the_machine(tmp_path: Path) -> None:
     moment = "SELECT current_setting('TimeZone'), ('2024-01-01 00:00:00+00'::TIMESTAMPTZ)::VARCHAR"
     asked = (
-        "import sys; from pathlib import Path; from cumulus.nodes import EngineLimits, open_engine; "
+        "import sys; from pathlib import Path; from cumulus_ring.nodes import EngineLimits, open_engine; "
         "print(open_engine(EngineLimits(Path(sys.argv[1]))).cursor().execute(sys.argv[2]).fetchall())"
     )
     said = subprocess.run(
@@ -305,7 +305,7 @@ def test_what_does_not_fit_is_spilled_or_refused(
 def test_a_process_ends_although_its_queries_were_blocked() -> None:
     script = """
 import tempfile, pathlib, threading, pyarrow as pa
-from cumulus.nodes import EngineLimits, NodeQueries, open_engine
+from cumulus_ring.nodes import EngineLimits, NodeQueries, open_engine
 from support.arriving_rows import Carousel, ask, tables_in_memory
 runs = NodeQueries(open_engine(EngineLimits(pathlib.Path(tempfile.gettempdir()))))
 carousel = Carousel(1, seed=0)

@@ -14,9 +14,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cumulus.chunks.predicates import AllOf, AnyOf, ColumnAmong, ColumnCompared, ColumnNull, Constant, Predicate
-from cumulus.nodes.feed import lend
-from cumulus.nodes.scan import OccurrenceSource, registered
+from cumulus_ring.chunks.predicates import AllOf, AnyOf, ColumnAmong, ColumnCompared, ColumnNull, Constant, Predicate
+from cumulus_ring.nodes.feed import lend
+from cumulus_ring.nodes.scan import OccurrenceSource, registered
 from support.sources import MODULES, name_of
 
 
@@ -361,7 +361,7 @@ def test_what_a_feed_raises_comes_as_words(connection: duckdb.DuckDBPyConnection
 def test_a_blocked_pull_keeps_a_process_that_wants_to_end() -> None:
     script = """
 import threading, duckdb, pyarrow as pa
-from cumulus.nodes.scan import OccurrenceSource, registered
+from cumulus_ring.nodes.scan import OccurrenceSource, registered
 class Stuck:
     def pull(self): blocked.set(); threading.Event().wait()
     def close(self): pass
@@ -408,4 +408,4 @@ def test_predicates_are_read_as_they_are_meant(connection: duckdb.DuckDBPyConnec
 
 def test_one_module_knows_the_protocol() -> None:
     knows = re.compile(r"duckdb\._sources|_register_arrow_source")
-    assert [name_of(path) for path in MODULES if knows.search(path.read_text())] == ["src/cumulus/nodes/scan.py"]
+    assert [name_of(path) for path in MODULES if knows.search(path.read_text())] == ["src/cumulus_ring/nodes/scan.py"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cumulus.ring.hot_set import new_interest
-from cumulus.ring.messages import (
+from cumulus_ring.machine.hot_set import new_interest
+from cumulus_ring.machine.messages import (
     ANY_GROUP,
     Asked,
     ChunkLoaded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cumulus.ring.messages import (
+from cumulus_ring.machine.messages import (
     ChunkLoaded,
     ChunkSent,
     CreditCame,

@@ -11,11 +11,11 @@ from functools import partial
 
 import pytest
 
-from cumulus.experiments.ring.set_up import MEGABYTE, SECOND, ChunkPlan, Pins, RingSetUp, ScriptedQuery
-from cumulus.experiments.ring.world import RingWorld
-from cumulus.ring import RingNode, RingSettings
-from cumulus.ring.loading import Loader
-from cumulus.ring.messages import (
+from cumulus_lab.experiments.ring.set_up import MEGABYTE, SECOND, ChunkPlan, Pins, RingSetUp, ScriptedQuery
+from cumulus_lab.experiments.ring.world import RingWorld
+from cumulus_ring.machine import RingNode, RingSettings
+from cumulus_ring.machine.loading import Loader
+from cumulus_ring.machine.messages import (
     ChunkCame,
     ChunkHeader,
     FreeSlot,
@@ -25,8 +25,8 @@ from cumulus.ring.messages import (
     RingEvent,
     SendChunk,
 )
-from cumulus.ring.requests import Requests
-from cumulus.ring.scans import Scans
+from cumulus_ring.machine.requests import Requests
+from cumulus_ring.machine.scans import Scans
 
 
 class Observed(RingNode):

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from cumulus.ring.messages import (
+from cumulus_ring.machine.messages import (
     Asked,
     AskedAgain,
     ChunkLoaded,

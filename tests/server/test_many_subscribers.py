@@ -14,8 +14,8 @@ import duckdb
 import pytest
 import websockets
 
-from cumulus.bench.machine_facts import resident_bytes
-from cumulus.bench.serve.processes import RunningServer, ask, cumulus_server
+from cumulus.machine_facts import resident_bytes
+from cumulus_lab.bench.serve.processes import RunningServer, ask, cumulus_server
 
 SQL = """
 CREATE TABLE r (id INTEGER PRIMARY KEY, a INTEGER, t VARCHAR, x INTEGER);

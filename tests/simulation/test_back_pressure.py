@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cumulus.machine import Effect, Input, Lost, Machine, Name, Received, Send, Tick
-from cumulus.simulation import FAULTS, BackPressure, Choices, Conditions, Scenario, Wire, simulated
+from cumulus_lab.simulation import FAULTS, BackPressure, Choices, Conditions, Scenario, Wire, simulated
 from support.supervised_machines import SUPERVISOR, Starter
 
 MOST = 300

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cumulus.simulation import SIMPLEST, Choices, recording_of, recording_text
-from cumulus.simulation.choices import ChoiceStream
+from cumulus_lab.simulation import SIMPLEST, Choices, recording_of, recording_text
+from cumulus_lab.simulation.choices import ChoiceStream
 
 DRAWS = st.lists(
     st.one_of(

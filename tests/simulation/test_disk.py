@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cumulus.machine import Append
-from cumulus.simulation import Choices
-from cumulus.simulation.disk import VirtualLog
+from cumulus_lab.simulation import Choices
+from cumulus_lab.simulation.disk import VirtualLog
 
 DEEDS = st.lists(st.one_of(st.just("write"), st.just("sync"), st.just("forget"), st.just("crash")), max_size=60)
 

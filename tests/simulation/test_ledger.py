@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from cumulus.simulation import FAULTS, Conditions, SimulatedRun, repeated, shrunk, simulated
+from cumulus_lab.simulation import FAULTS, Conditions, SimulatedRun, repeated, shrunk, simulated
 from support.ledger_machines import BREAKS, broken_ledger, ledger
 
 CONDITIONS = Conditions(faults={**FAULTS, "crash": 1 / 30})

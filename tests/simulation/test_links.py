@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cumulus.machine import Effect, Input, Lost, Machine, Name, Received, Send, Tick
-from cumulus.simulation import FAULTS, Choices, Conditions, Scenario, Wire, simulated
+from cumulus_lab.simulation import FAULTS, Choices, Conditions, Scenario, Wire, simulated
 from support.supervised_machines import SUPERVISOR, Starter
 
 WIRE = Wire(lambda message: " ".join(map(str, message)).encode(), lambda data: [int(word) for word in data.split()])

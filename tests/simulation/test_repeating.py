@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.simulation import FAULTS, Conditions, repeated, simulated
+from cumulus_lab.simulation import FAULTS, Conditions, repeated, simulated
 from support.ledger_machines import ledger
 
 CONDITIONS = Conditions(faults={**FAULTS, "crash": 1 / 30})

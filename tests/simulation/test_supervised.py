@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cumulus.machine import Append, Effect, Input, Lost, Machine, Name, Perform, Received, Recovered, Send, Tick
-from cumulus.simulation import (
+from cumulus_lab.simulation import (
     FAULTS,
     SIMPLEST,
     Choices,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cumulus.machine import Append, Effect, Input, Lost, Machine, Name, Received, Recovered, Send, Tick
-from cumulus.simulation import FAULTS, SIMPLEST, Choices, Conditions, Scenario, Wire, repeated, simulated
+from cumulus_lab.simulation import FAULTS, SIMPLEST, Choices, Conditions, Scenario, Wire, repeated, simulated
 
 WIRE = Wire(str.encode, bytes.decode, str)
 

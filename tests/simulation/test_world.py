@@ -23,7 +23,7 @@ from cumulus.machine import (
     Send,
     Tick,
 )
-from cumulus.simulation import (
+from cumulus_lab.simulation import (
     FAULTS,
     SIMPLEST,
     Choices,

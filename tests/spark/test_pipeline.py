@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cumulus.bench.spark_bench import measure
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -22,6 +21,7 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, LayoutError, MismatchError, StoreError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import Frame, maintain
+from cumulus_lab.bench.spark_bench import measure
 from support.failing_view import SCRIPT, FailingStream
 from support.oracle import same_bag
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
-from cumulus.chunks.catalogue import ChunkedTable
-from cumulus.chunks.encoding import encode
-from cumulus.chunks.parquet_files import read_chunk
-from cumulus.nodes import ArrivalFeed, NodeQueries, QueryPlan, RingTable, ScanNeed, lend
-from cumulus.nodes.feed import copied
-from cumulus.nodes.queries import AskFor
+from cumulus_ring.chunks.catalogue import ChunkedTable
+from cumulus_ring.chunks.encoding import encode
+from cumulus_ring.chunks.parquet_files import read_chunk
+from cumulus_ring.nodes import ArrivalFeed, NodeQueries, QueryPlan, RingTable, ScanNeed, lend
+from cumulus_ring.nodes.feed import copied
+from cumulus_ring.nodes.queries import AskFor
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from cumulus.cluster.codec import decode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.switch import Switch
-from cumulus.experiments.cluster_breaks import DoublesBlocks, WritesBeforeItIsDurable
 from cumulus.local_cluster.light_start import start_machine
 from cumulus.machine import Append, Effect, Input, Machine, Name, Recovered
-from cumulus.simulation import BrokenRule
 from cumulus.transport.equipment import Equipment
+from cumulus_lab.experiments.cluster_breaks import DoublesBlocks, WritesBeforeItIsDurable
+from cumulus_lab.simulation import BrokenRule
 
 Factory: TypeAlias = Callable[[Name, Mapping[str, Any]], Equipment]
 

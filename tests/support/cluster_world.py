@@ -17,8 +17,8 @@ from cumulus.local_cluster.processes import equip_by_plan, machine_names
 from cumulus.local_cluster.tasks import PublisherTasks
 from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
-from cumulus.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
 from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus_lab.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
 
 
 class Watcher:

@@ -1,5 +1,5 @@
 """Whether two output folders say the same: what runs over seeds compare, for tests."""
 
-from cumulus.experiments.equal_outputs import difference
+from cumulus_lab.experiments.equal_outputs import difference
 
 __all__ = ["difference"]

@@ -25,7 +25,7 @@ from cumulus.machine import (
     Recovered,
     Send,
 )
-from cumulus.simulation import BrokenRule, Choices, Reports, Scenario, ScenarioOf, Wire, World, as_it_should_be
+from cumulus_lab.simulation import BrokenRule, Choices, Reports, Scenario, ScenarioOf, Wire, World, as_it_should_be
 
 KEEPER = "keeper"
 WIRE = Wire(lambda message: json.dumps(message).encode(), json.loads, lambda message: " ".join(map(str, message)))

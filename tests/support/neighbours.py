@@ -5,12 +5,12 @@ from __future__ import annotations
 from queue import Empty, SimpleQueue
 
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.neighbours.chunk_links import CHUNKS, ChunkInlet, ChunkOutlet
-from cumulus.transport.neighbours.dialling import Dial
-from cumulus.transport.neighbours.link_faults import LinkFaults
-from cumulus.transport.neighbours.listener import LinkListener
-from cumulus.transport.neighbours.open_link import OpenLink
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, Slot, SlotPool
+from cumulus_ring.links.chunk_links import CHUNKS, ChunkInlet, ChunkOutlet
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.links.link_faults import LinkFaults
+from cumulus_ring.links.listener import LinkListener
+from cumulus_ring.links.open_link import OpenLink
+from cumulus_ring.links.slots import BufferPool, DescriptorPool, Slot, SlotPool
 
 SECONDS = 10.0
 SECRET = b"secret"

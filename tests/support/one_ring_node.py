@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from cumulus.ring import RingNode, RingSettings
-from cumulus.ring.messages import (
+from cumulus_ring.machine import RingNode, RingSettings
+from cumulus_ring.machine.messages import (
     Asked,
     ChunkCame,
     ChunkHeader,

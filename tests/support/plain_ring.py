@@ -1,4 +1,4 @@
-"""A ring as the paper describes it, in as few lines as it takes: what `cumulus.experiments.ring` is compared with.
+"""A ring as the paper describes it, in as few lines as it takes: what `cumulus_lab.experiments.ring` is compared with.
 
 It shares no code with `cumulus`. Written from sections 3 and 4 of the paper and the resolutions of its gaps (E1 to E26)
 in the design: queries that pin their chunks one after the other, chunks that pass whatever the queue holds, no loss.

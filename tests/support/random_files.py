@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from cumulus.chunks.catalogue import ChunkedTable, ChunkGroup
-from cumulus.chunks.encoding import declared, decode
-from cumulus.chunks.store import ChunkStore
 from cumulus.epochs.output.sink import Sink, Written
+from cumulus_ring.chunks.catalogue import ChunkedTable, ChunkGroup
+from cumulus_ring.chunks.encoding import declared, decode
+from cumulus_ring.chunks.store import ChunkStore
 
 PREFIX = "a common beginning of sixty characters and some more " * 2
 TEXTS = st.one_of(

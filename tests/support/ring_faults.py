@@ -15,8 +15,8 @@ from threading import Event, Thread
 import pyarrow as pa
 
 from cumulus.errors import CumulusError
-from cumulus.local_ring.client import RingClient
-from cumulus.local_ring.home import read_address
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.home import read_address
 from support.running_ring import expect_equal, select
 
 MOST_SECONDS = 10.0

@@ -11,10 +11,10 @@ import duckdb
 import pyarrow as pa
 
 from cumulus.errors import NotRunningError
-from cumulus.local_ring import keeper
-from cumulus.local_ring.client import RingClient
-from cumulus.local_ring.settings import RingOptions
 from cumulus.workloads import checks, tpch
+from cumulus_ring.process import keeper
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.settings import RingOptions
 
 QUERIES = tuple(f"q{number}" for number in range(1, 23))
 

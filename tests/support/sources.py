@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "cumulus"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "lab").rglob("*.py")])
 SOURCES = [*MODULES, *sorted((ROOT / "tests").rglob("*.py"))]
 
 

@@ -24,7 +24,7 @@ from cumulus.machine import (
     Send,
     Tick,
 )
-from cumulus.simulation import Choices, Renew, Scenario, Wire, World
+from cumulus_lab.simulation import Choices, Renew, Scenario, Wire, World
 
 SUPERVISOR = "supervisor"
 GUEST = "guest"

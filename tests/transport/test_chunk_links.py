@@ -17,13 +17,13 @@ import pytest
 from cumulus.errors import RingError
 from cumulus.transport.framing import FrameKind, header
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.neighbours.chunk_links import CHUNKS, ChunkInlet
-from cumulus.transport.neighbours.dialling import Dial
-from cumulus.transport.neighbours.link_faults import LinkFaults
-from cumulus.transport.neighbours.listener import LinkListener
-from cumulus.transport.neighbours.message_links import REQUESTS, MessageLink
-from cumulus.transport.neighbours.open_link import OpenLink
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, Slot
+from cumulus_ring.links.chunk_links import CHUNKS, ChunkInlet
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.links.link_faults import LinkFaults
+from cumulus_ring.links.listener import LinkListener
+from cumulus_ring.links.message_links import REQUESTS, MessageLink
+from cumulus_ring.links.open_link import OpenLink
+from cumulus_ring.links.slots import BufferPool, DescriptorPool, Slot
 from support.neighbours import LARGEST, SECONDS, SECRET, Neighbours
 
 KINDS = ("tcp", "local")
@@ -323,7 +323,7 @@ def test_requests_may_be_lost_or_come_twice() -> None:
 
 
 def test_who_leaves_all_messages_unread_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cumulus.transport.neighbours.message_links.UNSENT_BYTES", 1 << 20)
+    monkeypatch.setattr("cumulus_ring.links.message_links.UNSENT_BYTES", 1 << 20)
     listener = LinkListener(Credentials("b"), is_local=True)
     links: SimpleQueue[OpenLink] = SimpleQueue()
     listener.expect(1, {CHUNKS: "a"}, links.put)

@@ -19,13 +19,13 @@ import pytest
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.transport.framing import FrameKind, FrameReader, header
 from cumulus.transport.greeting import Credentials, Greeting
-from cumulus.transport.neighbours.chunk_links import CHUNKS, ChunkOutlet
-from cumulus.transport.neighbours.dialling import Dial
-from cumulus.transport.neighbours.link_faults import LinkFaults, link_faults
-from cumulus.transport.neighbours.listener import LinkListener
-from cumulus.transport.neighbours.message_links import REQUESTS, MessageLink
-from cumulus.transport.neighbours.open_link import LinkAddress, LinkClosedError, OpenLink
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, Slot, SlotPool
+from cumulus_ring.links.chunk_links import CHUNKS, ChunkOutlet
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.links.link_faults import LinkFaults, link_faults
+from cumulus_ring.links.listener import LinkListener
+from cumulus_ring.links.message_links import REQUESTS, MessageLink
+from cumulus_ring.links.open_link import LinkAddress, LinkClosedError, OpenLink
+from cumulus_ring.links.slots import BufferPool, DescriptorPool, Slot, SlotPool
 from support.neighbours import SECONDS, SECRET, Neighbours
 
 KINDS = ("tcp", "local")
@@ -121,7 +121,7 @@ def test_a_neighbour_may_take_seconds_to_say_who_it_is(host: Host) -> None:
 
 
 def test_a_slow_stranger_has_so_much_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cumulus.transport.neighbours.listener.GREETING_SECONDS", 0.1)
+    monkeypatch.setattr("cumulus_ring.links.listener.GREETING_SECONDS", 0.1)
     begun = time.monotonic()
     with host.connected() as stranger, suppress(BrokenPipeError, ConnectionResetError):
         for byte in header(FrameKind.HELLO, 4000, 1) + bytes(4000):
@@ -265,9 +265,9 @@ import os, signal, sys
 from contextlib import suppress
 from queue import SimpleQueue
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.neighbours.chunk_links import CHUNKS, ChunkInlet
-from cumulus.transport.neighbours.listener import LinkListener
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool
+from cumulus_ring.links.chunk_links import CHUNKS, ChunkInlet
+from cumulus_ring.links.listener import LinkListener
+from cumulus_ring.links.slots import BufferPool, DescriptorPool
 
 links, is_local = SimpleQueue(), sys.argv[1] == "local"
 listener = LinkListener(Credentials("b"), is_local=is_local)

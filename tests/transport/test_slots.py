@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from cumulus.errors import RemoteProtocolError
-from cumulus.transport.neighbours.slots import BufferPool, DescriptorPool, SlotCounts, SlotPool, allow_descriptors
+from cumulus_ring.links.slots import BufferPool, DescriptorPool, SlotCounts, SlotPool, allow_descriptors
 from support.tiers import sampled
 
 POOLS = [BufferPool, DescriptorPool]

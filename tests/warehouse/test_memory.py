@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from cumulus import Warehouse
-from cumulus.bench.engine_runs import batches_of, columns_of
 from cumulus.engine.limits import Budget, bytes_of, format_bytes, machine_memory
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
 from cumulus.workloads import orders
+from cumulus_lab.bench.engine_runs import batches_of, columns_of
 from support.engines import KINDS
 from support.tiers import one_mode_each
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import typer
 from packaging.requirements import Requirement
 
-from cumulus.bench.machine_facts import memory
+from cumulus.machine_facts import memory
 from cumulus.version import VERSION
 
 

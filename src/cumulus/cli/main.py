@@ -11,7 +11,8 @@ from typing import Any
 import typer
 
 from cumulus.cli.standard_output import telling_output
-from cumulus.errors import CumulusError, UsageError
+from cumulus.errors import CumulusError, MissingError, UsageError
+from cumulus.extensions import COMMANDS, extensions
 from cumulus.version import VERSION
 
 _SUBCOMMANDS = {
@@ -27,12 +28,16 @@ _SUBCOMMANDS = {
     "doctor": "cumulus.cli.doctor:doctor",
     "cube": "cumulus.cli.cube.command:cube",
     "cluster": "cumulus.cli.cluster.command:cluster",
-    "ring": "cumulus.cli.ring.command:ring",
-    "simulate": "cumulus.cli.simulate:simulate",
-    "experiments": "cumulus.cli.experiments:experiments",
-    "bench": "cumulus.bench.command:bench",
 }
 """Name → module and attribute: a function, or a group of commands."""
+_LAB = "It is not published: pip install -e lab, in a checkout of Cumulus."
+_ELSEWHERE = {
+    "ring": "Install cumulus-ivm again; its wheel has the package cumulus_ring.",
+    "simulate": _LAB,
+    "experiments": _LAB,
+    "bench": _LAB,
+}
+"""Commands of other packages, which are found by entry points → how to install them."""
 
 
 def command_line(only: str = "") -> typer.Typer:
@@ -51,15 +56,24 @@ def command_line(only: str = "") -> typer.Typer:
         pretty_exceptions_enable=False,
         add_completion=False,
     )
-    for name in (only,) if only in _SUBCOMMANDS else _SUBCOMMANDS:
+    for name in (only,) if only in _SUBCOMMANDS else () if only in _ELSEWHERE else _SUBCOMMANDS:
         module, _, attribute = _SUBCOMMANDS[name].partition(":")
-        found = getattr(import_module(module), attribute)
-        if isinstance(found, typer.Typer):
-            made.add_typer(found)
-        else:
-            made.command(name)(found)
+        _add(made, name, getattr(import_module(module), attribute))
+    if only not in _SUBCOMMANDS:
+        others = extensions(COMMANDS)
+        if only in _ELSEWHERE and only not in others:
+            raise MissingError(f"cumulus {only} is a command of a package that is not installed", hint=_ELSEWHERE[only])
+        for name in (only,) if only in others else others:
+            _add(made, name, others[name].load())
     made.callback()(_options)
     return made
+
+
+def _add(made: typer.Typer, name: str, found: Any) -> None:
+    if isinstance(found, typer.Typer):
+        made.add_typer(found)
+    else:
+        made.command(name)(found)
 
 
 def __getattr__(name: str) -> Any:

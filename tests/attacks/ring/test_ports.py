@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.errors import RemoteProtocolError
-from cumulus.local_ring.client import CLIENT, RingClient
-from cumulus.local_ring.home import LOG, RingAddress, read_address
 from cumulus.transport.framing import FrameKind, FrameReader, header
 from cumulus.transport.greeting import Credentials, Greeting
-from cumulus.transport.neighbours.dialling import Dial
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.process.client import CLIENT, RingClient
+from cumulus_ring.process.home import LOG, RingAddress, read_address
 from support.attacks import GARBAGE, Steady, Trickle, held_open, resident_bytes, send_raw
 from support.running_ring import running_ring
 

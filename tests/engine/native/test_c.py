@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.bench.c import COMPILER, CompiledC
 from cumulus.compiler import compile_sql
 from cumulus.m3 import parse
+from cumulus_lab.bench.c import COMPILER, CompiledC
 from engine.native.test_engine import CASES, EVENTS, NOT_NATIVE, PROGRAM, check
 from fuzz.case import parse_case
 

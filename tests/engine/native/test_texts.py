@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cumulus
-from cumulus.bench.c import COMPILER, CompiledC
 from cumulus.catalog.types import VARCHAR, Interval
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.build import code_of
@@ -38,6 +37,7 @@ from cumulus.engine.native.values.columns import Column, column_words
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.errors import EvaluationError, MemoryLimitError, MemoryLimitWarning, ValueTypeError
 from cumulus.scalars.text import like
+from cumulus_lab.bench.c import COMPILER, CompiledC
 from engine.native.test_engine import check
 from support.tiers import examples, sampled
 

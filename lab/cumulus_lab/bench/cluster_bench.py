@@ -1,0 +1,83 @@
+"""`cumulus bench cluster`: what the cluster costs beside one process that reads the same files."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cumulus.cluster.mode import Mode
+from cumulus.errors import UsageError
+from cumulus.machine_facts import facts, load_average
+from cumulus_lab.bench.measurements import report
+
+WORKLOADS = ("example-2.1", "q3", "q5")
+
+
+def cluster_bench(
+    workload: str = typer.Option("example-2.1", help="example-2.1, or a query of TPC-H: q3, q5."),
+    events: int = typer.Option(400_000, min=10_000, help="Events in all, about; a tenth of them deletions."),
+    epochs: int = typer.Option(8, min=4, help="Epochs; the first two do not count."),
+    nodes: list[int] = typer.Option([1, 2], min=1, max=64, help="Nodes; repeatable."),
+    switches: list[int] = typer.Option([1, 2], min=1, max=64, help="Switches; repeatable."),
+    block: list[int] = typer.Option([10_000], min=1, help="Rows of a block, at most; repeatable."),
+    order: list[str] = typer.Option(["clock"], help="Of versions: clock or switch; repeatable."),
+    gated: bool = typer.Option(True, help="Measure --mode gated, too."),
+    seed: int = typer.Option(0, min=0, help="Of the stream."),
+    cache: Path | None = typer.Option(None, help="Where TPC-H's tables are kept; a temporary folder if not given."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
+) -> None:
+    """Run the same files through the embedded host and through clusters of several shapes.
+
+    Rows have events a second, CPU time of all processes an event, the time from commit to commit, what was late, and
+    what was sent.
+
+    Example: cumulus bench cluster --workload q3 --nodes 2 --switches 2 --block 1000 --block 10000
+    """
+    if workload not in WORKLOADS:
+        raise UsageError(f"unknown workload {workload!r}", hint=f"Workloads: {', '.join(WORKLOADS)}.")
+    for each in order:
+        if each not in ("clock", "switch"):
+            raise UsageError(f"unknown order {each!r}", hint="Orders of versions: clock, switch.")
+    from cumulus.compiler import compile_sql
+    from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row, embedded_row
+
+    load = load_average()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
+        folder = Path(scratch)
+        text = _write_input(workload, folder / "in", events, epochs, seed, cache)
+        program = compile_sql(text, rely=False, enforced=False)
+        shapes = [
+            ClusterShape(mode, count, others, size, by)
+            for mode in (Mode.EVENTUAL, *([Mode.GATED] if gated else []))
+            for count, others in product(nodes, switches)
+            for size, by in (product(block, order) if mode is Mode.EVENTUAL else [(block[0], order[0])])
+        ]
+        rows.append(embedded_row(program, folder / "in", folder / "embedded"))
+        for number, shape in enumerate(shapes):
+            rows.append(cluster_row(program, folder / "in", folder / str(number), shape))
+    floor = rows[0]["cpu_us_per_event"]
+    rows = [{**row, "cpu_by_embedded": round(row["cpu_us_per_event"] / floor, 2)} for row in rows]
+    names = rows[-1].keys()
+    summary = {"workload": workload, "epochs": epochs, "seed": seed, **facts(load, "pyarrow", "llvmlite")}
+    report([{name: row.get(name) for name in names} for row in rows], summary, as_json)
+
+
+def _write_input(workload: str, folder: Path, events: int, epochs: int, seed: int, cache: Path | None) -> str:
+    """Write the files of a workload; return its SQL."""
+    from cumulus.workloads import changes, orders, tpch
+    from cumulus_lab.bench.cluster_runs import write_orders
+
+    if workload == "example-2.1":
+        write_orders(folder, events=events, epochs=epochs, seed=seed)
+        return orders.SQL
+    kept = cache or Path(tempfile.gettempdir()) / "cumulus-tpch"
+    tables = tpch.generate(max(events / 7_000_000, 0.01), kept)
+    stream = tpch.stream(tables, query=workload, batch=events // epochs, deletes=0.1, columns="used", seed=seed)
+    for number, epoch in zip(range(epochs), stream.epochs(), strict=False):
+        changes.write_epoch(folder, number, epoch)
+    return tpch.sql(workload, columns="used", keys="none")

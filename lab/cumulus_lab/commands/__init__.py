@@ -1,0 +1,1 @@
+"""`cumulus experiments` and `cumulus simulate`."""

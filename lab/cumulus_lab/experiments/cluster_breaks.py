@@ -1,0 +1,212 @@
+"""Rules of a cluster that can be broken on purpose, to see that the checks of its simulation notice."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from cumulus.cluster.eventual import Indices
+from cumulus.cluster.intake import Intake, NetChange
+from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
+from cumulus.cluster.node import ClusterNode, NodeOutput
+from cumulus.cluster.placement.layout import ClusterLayout, divided
+from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.switch import Switch
+from cumulus.engine.frames.frame import MapFrame
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Perform, Received, Send
+from cumulus_lab.experiments.cluster_counts import CountedMachine
+from cumulus_lab.simulation import BrokenRule
+
+Breaking: TypeAlias = Callable[[Name, Machine, ClusterLayout], Machine]
+"""Makes a machine of which a rule is broken of one as it should be; the layout is that of its cluster."""
+
+
+class DropsDeltas(BrokenRule):
+    """A node that sends no deltas."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Leave deltas out."""
+        return [each for each in effects if not (isinstance(each, Send) and isinstance(each.message, Deltas))]
+
+
+class TellsDepthsEarly(BrokenRule):
+    """A node that says that it has sent everything of an epoch, and sends it a few steps later."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._held: deque[list[Effect]] = deque([[] for _ in range(5)])
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Send the deltas of an earlier step, and what else there is."""
+        deltas: list[Effect] = [each for each in effects if isinstance(each, Send) and isinstance(each.message, Deltas)]
+        self._held.append(deltas)
+        return [*self._held.popleft(), *(each for each in effects if each not in deltas)]
+
+
+class WritesBeforeItIsDurable(BrokenRule):
+    """A machine that does what stands behind a record at once, and keeps the record in memory until the next one."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Hold records back until others come, or until some are to be forgotten."""
+        records = [each for each in effects if isinstance(each, Append)]
+        rest: list[Effect] = [each for each in effects if not isinstance(each, Append)]
+        if not records and not any(isinstance(each, Forget) for each in rest):
+            return rest
+        held, self._held = self._held, records
+        return [*held, *rest]
+
+    _held: Sequence[Effect] = ()
+
+
+class DoublesBlocks(BrokenRule):
+    """A switch that sends its blocks twice."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Send blocks before everything, and again where they stand."""
+        return [
+            each for each in effects for _ in range(1 + (isinstance(each, Send) and isinstance(each.message, Events)))
+        ]
+
+
+class DropsErrors(BrokenRule):
+    """A machine that writes nothing of the rows that views could not take in."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Leave errors out of what is written."""
+        return [self._without(each) if isinstance(each, Perform) else each for each in effects]
+
+    @staticmethod
+    def _without(effect: Perform) -> Perform:
+        match effect.task:
+            case WriteOutputs(changed=NodeOutput(outcome=Outcome() as outcome) as changed) as task:
+                good = replace(outcome, errors=[], error_counts={})
+                return Perform(replace(task, changed=replace(changed, outcome=good)))
+            case _:
+                return effect
+
+
+class GatesEarly(BrokenRule):
+    """A node whose gate takes in with an epoch what has come of the next one."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._open: set[int] = set()
+        """Epochs that a switch has ended, and that are not done."""
+
+    def inputs(self, inputs: Sequence[Input]) -> Sequence[Input]:
+        """Say of what a switch has sent that it is of the epoch before, if that is open."""
+        found: list[Input] = []
+        for each in inputs:
+            match each:
+                case Received(switch, EpochEnd(epoch, final, payload)):
+                    self._open.add(epoch)
+                    if epoch - 1 in self._open:
+                        found.append(Received(switch, EpochPart(epoch - 1, payload)))
+                        payload = b""
+                    found.append(Received(switch, EpochEnd(epoch, final, payload)))
+                case _:
+                    found.append(each)
+        return found
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Note what is done."""
+        for each in effects:
+            if isinstance(each, Perform) and isinstance(each.task, WriteOutputs):
+                self._open = {epoch for epoch in self._open if epoch > each.task.epoch}
+        return effects
+
+
+class OwnersOnly:
+    """Sends deltas to the owners of entries, and to no other replica."""
+
+    def __init__(self, layout: ClusterLayout) -> None:
+        self._layout = layout
+
+    def targets(self, name: str, deltas: MapFrame) -> Sequence[Indices]:
+        """Return for every node the rows that it gets."""
+        return divided(self._layout.owners(name, deltas), self._layout.nodes)
+
+
+def _leave_replicas_out(part: SpreadPart, layout: ClusterLayout) -> None:
+    setattr(part.state, "_router", OwnersOnly(layout))  # noqa: B010
+
+
+def _take_late_as_fast(part: SpreadPart, layout: ClusterLayout) -> None:
+    """Evaluate late blocks as if nothing later had come."""
+    fire = part.state.maps.fire
+    setattr(part.state.maps, "fire", lambda *block, is_late: fire(*block, is_late=False))  # noqa: B010
+
+
+def _drop_corrections(part: SpreadPart, layout: ClusterLayout) -> None:
+    """Add late deltas, and correct nothing."""
+    setattr(part.state.maps, "correct", part.state.maps.add)  # noqa: B010
+
+
+def _give_blocks_one_version(part: SpreadPart, layout: ClusterLayout) -> None:
+    """Evaluate all rows of a block under its first version, also where they read what others of them write."""
+    fire = part.state.fire
+    setattr(  # noqa: B010
+        part.state, "fire", lambda group, first, rows, signs, places: fire(group, first, rows, signs, 0 * places)
+    )
+
+
+def _cut_too_much(part: SpreadPart, layout: ClusterLayout) -> None:
+    """Forget with an epoch the rows and the deltas of the next one, too."""
+    last = part.window.last_version
+    setattr(part, "cut", lambda epoch: part.state.cut(last(epoch + 1), last(epoch + 1)))  # noqa: B010
+
+
+def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+    """Give no net change of the first row of a table."""
+    switch = machine.machine if isinstance(machine, CountedMachine) else machine
+    if isinstance(switch, Switch) and isinstance(switch.intake, Intake):
+        take_nets = switch.intake.take_nets
+        setattr(switch.intake, "take_nets", lambda: [_without_first(each) for each in take_nets()])  # noqa: B010
+    return machine
+
+
+def _without_first(net: NetChange) -> NetChange:
+    return NetChange(net.relation, net.rows.slice(1), net.counts[1:])
+
+
+def _machine(kind: str, breaking: Callable[[Machine], Machine]) -> Breaking:
+    """Break the rule in the machines of a kind."""
+    return lambda name, machine, _: breaking(machine) if name.startswith(kind) else machine
+
+
+def _part(change: Callable[[SpreadPart, ClusterLayout], None]) -> Breaking:
+    """Change what nodes have inside for spread views."""
+
+    def broken(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+        node = machine.machine if isinstance(machine, CountedMachine) else machine
+        if isinstance(node, ClusterNode) and node.spread is not None:
+            change(node.spread, layout)
+        return machine
+
+    return broken
+
+
+def as_it_is(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+    """Break nothing."""
+    return machine
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "deltas dropped": _machine("node", DropsDeltas),
+    "checkpoint before deltas": _machine("node", TellsDepthsEarly),
+    "node ready before durable": _machine("node", WritesBeforeItIsDurable),
+    "switch sends before durable": _machine("switch", WritesBeforeItIsDurable),
+    "errors dropped": _machine("node", DropsErrors),
+    "net rows lost": _lose_net_rows,
+    "blocks doubled": _machine("switch", DoublesBlocks),
+    "gate one epoch early": _machine("node", GatesEarly),
+    "late blocks as fast": _part(_take_late_as_fast),
+    "corrections dropped": _part(_drop_corrections),
+    "one version for a self-join": _part(_give_blocks_one_version),
+    "replica left out": _part(_leave_replicas_out),
+    "cut one epoch too much": _part(_cut_too_much),
+}
+"""Name → a rule broken."""

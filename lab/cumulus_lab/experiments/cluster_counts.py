@@ -1,0 +1,235 @@
+"""How often what matters happens in a simulated cluster, seen by what its machines take in and ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.cluster import codec
+from cumulus.cluster.evaluator import NodeMaps
+from cumulus.cluster.messages import (
+    CommitEpoch,
+    Deltas,
+    EpochEnd,
+    EpochTurn,
+    Events,
+    RowsAccepted,
+    RowsHeld,
+    WriteOutputs,
+)
+from cumulus.cluster.node import ClusterNode, NodeOutput
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.records import LoggedRows
+from cumulus.cluster.switch import Switch
+from cumulus.engine.frames.frame import MapFrame
+from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.machine import Append, Effect, Input, Machine, Name, Perform, Received, Send
+from cumulus_lab.experiments.cluster_ledger import Ledger
+from cumulus_lab.simulation import Reports
+
+NEEDED = (
+    "block in order",
+    "block sent again",
+    "client rows accepted",
+    "client rows held",
+    "client rows sent again",
+    "correction of depth 1",
+    "correction of depth 2",
+    "correction sent on",
+    "deltas sent",
+    "epoch",
+    "epoch commit after a crash",
+    "epoch commit with another one open",
+    "epoch with a failing view",
+    "gated payload that waited",
+    "late block",
+    "late delta",
+    "message held by back-pressure",
+    "message lost",
+    "message of an old incarnation",
+    "program refused",
+    "row quarantined",
+    "snapshot with later versions present",
+    "task SaveState",
+    "view error",
+)
+"""What must happen in a large run with all faults; else it has shown little."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """Rows of a client in the log of a switch: their epoch, the number of the record, and their place in it."""
+
+    epoch: int
+    record: int
+    place: int
+
+
+class ClusterHistory:
+    """What the machines of a cluster have done, over all its lives.
+
+    Attributes
+    ----------
+    turns
+        Epoch → the files that it takes in.
+    taken
+        Switch, client and number → where its rows are. Records that a crash has taken away are written again.
+    """
+
+    def __init__(self) -> None:
+        self.turns: dict[int, Mapping[str, Sequence[str]]] = {}
+        self.taken: dict[tuple[Name, Name, int], TakenRows] = {}
+        self._blocks: dict[tuple[Name, int, int], int] = {}
+        self._corrections: tuple[int, dict[tuple[str, int], int]] = (0, {})
+
+    def is_again(self, node: Name, group: int, version: int, life: int) -> bool:
+        """Whether a block was sent in another life of the cluster before; it is noted."""
+        return self._blocks.setdefault((node, group, version), life) != life
+
+    def corrections(self, life: int) -> dict[tuple[str, int], int]:
+        """Return map and version → how deep the deltas there are corrections of corrections, in this life."""
+        if self._corrections[0] != life:
+            self._corrections = life, {}
+        return self._corrections[1]
+
+
+class Cascades:
+    """How deep corrections go: of a late delta, of what corrects another one, and so on; counted by depth.
+
+    What is computed under a version that no block has had since the last time corrects. Where several deltas came
+    late at once, it counts for one more than the least of them, so never for too much.
+    """
+
+    def __init__(self, maps: NodeMaps, depths: dict[tuple[str, int], int], reports: Reports) -> None:
+        self._depths, self._reports = depths, reports
+        self._fired: set[int] = set()
+        self._late: list[int] = []
+        self._maps = maps
+        fire, correct, take_out = maps.fire, maps.correct, maps.take_out
+
+        def fired(group: Any, rows: Any, signs: Any, versions: Any, *, is_late: bool) -> None:
+            self._fired.update(versions.tolist())
+            fire(group, rows, signs, versions, is_late=is_late)
+
+        def corrected(name: str, deltas: MapFrame) -> None:
+            self._late.append(max(depths.get((name, each), 0) for each in maps.versions(name, deltas).tolist()))
+            correct(name, deltas)
+
+        def taken() -> dict[str, MapFrame]:
+            return self._counted(take_out())
+
+        for name, does in (("fire", fired), ("correct", corrected), ("take_out", taken)):
+            setattr(maps, name, does)
+
+    def _counted(self, computed: dict[str, MapFrame]) -> dict[str, MapFrame]:
+        late, fired = self._late, self._fired
+        self._late, self._fired = [], set()
+        if not late:
+            return computed
+        depth = 1 + min(late)
+        for name, frame in computed.items():
+            for version in {*self._maps.versions(name, frame).tolist()} - fired:
+                self._depths[name, version] = depth
+                self._reports(f"correction of depth {depth}")
+        return computed
+
+
+class CountedMachine:
+    """A machine that is counted; it does what it does.
+
+    Parameters
+    ----------
+    machine
+        As it is.
+    history
+        Of its cluster.
+    incarnation
+        Of the cluster, from 1.
+    ledger
+        Where rows and errors of this machine are entered.
+    """
+
+    def __init__(
+        self, name: Name, machine: Machine, reports: Reports, history: ClusterHistory, incarnation: int, ledger: Ledger
+    ) -> None:
+        self.machine = machine
+        self._name, self._reports, self._history, self._incarnation = name, reports, history, incarnation
+        self._node = machine if isinstance(machine, ClusterNode) else None
+        self._open: set[int] = set()
+        self._ledger = ledger
+        if isinstance(machine, Switch) and machine.intake is not None:
+            ledger.watch(name, machine.intake, incarnation)
+        if self._node is not None and self._node.spread is not None:
+            Cascades(self._node.spread.state.maps, history.corrections(incarnation), reports)
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        """Let the machine step, and count."""
+        before = self._late()
+        effects = self.machine.step(inputs)
+        late = self._late()
+        self._reports("late block", times=late[0] - before[0])
+        self._reports("late delta", times=late[1] - before[1])
+        self._reports("block in order", times=late[2] - before[2])
+        sends = any(isinstance(effect, Send) and isinstance(effect.message, Deltas) for effect in effects)
+        self._reports("correction sent on", times=int(sends and late[1] > before[1]))
+        for effect in effects:
+            self._count(effect)
+        self._count_waiting(inputs, effects)
+        return effects
+
+    def check(self) -> None:
+        """Check the machine."""
+        self.machine.check()
+
+    def _late(self) -> tuple[int, int, int]:
+        """Return how many rows and deltas came late, and how many rows in order."""
+        shares = None if self._node is None else self._node.shares
+        return (0, 0, 0) if shares is None else (shares.rows_late, shares.deltas_late, shares.rows_in_order)
+
+    def _count(self, effect: Effect) -> None:
+        match effect:
+            case Send(_, Deltas()):
+                self._reports("deltas sent")
+            case Send(node, Events(blocks)):
+                again = [self._history.is_again(node, each.group, each.version, self._incarnation) for each in blocks]
+                self._reports("block sent again", times=sum(again))
+            case Send(_, EpochTurn(epoch, files)):
+                self._history.turns[epoch] = files
+                self._open.add(epoch)
+            case Send(_, RowsAccepted()):
+                self._reports("client rows accepted")
+            case Send(_, RowsHeld()):
+                self._reports("client rows held")
+            case Append(number, record) if self._name.startswith("switch"):
+                logged = codec.decode(record)
+                if isinstance(logged, LoggedRows):
+                    for place, (client, sent) in enumerate(logged.senders):
+                        self._history.taken[self._name, client, sent] = TakenRows(logged.epoch, number, place)
+            case Perform(WriteOutputs(epoch, changed=Outcome() as outcome)):
+                self._ledger.note(self._name, epoch, outcome)
+            case Perform(WriteOutputs(epoch, changed=NodeOutput(outcome, shares))):
+                if outcome is not None:
+                    self._ledger.note(self._name, epoch, outcome)
+                later = any(rows.rows for maps in shares.values() for _, rows in maps.values())
+                self._reports("snapshot with later versions present", times=int(later))
+            case Perform(CommitEpoch(epoch=epoch)) if self._name == PUBLISHER:
+                self._open.discard(epoch)
+                self._reports("epoch commit with another one open", times=int(bool(self._open)))
+                self._reports("epoch commit after a crash", times=int(self._incarnation > 1))
+            case _:
+                pass
+
+    def _count_waiting(self, inputs: Sequence[Input], effects: Sequence[Effect]) -> None:
+        """Count what came for the gate and was not applied at once, since others had not ended the epoch."""
+        written = {
+            effect.task.epoch
+            for effect in effects
+            if isinstance(effect, Perform) and isinstance(effect.task, WriteOutputs)
+        }
+        for each in inputs:
+            match each:
+                case Received(_, EpochEnd(epoch, _, payload)) if payload and epoch not in written:
+                    self._reports("gated payload that waited")
+                case _:
+                    pass

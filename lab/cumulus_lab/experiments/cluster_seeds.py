@@ -1,0 +1,364 @@
+"""A cluster over folders in a virtual world: random programs and files, all faults, and the embedded host as the judge.
+
+The machines are those that run in processes of their own, and so are their tasks: files are read, views written,
+epochs committed, in a folder that is gone afterwards. Their logs are the world's. When a machine ends, all are started
+anew, as `cumulus.local_cluster.run` does it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from cumulus.catalog.schema import Relation
+from cumulus.cluster import codec
+from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.engine.engines import make_engine
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS
+from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.layouts import match_sources_to_tables
+from cumulus.epochs.output.sink import committed_epochs, read_manifest
+from cumulus.epochs.sources import sources_from
+from cumulus.errors import LayoutError
+from cumulus.local_cluster.card import ClusterCard
+from cumulus.local_cluster.home import Home
+from cumulus.local_cluster.processes import equip_by_plan, fed_by, machine_names
+from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
+from cumulus.scalars.function_modules import functions_in
+from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus_lab.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
+from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
+from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine
+from cumulus_lab.experiments.cluster_ledger import Ledger
+from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
+from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
+from cumulus_lab.experiments.cluster_states import check_nodes
+from cumulus_lab.experiments.equal_outputs import difference, difference_in_parts
+from cumulus_lab.simulation import (
+    BackPressure,
+    Choices,
+    Conditions,
+    Renew,
+    Reports,
+    Scenario,
+    Wire,
+    World,
+    as_it_should_be,
+    faults_named,
+)
+
+NODES = (1, 2, 3, 4, 2, 3, 2, 3, 2, 3, 5, 6, 7, 8)
+SWITCHES = (1, 2, 3, 4, 2, 2, 3)
+CLIENTS = (0, 0, 0, 1, 2)
+"""How many there may be, as often as they are here."""
+ORDERS = ("clock", "switch")
+ENGINES = ("interpreter", "native")
+"""What machines compute with, each in half of the cases; the judge is interpreted."""
+EVERY_MS = 100
+"""How often it is looked for rows of clients, and for files."""
+EXTREME_PROGRAMS = 1 / 12
+"""The share of programs whose columns are of the types that have the most special values."""
+MOST_PARTS = 10_000
+"""More than the calls of clients: their judge has an epoch for each, so no row may wait for a number of epochs."""
+CRASHES = 1 / 60
+"""How often a machine crashes, per step: a case has a few hundred."""
+REFUSALS = 1 / 50
+"""The share of programs that no cluster takes."""
+IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
+"""Where folders are: what a crash does to a disk is simulated, and a real one would only be slow."""
+WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
+
+
+@dataclass
+class Starter:
+    """Starts all machines, and starts them anew when one has ended, until all is read.
+
+    Parameters
+    ----------
+    members
+        Whom it starts.
+    incarnations
+        How many there were; it outlives the machine.
+    is_wanted
+        Whether somebody still waits for an answer when all is read.
+    """
+
+    members: Sequence[Name]
+    incarnations: list[int]
+    is_wanted: Callable[[], bool]
+    is_due: bool = True
+    is_renewing: bool = False
+    is_done: bool = False
+    epochs: list[int] = field(default_factory=list)
+
+    def step(self, inputs: Sequence[Input]) -> list[Effect]:
+        """Take in what has happened; see `cumulus.machine.Machine`."""
+        for each in inputs:
+            match each:
+                case Lost(peer) if peer in self.members:
+                    self.is_due = True
+                case Completed(Renew(), _):
+                    self.is_renewing = False
+                case Received(_, EpochTold(epoch, _)):
+                    self.epochs.append(epoch)
+                case Received(_, SourcesDone()):
+                    self.is_done = True
+                case _:
+                    pass
+        if not self.is_due or self.is_renewing or (self.is_done and not self.is_wanted()):
+            return []
+        self.is_due, self.is_renewing = False, True
+        self.incarnations.append(len(self.incarnations) + 1)
+        return [Perform(Renew(self.incarnations[-1], ends=True))]
+
+    def check(self) -> None:
+        """Epochs are told in their order."""
+        assert self.epochs == sorted(set(self.epochs)), self.epochs
+
+
+class VirtualCluster:
+    """The machines of a cluster, life after life, with what does their tasks.
+
+    Parameters
+    ----------
+    card, plan
+        What its home has.
+    every_ms, last
+        As the publisher takes them.
+    reports
+        Where it is counted what happens.
+    """
+
+    def __init__(self, card: ClusterCard, plan: ClusterPlan, every_ms: int | None, last: int, reports: Reports) -> None:
+        self.names = machine_names(card)
+        self._card, self._plan = card, plan
+        self._argument = {"home": card.home, "every_ms": every_ms, "last": last}
+        self._equipped: dict[Name, Equipment] = {}
+        self._reports = reports
+
+    def made(self, name: Name) -> Machine:
+        """Return the machine of a new life, as its process would make it."""
+        self._equipped.pop(name, None)  # it holds locks
+        equipment = equip_by_plan(name, self._argument, self._card, self._plan)
+        if equipment.log is not None:
+            equipment.log.close()  # records are on the world's disk
+        self._equipped[name] = equipment
+        return equipment.machine
+
+    def perform(self, name: Name, task: Any) -> Any:
+        """Do a task of a machine."""
+        self._reports(f"task {type(task).__name__}")
+        return self._equipped[name].perform(task)
+
+
+class Case:
+    """A cluster and its judge, over the same random files, and with rows of clients or without.
+
+    Parameters
+    ----------
+    choices
+        Decide the program, its files, the shape of the cluster, and what clients send.
+    breaking
+        Makes a machine of which a rule is broken of one as it should be.
+    nodes, switches
+        How many; 0 lets choices say.
+    """
+
+    def __init__(self, choices: Choices, breaking: Breaking, nodes: int = 0, switches: int = 0) -> None:
+        stream = choices.stream("cluster")
+        self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
+        root = Path(self._folder.name)
+        self._name = stream.one(PROGRAMS)
+        extremes = choices.stream("extremes")  # apart, as what is older stays so as it was
+        if extremes.chance(EXTREME_PROGRAMS):
+            self._name = extremes.one(list(EXTREMES))
+        mode = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
+        self._plan = planned(self._name, nodes or stream.one(NODES), switches or stream.one(SWITCHES), mode)
+        self._clients = stream.one(CLIENTS)
+        self._last = 2 + stream.below(3) if self._clients else 0
+        self._root, self._out = root, root / "out"
+        rows = choices.stream("files"), choices.stream("extreme values")
+        write_random_files(self._plan.program, *rows, root / "in", most_epochs=4, most_rows=5)
+        program = self._plan.program
+        _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
+        self._unread = stream.one([0, 0, 4_000, 400])
+        card = ClusterCard(
+            str(self._out),
+            str(root / "home"),
+            "simulated",
+            self._name,
+            self._plan.nodes,
+            self._plan.tables.switches,
+            mode.value,
+            (),
+            self._sources,
+            order=stream.one(ORDERS),
+            block_rows=stream.one([10_000, 1, 2]),
+            snapshot_bytes=stream.one([1 << 25, 0, 2_000]),
+            open_bytes=stream.one([1 << 26, 3_000]),
+            late_epochs=MOST_PARTS if self._clients else LATE_EPOCHS,
+            keep=MOST_PARTS,
+            engine=extremes.one(ENGINES),
+            functions=functions_of(self._name),
+        )
+        self._card = card
+        self._starter: Starter | None = None
+        self._incarnations: list[int] = []
+        self._breaking = breaking
+        self._reports, self._history = Reports(), ClusterHistory()
+        self._reports(f"{card.engine} engine")
+        self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
+        self._cluster = VirtualCluster(card, self._plan, EVERY_MS if self._clients else None, self._last, self._reports)
+        self._senders = {
+            f"client{at}": SendingClient(
+                self._relations(),
+                choices.stream(f"client {at}"),
+                choices.stream(f"extreme values of client {at}"),
+                self._last,
+                self._reports,
+            )
+            for at in range(self._clients)
+        }
+
+    def _relations(self) -> dict[Name, list[Relation]]:
+        """Return the tables to which clients may send, by switch."""
+        found: dict[Name, list[Relation]] = {}
+        for relation in self._plan.program.relations:
+            if not relation.static:
+                switch = switch_name(self._plan.tables.switch_of[relation.name])
+                found.setdefault(switch, []).append(relation)
+        return found
+
+    def scenario(self) -> Scenario:
+        """Return what is run."""
+        names = self._cluster.names
+        return Scenario(
+            dict.fromkeys([SUPERVISOR, *names, *self._senders], self._made),
+            WIRE,
+            perform=self._cluster.perform,
+            logs=frozenset(names),
+            supervisor=SUPERVISOR,
+            guests=frozenset(self._senders),
+            may_crash=frozenset([SUPERVISOR, *names]),
+            at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
+            reports=self._reports,
+            pressure=BackPressure(self._unread, {name: fed_by(self._card, name) for name in names}),
+        )
+
+    def _made(self, name: Name, life: int) -> Machine:
+        if name in self._senders:
+            return self._senders[name]
+        if name == SUPERVISOR:
+            waits = partial(any_waits, list(self._senders.values()))
+            self._starter = Starter(self._cluster.names, self._incarnations, waits)
+            return self._starter
+        made = self._cluster.made(name)
+        machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations), self._ledger)
+        return self._breaking(name, machine, self._plan.layout)
+
+    def _judge(self, world: World) -> None:
+        """All is read, and each epoch is as the embedded host leaves it."""
+        assert self._starter is not None
+        assert self._starter.is_done, "the cluster rests before all is read"
+        sources, parts = self._sources, {}
+        program = self._plan.program
+        if self._clients:
+            senders = self._senders
+            assert not any_waits(list(senders.values())), "a client waits for an answer"
+            check_tokens(self._history, senders)
+            parts = write_parts(program, self._root / "taken", sources, self._history, senders, self._last)
+            sources = sources_from([str(self._root / "taken")], program)
+        judged = self._root / "judged"
+        settings: dict[str, Any] = {
+            "make_engine": partial(make_engine, "interpreter"),
+            "functions": functions_in(functions_of(self._name)),
+            "late_epochs": self._card.late_epochs,
+            "keep": self._card.keep,
+        }
+        with EmbeddedRun(program, sources, judged, **settings) as judge:
+            for epoch in judge.steps():
+                self._reports("row quarantined", times=epoch.counts.get("quarantined", 0))
+                self._reports("view error", times=sum(epoch.view_errors.values()))
+        self._check_ledger()
+        found = difference_in_parts(judged, parts, self._out) if parts else difference(judged, self._out)
+        assert not found, found
+        epochs = committed_epochs(self._out)
+        self._reports("epoch", times=len(epochs))
+        failing = sum(bool(read_manifest(self._out, epoch).errors) for epoch in epochs)
+        self._reports("epoch with a failing view", times=failing)
+
+    def _check_ledger(self) -> None:
+        """No row that was acknowledged is missing in any epoch."""
+        paths = {source.relation: Path(source.path) for source in self._sources}
+        acknowledged: Counter[int] = Counter()
+        truncating: set[int] = set()
+        for epoch, files in self._history.turns.items():
+            for path in (paths[table] / name for table, names in files.items() for name in names):
+                lines = read_lines(path)
+                acknowledged[epoch] += len(lines)
+                truncating |= {epoch for line in lines if line["op"] == "truncate"}
+        for (switch, client, number), taken in self._history.taken.items():
+            acknowledged[taken.epoch] += len(self._senders[client].lines[switch, number][1])
+        self._ledger.check(self._out, acknowledged, frozenset(truncating))
+
+    def _check_nodes(self, world: World) -> None:
+        """What nodes have is what they should have when nothing is on its way."""
+        machines = [world.lives[name].machine for name in self._cluster.names if name in world.lives]
+        if len(machines) < len(self._cluster.names):
+            return  # one has ended when all was read, and nobody has started it again
+        found = [as_it_should_be(each) for each in machines]
+        nodes = [each.machine for each in found if isinstance(each, CountedMachine)]
+        check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
+
+
+def any_waits(clients: Sequence[SendingClient]) -> bool:
+    """Whether a client waits for an answer."""
+    return any(each.waits for each in clients)
+
+
+@cache
+def planned(name: str, nodes: int, switches: int, mode: Mode) -> ClusterPlan:
+    """Return the plan of a program; many seeds have the same."""
+    return plan_cluster(program_named(name), nodes, switches, mode)
+
+
+def cluster_case(choices: Choices, broken: str = "", nodes: int = 0, switches: int = 0) -> Scenario:
+    """Return a random cluster with random files; see `Case`."""
+    stream = choices.stream("program")
+    if stream.chance(REFUSALS):
+        return refusal(stream.one(list(REFUSED)))
+    return Case(choices, BREAKS[broken] if broken else as_it_is, nodes, switches).scenario()
+
+
+def refusal(name: str) -> Scenario:
+    """Return a scenario in which nothing happens but that a program is refused."""
+    reports = Reports()
+
+    def check(world: World) -> None:
+        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+            out = Path(folder) / "out"
+            try:
+                Home(program_named(name), (), out, None, mode=Mode.EVENTUAL, nodes=2, switches=1)
+            except LayoutError as refused:
+                told = refused
+            else:
+                raise AssertionError(f"the program {name!r} is not refused")
+            assert told.hint, told
+            assert not out.exists(), f"{out} was made for a program that is refused"
+        reports("program refused")
+
+    return Scenario({}, WIRE, at_rest={"refused": check}, reports=reports)
+
+
+def cluster_conditions(faults: Sequence[str]) -> Conditions:
+    """Return the conditions of a case: faults by name, crashes often enough for its few steps."""
+    rates = faults_named(faults)
+    return Conditions(faults={**rates, **({"crash": CRASHES} if "crash" in rates else {})}, most_steps=20_000)

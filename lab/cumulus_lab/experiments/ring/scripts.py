@@ -1,0 +1,88 @@
+"""The queries of a set-up: when they come to which node, and what they read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from cumulus.errors import UsageError
+from cumulus_lab.experiments.ring.set_up import (
+    SECOND,
+    ChunkPlan,
+    EvenAccess,
+    GaussianAccess,
+    RingSetUp,
+    ScriptedQuery,
+    SkewedAccess,
+)
+
+Draw: TypeAlias = Callable[[random.Random, int], tuple[int, ...]]
+"""Draws so many different chunks of other nodes."""
+
+MOST_DRAWS = 10_000
+"""A query that has not found its chunks by then asks for what there is not."""
+
+
+def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
+    """Return the queries of a set-up, which read chunks of other nodes; each node's come at regular times."""
+    rng = random.Random(f"{set_up.seed} queries")
+    found: list[ScriptedQuery] = []
+    for kind, (start, end, rate) in enumerate(_times(set_up)):
+        pause = SECOND / rate
+        for node in range(set_up.nodes):
+            draw = _draw(set_up, plan, node, kind)
+            first = start * SECOND + rng.random() * pause
+            for place in range(round(rate * (end - start))):
+                chunks = draw(rng, rng.randint(set_up.fewest_chunks, set_up.most_chunks))
+                work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+                found.append(ScriptedQuery(len(found), node, round(first + place * pause), chunks, work, 1, kind))
+    return found
+
+
+def _times(set_up: RingSetUp) -> Iterator[tuple[float, float, float]]:
+    """Yield for each workload its start, end and rate."""
+    match set_up.access:
+        case SkewedAccess(_, starts, ends, rates):
+            yield from zip(starts, ends, rates, strict=True)
+        case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds):
+            yield 0.0, seconds, rate
+
+
+def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
+    """Return what draws the chunks of a node's query."""
+    remote = [chunk for chunk in range(set_up.chunks) if plan.owners[chunk] != node]
+    match set_up.access:
+        case EvenAccess():
+            return _of(remote)
+        case SkewedAccess(skews):
+            return _of([chunk for chunk in remote if chunk % skews[kind] == 0])
+        case GaussianAccess(mean=mean, deviation=deviation):
+            return _near(remote, mean, deviation)
+
+
+def _of(chunks: Sequence[int]) -> Draw:
+    if not chunks:
+        raise UsageError(
+            "a node would have no chunk to read: all are its own", hint="Say more --chunks or other --skews."
+        )
+    return lambda rng, count: tuple(rng.sample(chunks, min(count, len(chunks))))
+
+
+def _near(chunks: Sequence[int], mean: float, deviation: float) -> Draw:
+    known = frozenset(chunks)
+
+    def draw(rng: random.Random, count: int) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        for _ in range(MOST_DRAWS):
+            chunk = round(rng.gauss(mean, deviation))
+            if chunk in known:
+                found[chunk] = None
+                if len(found) == count:
+                    return tuple(found)
+        raise UsageError(
+            f"numbers around {mean:g} with a deviation of {deviation:g} are hardly those of {count} different chunks",
+            hint="Say a --mean within --chunks and a larger --deviation.",
+        )
+
+    return draw

@@ -1,0 +1,231 @@
+"""Set-ups of the ring's experiments: nodes, links, chunks, queries (paper, section 4.1)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from cumulus_ring.machine.settings import MEGABYTE, RingSettings
+
+Pins: TypeAlias = Literal["sequential", "parallel", "any"]
+
+SECOND = 1_000_000
+GIGABYTE = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvenAccess:
+    """Queries that read any chunks (paper, section 4.1.1).
+
+    Parameters
+    ----------
+    rate
+        Queries a second at each node.
+    seconds
+        How long they come.
+    """
+
+    rate: float = 80.0
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SkewedAccess:
+    """Workloads that come and go, each of which reads some of the chunks (paper, section 4.1.2, table I).
+
+    Parameters
+    ----------
+    skews
+        A workload reads chunks whose numbers are multiples of this.
+    starts, ends
+        When its queries come, in seconds.
+    rates
+        Queries a second at each node (E32).
+    """
+
+    skews: tuple[int, ...] = (3, 5, 7, 9)
+    starts: tuple[float, ...] = (0.0, 15.0, 37.5, 67.5)
+    ends: tuple[float, ...] = (30.0, 45.0, 67.5, 97.5)
+    rates: tuple[float, ...] = (200.0, 300.0, 400.0, 500.0)
+
+    def set_of(self, chunk: int) -> int:
+        """Return which workload alone reads a chunk, or how many workloads there are if it is none or several.
+
+        Where one workload reads a part of what another does, that part counts as the former's: DH4 is inside DH1.
+
+        Examples
+        --------
+        >>> [SkewedAccess().set_of(chunk) for chunk in (3, 5, 7, 9, 15, 1)]
+        [0, 1, 2, 3, 4, 4]
+        """
+        readers = [number for number, skew in enumerate(self.skews) if chunk % skew == 0]
+        if not readers:
+            return len(self.skews)
+        narrowest = max(readers, key=lambda number: self.skews[number])
+        is_nested = all(self.skews[narrowest] % self.skews[number] == 0 for number in readers)
+        return narrowest if is_nested else len(self.skews)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianAccess:
+    """Queries that read chunks whose numbers are normally distributed (paper, section 4.1.3).
+
+    Parameters
+    ----------
+    rate, seconds
+        As for even access.
+    mean, deviation
+        Of the numbers of chunks.
+    """
+
+    rate: float = 80.0
+    seconds: float = 60.0
+    mean: float = 500.0
+    deviation: float = 50.0
+
+
+Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess
+
+
+LOST_TURNS = 1.5
+"""A chunk that was away for so many turns of a full ring is lost; queues are hardly ever more than full."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingSetUp:
+    """One run.
+
+    Parameters
+    ----------
+    nodes, chunks
+        How many.
+    smallest_mb, largest_mb
+        Sizes of chunks are uniform between these.
+    total_gb
+        To what all chunks together are scaled; 0 for as they are drawn.
+    queue_mb
+        A node's outgoing queue.
+    link_gbs
+        Bandwidth of a link, in gigabytes a second.
+    latency_us
+        How long a message travels.
+    access
+        Which queries come when, and what they read.
+    most_seconds
+        When a run ends that does not come to its end.
+    at
+        When finished queries are counted, in seconds.
+    fewest_chunks, most_chunks
+        A query reads so many chunks of other nodes.
+    shortest_ms, longest_ms
+        How long a query works on a chunk.
+    pins
+        Whether a query waits for its batches in order, each after the work on the one before, or for all at once, or
+        after the work for whichever comes first.
+    loit
+        The threshold, or several levels to move between.
+    lower_at, raise_at, adapt_ms
+        At which load of its queue a node goes to the next level, and how often it looks.
+    resend_s, load_all_ms
+        After how long a request is sent again, and a chunk taken for lost where the ring is quick enough for that; how
+        often postponed loads are tried.
+    seed
+        Decides everything.
+    """
+
+    nodes: int = 10
+    chunks: int = 1000
+    smallest_mb: float = 1.0
+    largest_mb: float = 10.0
+    total_gb: float = 8.0
+    queue_mb: float = 200.0
+    link_gbs: float = 1.25
+    latency_us: int = 6
+    access: Access = field(default_factory=EvenAccess)
+    most_seconds: float = 1_000.0
+    at: float = 40.0
+    fewest_chunks: int = 1
+    most_chunks: int = 5
+    shortest_ms: int = 100
+    longest_ms: int = 200
+    pins: Pins = "sequential"
+    loit: tuple[float, ...] = (0.1,)
+    lower_at: float = 0.4
+    raise_at: float = 0.8
+    adapt_ms: int = 100
+    resend_s: float = 3.0
+    load_all_ms: int = 50
+    seed: int = 1
+
+    @property
+    def turn_s(self) -> float:
+        """How long a chunk takes round the ring when all queues are full."""
+        return self.nodes * (self.queue_mb / 1000 / self.link_gbs + self.latency_us / SECOND)
+
+    def settings(self) -> RingSettings:
+        """Return the settings of the nodes: links that never stop, and queries that copy what they get."""
+        return RingSettings(
+            queue_bytes=round(self.queue_mb * MEGABYTE),
+            loit_levels=self.loit,
+            loit_lower_at=self.lower_at,
+            loit_raise_at=self.raise_at,
+            adapt_us=self.adapt_ms * 1000,
+            load_all_us=self.load_all_ms * 1000,
+            resend_floor_us=round(self.resend_s * SECOND),
+            dbms_bytes=0,
+            resend_cycles=0.0,
+            resend_backoff=1.0,
+            lost_floor_us=round(max(self.resend_s, LOST_TURNS * self.turn_s) * SECOND),
+            lost_cycles=0.0,
+        )
+
+
+FULL = RingSetUp()
+CI = replace(FULL, chunks=250, total_gb=2.0, queue_mb=50.0, link_gbs=0.3125, access=EvenAccess(rate=20.0))
+"""A quarter of everything but nodes and time: a tenth leaves two or three chunks in a queue."""
+
+SCALES = {"full": FULL, "ci": CI}
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlan:
+    """The chunks of a set-up: sizes in bytes and owners, by number."""
+
+    sizes: tuple[int, ...]
+    owners: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedQuery:
+    """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch.
+
+    `kind` is the workload that it belongs to, where there are several.
+    """
+
+    number: int
+    node: int
+    at_us: int
+    chunks: tuple[int, ...]
+    work_us: tuple[int, ...]
+    width: int = 1
+    kind: int = 0
+
+    @property
+    def batches(self) -> list[tuple[int, ...]]:
+        """The chunks of each batch."""
+        return [self.chunks[first : first + self.width] for first in range(0, len(self.chunks), self.width)]
+
+    def batch_work_us(self, batch: int) -> int:
+        """How long it works on a batch."""
+        return sum(self.work_us[batch * self.width : (batch + 1) * self.width])
+
+
+def chunk_plan(set_up: RingSetUp) -> ChunkPlan:
+    """Return the chunks of a set-up; each node owns as many as any other."""
+    rng = random.Random(f"{set_up.seed} chunks")
+    sizes = [rng.uniform(set_up.smallest_mb, set_up.largest_mb) * MEGABYTE for _ in range(set_up.chunks)]
+    scale = set_up.total_gb * GIGABYTE / sum(sizes) if set_up.total_gb else 1.0
+    owners = [number % set_up.nodes for number in range(set_up.chunks)]
+    rng.shuffle(owners)
+    return ChunkPlan(tuple(round(size * scale) for size in sizes), tuple(owners))

@@ -1,0 +1,321 @@
+"""Rings in virtual time: the nodes that real processes run, links with bandwidth, and queries that are scripts."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop
+from typing import TypeAlias
+
+from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery
+from cumulus_lab.simulation import Agenda, BandwidthLink
+from cumulus_ring.machine import RingNode, RingSettings
+from cumulus_ring.machine.messages import (
+    ANY_GROUP,
+    Asked,
+    ChunkCame,
+    ChunkLoaded,
+    ChunkSent,
+    CreditCame,
+    FailQuery,
+    FreeSlot,
+    GrantCredit,
+    Groups,
+    HandOver,
+    LoadChunk,
+    QueryEnded,
+    Reconfigured,
+    Released,
+    RequestsCame,
+    RingEffect,
+    RingEvent,
+    SendChunk,
+    SendRequests,
+    Slot,
+    TimePassed,
+    Waits,
+)
+
+Observer: TypeAlias = Callable[["RingWorld"], None]
+Wrapper: TypeAlias = Callable[[RingNode], RingNode]
+
+USES_OF_SLOTS = (SendChunk, HandOver)
+
+
+class QueryRun:
+    """How far a query has come.
+
+    With ``parallel`` pins it has a scan for each batch, else one scan with a group for each batch.
+    """
+
+    __slots__ = ("_is_parallel", "_sizes", "failure", "finished_us", "held", "left", "ready", "script", "waits")
+
+    def __init__(self, script: ScriptedQuery, is_parallel: bool) -> None:
+        self._is_parallel = is_parallel
+        self._sizes: list[int] = []
+        self.script = script
+        self.left = 0
+        """Batches that it has not finished with."""
+        self.held: list[list[HandOver]] = []
+        """What it has of each batch."""
+        self.ready: list[int] = []
+        """Batches that are complete, and that it has not pulled."""
+        self.waits = False
+        self.finished_us = -1
+        self.failure = ""
+
+    def begin(self) -> list[Groups]:
+        """Begin, as its time has come; return what it says that it reads."""
+        batches = self.script.batches
+        self._sizes = [len(each) for each in batches]
+        self.left = len(batches)
+        self.held = [[] for _ in batches]
+        return [[each] for each in batches] if self._is_parallel else [batches]
+
+    def take(self, effect: HandOver) -> int | None:
+        """Take a chunk; return the batch that is complete with it."""
+        batch = effect.scan if self._is_parallel else effect.group
+        held = self.held[batch]
+        held.append(effect)
+        return batch if len(held) == self._sizes[batch] else None
+
+    def incomplete(self) -> list[list[HandOver]]:
+        """Return what it holds of batches that it has not begun to work on."""
+        return [
+            held
+            for batch, (held, size) in enumerate(zip(self.held, self._sizes, strict=True))
+            if len(held) < size or batch in self.ready
+        ]
+
+
+@dataclass
+class WorldCounts:
+    """What has happened in a world that no node counts."""
+
+    events: int = 0
+    chunk_hops: int = 0
+    chunk_bytes: int = 0
+    loads: Counter[int] = field(default_factory=Counter)
+    """By chunk."""
+    requests: Counter[int] = field(default_factory=Counter)
+    """By chunk, those that nodes send for their own queries."""
+
+
+class RingWorld:
+    """A ring that runs.
+
+    Parameters
+    ----------
+    set_up, plan, queries
+        What runs.
+    settings
+        Of the nodes; None for those of the set-up.
+    wrapped
+        What each node is made into, for who breaks a rule.
+    checked
+        Whether each node is checked after each step.
+    """
+
+    def __init__(
+        self,
+        set_up: RingSetUp,
+        plan: ChunkPlan,
+        queries: Sequence[ScriptedQuery],
+        settings: RingSettings | None = None,
+        wrapped: Wrapper = lambda node: node,
+        checked: bool = False,
+    ) -> None:
+        self.set_up = set_up
+        self.plan = plan
+        self.agenda = Agenda()
+        self.counts = WorldCounts()
+        self.settings = settings or set_up.settings()
+        self._checked = checked
+        self._slots = 0
+        self._ring_epoch = 0
+        self.live: set[Slot] = set()
+        """Slots that are not free."""
+        self._pins = set_up.pins
+        self.nodes = [
+            wrapped(RingNode(f"node{number}", self.settings, random.Random(f"{set_up.seed} {number}")))
+            for number in range(set_up.nodes)
+        ]
+        self.links: list[BandwidthLink[SendChunk]] = []
+        self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
+        self.open = len(self.runs)
+        # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
+        self._to_come = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
+        self.reconfigure(plan.owners)
+        for number in range(set_up.nodes):
+            self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
+
+    def _link(self, number: int) -> BandwidthLink[SendChunk]:
+        following, ring_epoch = (number + 1) % self.set_up.nodes, self._ring_epoch
+
+        def sent(effect: SendChunk) -> None:
+            self._step(number, ChunkSent(effect.slot))
+
+        def arrived(effect: SendChunk) -> None:
+            if ring_epoch == self._ring_epoch:
+                self._step(following, ChunkCame(effect.header, self._new_slot()))
+
+        return BandwidthLink(self.agenda, self.set_up.link_gbs * 1000, self.set_up.latency_us, sent, arrived)
+
+    def reconfigure(self, owners: Sequence[int]) -> None:
+        """Begin a ring epoch: other owners, and new links; what is under way on the old ones is lost (E7, E41)."""
+        self._ring_epoch += 1
+        self.links = [self._link(number) for number in range(self.set_up.nodes)]
+        for number in range(self.set_up.nodes):
+            owned = {chunk: size for chunk, size in enumerate(self.plan.sizes) if owners[chunk] == number}
+            self._step(number, Reconfigured(self._ring_epoch, self.set_up.nodes, owned))
+
+    def _tell_predecessor(self, number: int, event: RingEvent) -> None:
+        ring_epoch = self._ring_epoch
+
+        def arrived(event: RingEvent) -> None:
+            if ring_epoch == self._ring_epoch:
+                self._step((number - 1) % self.set_up.nodes, event)
+
+        self.agenda.after(self.set_up.latency_us, arrived, event)
+
+    def _new_slot(self) -> int:
+        self._slots += 1
+        self.live.add(self._slots)
+        return self._slots
+
+    def run(self, observe_every_us: int = 0, observe: Observer = lambda world: None) -> None:
+        """Run until all queries are at their end, or time is up."""
+        agenda = self.agenda
+        heap = agenda.heap
+        last = round(self.set_up.most_seconds * SECOND)
+        to_come = self._to_come
+        due = 0
+        while self.open:
+            now = heap[0][0]  # there are always clocks
+            comes = bool(to_come) and to_come[-1].script.at_us <= now
+            if comes:
+                now = to_come[-1].script.at_us
+            if now > last:
+                break
+            while observe_every_us and now >= due:
+                observe(self)
+                due += observe_every_us
+            agenda.now = now
+            self.counts.events += 1
+            if comes:
+                self._register(to_come.pop())
+            else:
+                _, _, deed, about = heappop(heap)
+                deed(about)
+
+    def run_on(self, seconds: float) -> None:
+        """Run for so long, whether or not there are queries."""
+        agenda = self.agenda
+        last = agenda.now + round(seconds * SECOND)
+        while agenda.heap and agenda.heap[0][0] <= last:
+            agenda.now, _, deed, about = heappop(agenda.heap)
+            deed(about)
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def _tick(self, number: int) -> None:
+        self.agenda.after(self.settings.load_all_us, self._tick, number)
+        self._step(number, TimePassed())
+
+    def _step(self, number: int, event: RingEvent) -> None:
+        node = self.nodes[number]
+        effects = node.step(self.agenda.now, event)
+        if self._checked:
+            node.check()
+        for effect in effects:
+            self._do(number, effect)
+
+    def _do(self, number: int, effect: RingEffect) -> None:
+        if isinstance(effect, USES_OF_SLOTS):
+            assert effect.slot in self.live, f"{self.nodes[number].name} uses a slot that is free"
+        match effect:
+            case SendChunk(header):
+                self.counts.chunk_hops += 1
+                self.counts.chunk_bytes += header.size
+                self.links[number].send(effect, header.size)
+            case FreeSlot(slot):
+                self.live.remove(slot)
+            case SendRequests(requests):
+                name = self.nodes[number].name
+                for each in requests:
+                    if each.origin == name:
+                        self.counts.requests[each.chunk] += 1
+                self._tell_predecessor(number, RequestsCame(requests))
+            case HandOver():
+                self._handed_over(effect)
+            case LoadChunk(chunk):
+                self.counts.loads[chunk] += 1
+                loaded = ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk])
+                self.agenda.after(0, partial(self._step, number), loaded)
+            case GrantCredit(count):
+                self._tell_predecessor(number, CreditCame(count))
+            case FailQuery(query, reason):
+                self._end(self.runs[query], reason)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def _register(self, run: QueryRun) -> None:
+        """A query says what it reads, and pulls."""
+        script = run.script
+        scans = run.begin()
+        self._step(script.node, Asked(script.number, scans))
+        if self._pins == "parallel":
+            for scan in range(len(scans)):
+                self._step(script.node, Waits(script.number, scan))
+        else:
+            self._pull(run, 0)
+
+    def _pull(self, run: QueryRun, batch: int) -> None:
+        """Wait for the next batch, or work on one that is complete."""
+        run.waits = not run.ready
+        self._step(run.script.node, Waits(run.script.number, 0, ANY_GROUP if self._pins == "any" else batch))
+        if not run.waits and run.ready:
+            self._begin(run, run.ready.pop(0))
+
+    def _handed_over(self, effect: HandOver) -> None:
+        run = self.runs[effect.query]
+        batch = run.take(effect)
+        if batch is None:
+            return
+        if run.waits or self._pins == "parallel":
+            run.waits = False
+            self._begin(run, batch)
+        else:
+            run.ready.append(batch)
+
+    def _begin(self, run: QueryRun, batch: int) -> None:
+        self.agenda.after(run.script.batch_work_us(batch), partial(self._worked, run), batch)
+
+    def _worked(self, run: QueryRun, batch: int) -> None:
+        self._let_go(run, run.held[batch])
+        if run.failure:
+            return
+        run.left -= 1
+        if not run.left:
+            self._step(run.script.node, QueryEnded(run.script.number))
+            self._end(run)
+        elif self._pins != "parallel":
+            self._pull(run, batch + 1)
+
+    def _let_go(self, run: QueryRun, held: list[HandOver]) -> None:
+        """Release what was handed over by reference."""
+        found = [each.chunk for each in held if each.by == "reference"]
+        held.clear()
+        for chunk in found:
+            self._step(run.script.node, Released(run.script.number, chunk))
+
+    def _end(self, run: QueryRun, failure: str = "") -> None:
+        run.failure = failure
+        run.finished_us = self.agenda.now
+        if failure:
+            for held in run.incomplete():
+                self._let_go(run, held)
+        self.open -= 1

@@ -1,0 +1,268 @@
+"""The engine of a simulated node: runs scripts of queries, and checks what is handed over to them.
+
+What DuckDB does is done here, too: a scan holds its last batches until it gets the next one, is closed by a LIMIT, or
+never opened, or opened again; batches are released after the query has ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, Literal
+
+from cumulus_lab.experiments.ring_seeds.scripts import QueryScript, ScanScript
+from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
+from cumulus_lab.simulation import Reports
+from cumulus_ring.machine.messages import (
+    ANY_GROUP,
+    Asked,
+    AskedAgain,
+    ChunkId,
+    FailQuery,
+    HandOver,
+    QueryEnded,
+    Released,
+    RingEvent,
+    ScanEnded,
+    Waits,
+)
+
+
+class OpenScan:
+    """A scan of a query that runs."""
+
+    def __init__(self, number: int, script: ScanScript, groups: list[tuple[ChunkId, ...]], again: int) -> None:
+        self.number = number
+        self.script = script
+        self.groups = groups
+        self.again = again
+        """How often it is to be opened once more."""
+        self.missing = [set(group) for group in groups]
+        self.got: dict[int, list[HandOver]] = {}
+        """Batches of which it has some chunks, or that it has not pulled."""
+        self.ready: list[int] = []
+        self.held: deque[list[HandOver]] = deque()
+        self.waits: int | None = None
+        self.taken = 0
+        self.is_open = self.is_over = False
+
+    @property
+    def takes(self) -> int:
+        """How many batches it pulls."""
+        return min(self.script.takes, len(self.groups))
+
+    @property
+    def begun(self) -> list[int]:
+        """Batches of which it has some chunks and not all."""
+        return [group for group in self.got if self.missing[group]]
+
+
+class ScriptedRun:
+    """A query, over all lives of its node."""
+
+    def __init__(self, script: QueryScript) -> None:
+        self.script = script
+        self.state: Literal["to come", "running", "finished", "cancelled", "failed", "lost"] = "to come"
+        self.failure = ""
+        self.scans: list[OpenScan] = []
+        self.chunks: set[ChunkId] = set()
+        """All that it has asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is at its end."""
+        return self.state not in ("to come", "running")
+
+
+class ScriptedEngine:
+    """Runs the queries of one life of a node.
+
+    Parameters
+    ----------
+    runs
+        All queries of the node.
+    source
+        What they read.
+    open_groups
+        Of how many batches a scan may have some chunks and not all.
+    hear
+        Tells the node.
+    refresh
+        Reads the catalogue anew if that is wished for; returns which version the node knows then.
+    reports
+        Where it is counted what happens.
+    """
+
+    def __init__(
+        self,
+        runs: list[ScriptedRun],
+        source: SimulatedSource,
+        open_groups: int,
+        hear: Callable[[RingEvent], None],
+        refresh: Callable[[bool], int],
+        reports: Reports,
+    ) -> None:
+        self._runs = {run.script.number: run for run in runs}
+        self._source = source
+        self._open_groups = open_groups
+        self._hear = hear
+        self._refresh = refresh
+        self._reports = reports
+        self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._sequence = 0
+        self._now = 0
+        self.read: set[ChunkId] = set()
+        """Chunks that the node has read from its disk: when it does so for a scan, the batch is begun."""
+
+    def begin(self, now: int) -> None:
+        """Plan all queries that have not come yet."""
+        self._now = now
+        for run in self._runs.values():
+            if run.state == "to come":
+                self._later(max(0, run.script.at_ms - now // 1000), self._start, run)
+
+    def run_due(self, now: int) -> None:
+        """Do what is due."""
+        self._now = now
+        while self._due and self._due[0][0] <= now:
+            _, _, deed, about = heappop(self._due)
+            deed(*about)
+
+    def _later(self, after_ms: int, deed: Callable[..., None], *about: Any) -> None:
+        self._sequence += 1
+        heappush(self._due, (self._now + 1000 * after_ms, self._sequence, deed, about))
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def _start(self, run: ScriptedRun) -> None:
+        script = run.script
+        if script.grows or script.forgets:
+            self._source.grow(script.grows, script.forgets)
+            self._reports("another version")
+        version = self._refresh(script.is_latest)
+        scans = [script.groups_of(each, self._source, version) for each in script.scans]
+        run.scans = [OpenScan(at, each, scans[at], each.again) for at, each in enumerate(script.scans)]
+        run.chunks = {chunk for groups in scans for group in groups for chunk in group}
+        run.state = "running"
+        self._reports("query")
+        if script.cancelled_ms >= 0:
+            self._later(script.cancelled_ms, self._cancel, run)
+        self._hear(Asked(script.number, scans))
+        for scan in run.scans:
+            if not scan.takes and run.state == "running":
+                self._reports("scan never opened")
+                self._close(run, scan)
+        self._go_on(run)
+
+    def _go_on(self, run: ScriptedRun) -> None:
+        """Open the next scan, or all of them; end if there is none."""
+        left = [scan for scan in run.scans if not scan.is_over]
+        if run.state != "running":
+            return
+        if not left:
+            run.state = "finished"
+            self._reports("query finished")
+            self._hear(QueryEnded(run.script.number))
+            return
+        for scan in left if run.script.is_parallel else left[:1]:
+            if not scan.is_open:
+                scan.is_open = True
+                self._pull(run, scan)
+
+    def _pull(self, run: ScriptedRun, scan: OpenScan) -> None:
+        if run.is_over or scan.is_over:
+            return
+        group = scan.taken if scan.script.is_ordered else ANY_GROUP
+        if scan.ready and group in (ANY_GROUP, *scan.ready):
+            ready = scan.ready[0] if group == ANY_GROUP else group
+            scan.ready.remove(ready)
+            self._hear(Waits(run.script.number, scan.number, group))
+            self._work(run, scan, ready)
+        else:
+            scan.waits = group
+            self._hear(Waits(run.script.number, scan.number, group))
+
+    def _work(self, run: ScriptedRun, scan: OpenScan, group: int) -> None:
+        """Take a batch that is complete: it lets go of the one before."""
+        scan.held.append(scan.got.pop(group))
+        scan.taken += 1
+        self._later(run.script.work_ms, self._worked, run, scan)
+
+    def _worked(self, run: ScriptedRun, scan: OpenScan) -> None:
+        if run.is_over:
+            return
+        while len(scan.held) > scan.script.holds:
+            self._release(scan.held.popleft())
+        if scan.taken < scan.takes:
+            self._pull(run, scan)
+            return
+        self._close(run, scan)
+        if scan.again:
+            self._reports("scan asked again")
+            run.scans.append(OpenScan(len(run.scans), scan.script, scan.groups, scan.again - 1))
+            self._hear(AskedAgain(run.script.number, scan.groups))
+        self._go_on(run)
+
+    def _close(self, run: ScriptedRun, scan: OpenScan) -> None:
+        scan.is_over = True
+        if scan.taken < len(scan.groups):
+            self._reports("scan ended early", times=int(scan.taken > 0))
+            self._hear(ScanEnded(run.script.number, scan.number))
+            if run.script.lets_go_late:
+                self._hear(Waits(run.script.number, scan.number))  # of another thread, which has not heard of it
+        self._let_go(run, scan)
+
+    def _cancel(self, run: ScriptedRun) -> None:
+        if run.state == "running":
+            self._reports("query cancelled")
+            run.state = "cancelled"
+            self._hear(QueryEnded(run.script.number))
+            self._let_go_of_all(run)
+
+    # --- chunks -----------------------------------------------------------------------------------------------------
+
+    def failed(self, effect: FailQuery) -> None:
+        """A query has failed."""
+        run = self._runs[effect.query]
+        assert run.state == "running", f"query {effect.query} is failed when it is {run.state}"
+        run.state, run.failure = "failed", effect.reason
+        self._later(0, self._let_go_of_all, run)
+
+    def handed_over(self, effect: HandOver) -> None:
+        """A scan gets a chunk: one that it lacks, of a batch that it waits for or has begun (E39, section 3.5)."""
+        run = self._runs[effect.query]
+        assert run.state == "running", f"query {effect.query} gets a chunk when it is {run.state}"
+        scan, group = run.scans[effect.scan], effect.group
+        assert not scan.is_over, f"scan {effect.scan} of query {effect.query} gets a chunk after its end"
+        has_begun = group in scan.begun or not self.read.isdisjoint(scan.groups[group])
+        assert has_begun or scan.waits in (ANY_GROUP, group), f"a scan that computes gets chunk {effect.chunk}"
+        scan.missing[group].remove(effect.chunk)
+        scan.got.setdefault(group, []).append(effect)
+        assert len(scan.begun) <= self._open_groups, "a scan has begun too many batches"
+        if scan.missing[group]:
+            return
+        if scan.waits in (ANY_GROUP, group):
+            scan.waits = None
+            self._work(run, scan, group)
+        else:
+            scan.ready.append(group)
+
+    def _let_go_of_all(self, run: ScriptedRun) -> None:
+        for scan in run.scans:
+            self._let_go(run, scan)
+
+    def _let_go(self, run: ScriptedRun, scan: OpenScan) -> None:
+        """Release all that a scan has, at once or a little later."""
+        for batch in (*scan.held, *scan.got.values()):
+            if run.script.lets_go_late:
+                self._later(2 * run.script.work_ms, self._release, batch)
+            else:
+                self._release(batch)
+        scan.held.clear()
+        scan.got.clear()
+
+    def _release(self, batch: list[HandOver]) -> None:
+        for each in batch:
+            if each.by == "reference":
+                self._hear(Released(each.query, each.chunk))

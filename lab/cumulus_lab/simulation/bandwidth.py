@@ -1,0 +1,56 @@
+"""A link that takes time for each byte: what is sent queues up at the sender, and arrives in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from cumulus_lab.simulation.agenda import Agenda
+
+T = TypeVar("T")
+
+
+class BandwidthLink(Generic[T]):
+    """One direction of a link.
+
+    Parameters
+    ----------
+    agenda
+        When what happens.
+    bytes_per_us
+        How fast bytes leave.
+    latency_us
+        How long they travel.
+    sent
+        Is called when the last byte of something has left.
+    arrived
+        Is called when it has come.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        bytes_per_us: float,
+        latency_us: int,
+        sent: Callable[[T], None],
+        arrived: Callable[[T], None],
+    ) -> None:
+        self._agenda = agenda
+        self._bytes_per_us = bytes_per_us
+        self._latency_us = latency_us
+        self._sent = sent
+        self._arrived = arrived
+        self._free = 0.0
+        self.messages = 0
+        self.bytes = 0
+
+    def send(self, what: T, size: int) -> None:
+        """Send something of so many bytes, after all that was sent before."""
+        agenda = self._agenda
+        # In fractions of a microsecond, so that rounding does not change the bandwidth.
+        self._free = max(self._free, agenda.now) + size / self._bytes_per_us
+        left = round(self._free) - agenda.now
+        self.messages += 1
+        self.bytes += size
+        agenda.after(left, self._sent, what)
+        agenda.after(left + self._latency_us, self._arrived, what)

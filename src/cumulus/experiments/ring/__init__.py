@@ -1,4 +1,0 @@
-"""Experiments with rings: the figures of the paper, by the nodes of `cumulus.ring` in virtual time.
-
-Owns set-ups, scripted queries, what must come out, and rules broken on purpose. It knows no rule of the ring.
-"""

@@ -1,0 +1,141 @@
+"""`cumulus ring start` and `stop`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from cumulus.errors import UsageError
+
+if TYPE_CHECKING:
+    from cumulus_ring.process.settings import RingOptions
+
+HOME = typer.Option(Path("ring"), "--home", help="The ring's own folder.")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
+_LEAST_STORAGE = 1_000_000
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def start(
+    source: Path = typer.Option(
+        ..., "--from", help="Folder of TABLE.parquet or TABLE/*.parquet files, or the --out folder of `cumulus run`."
+    ),
+    home: Path = HOME,
+    nodes: int = typer.Option(4, "--nodes", min=1, max=64, help="How many nodes, a process each."),
+    transport: str = typer.Option(
+        "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
+    ),
+    storage: str = typer.Option("256MB", help="Memory of each node for chunks, passing through and in use."),
+    query_storage: str = typer.Option(
+        "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
+    ),
+    memory: str = typer.Option("1GB", help="Memory of each node's DuckDB, beside --storage."),
+    queries: int = typer.Option(4, min=1, max=1000, help="Queries that a node runs at once; others wait in line."),
+    disk: str = typer.Option(
+        "", help="How much disk each node may take for its chunks; no limit if not given.", show_default=False
+    ),
+    adopt: bool = typer.Option(False, "--adopt", help="Copy all tables into --home now; --from may go then."),
+    disk_mb_s: float = typer.Option(
+        0.0, "--disk-mb-s", min=0.0, help="How fast a node may read its disk, in MB a second; 0 for no limit."
+    ),
+    keep: int = typer.Option(3, min=1, help="How many of the last epochs of the tables can be asked about."),
+    faults: str = typer.Option(
+        "", help="For tests: what happens to chunks on their way, as drop=0.01,delay-ms=5.", show_default=False
+    ),
+    record: bool = typer.Option(False, "--record", help="Write down what each node's machine hears and says."),
+    failure: float = typer.Option(
+        10.0, "--failure", min=1.0, help="Seconds without an answer after which a node is ended."
+    ),
+    foreground: bool = typer.Option(False, "--foreground", help="Run here until Ctrl-C."),
+) -> None:
+    """Start a ring over the tables of a folder.
+
+    It goes on by itself; the command returns when all nodes are ready.
+
+    Example: cumulus ring start --from tpch/ --nodes 4
+    """
+    from cumulus_ring.links.link_faults import link_faults
+    from cumulus_ring.process.settings import TRANSPORTS, RingOptions
+
+    if transport not in TRANSPORTS:
+        raise UsageError(
+            f"--transport {transport}: chunks do not travel by that", hint=f"It is one of {', '.join(TRANSPORTS)}."
+        )
+    link_faults(faults)  # what is wrong is told before anything is made
+    options = RingOptions(
+        source=str(source.absolute()),
+        home=str(home.absolute()),
+        nodes=nodes,
+        transport=transport,
+        storage=_storage(storage),
+        query_storage=size_in(query_storage, "--query-storage") if query_storage else None,
+        memory=memory,
+        threads=max(1, (os.cpu_count() or 1) // nodes),
+        queries=queries,
+        disk=size_in(disk, "--disk") if disk else None,
+        adopt=adopt,
+        disk_mb_s=disk_mb_s,
+        keep=keep,
+        faults=faults,
+        record=record,
+        failure_s=failure,
+    )
+    many = "" if nodes == 1 else "s"
+    told = f'{home}: {nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
+    _run(options, f"{told}. Stop: cumulus ring stop --home {home}", foreground)
+
+
+def _run(options: RingOptions, told: str, foreground: bool) -> None:
+    """Run a ring here until Ctrl-C, or apart from this process; say so when its nodes are ready."""
+    from cumulus.interrupts import Interrupt
+    from cumulus_ring.process.keeper import Keeper
+    from cumulus_ring.process.keeper import start as start_apart
+
+    console = Console(highlight=False, markup=False)
+    if not foreground:
+        start_apart(options)
+        console.print(told, soft_wrap=True)
+        return
+    with Interrupt() as wish:
+        Keeper(options, lambda line: console.print(line, soft_wrap=True)).keep(
+            lambda: wish.wished, lambda: console.print(told, soft_wrap=True)
+        )
+
+
+def stop(home: Path = HOME) -> None:
+    """Stop a ring: its queries are cancelled, and no process is left.
+
+    Example: cumulus ring stop
+    """
+    from cumulus_ring.process.keeper import stop as stop_ring
+
+    stop_ring(home)
+    print(f"{home}: stopped")
+
+
+def _storage(text: str) -> int:
+    size = size_in(text, "--storage")
+    if size < _LEAST_STORAGE:
+        raise UsageError(f"--storage {text} holds no chunks", hint="Give 1MB or more; 256MB is usual.")
+    return size
+
+
+def size_in(text: str, option: str) -> int:
+    """Return the bytes that a size says, such as ``64MB`` or ``1.5GiB``.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"{option} {text} is no size", hint="Write a number with MB or GB, such as 256MB.")
+    unit = (found[2] or "B").lower()
+    base = 1024 if "i" in unit else 1000
+    return int(float(found[1]) * base ** _POWERS[unit.rstrip("ib")])

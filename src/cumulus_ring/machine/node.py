@@ -1,0 +1,335 @@
+"""A node of the ring: takes one event after the other, and says what is to be done. No input, output, clock or threads.
+
+The parts, in the order of the paper: requests (figure 6), chunks that come by (figure 7, here), the hot set (figure 8,
+`hot_set` and `loading`), resend and loadAll, memory, and the queue to the successor.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cumulus.machine import Name
+from cumulus_ring.machine.buffers import Buffers, SlotRecord
+from cumulus_ring.machine.catalogs import Outstanding, OutstandingRequests, Owned, OwnedChunk
+from cumulus_ring.machine.flow import Outlet
+from cumulus_ring.machine.hot_set import Threshold
+from cumulus_ring.machine.loading import Loader
+from cumulus_ring.machine.messages import (
+    Asked,
+    AskedAgain,
+    ChunkCame,
+    ChunkHeader,
+    ChunkId,
+    ChunkLoaded,
+    ChunkSent,
+    CreditCame,
+    LoadFailed,
+    QueryEnded,
+    Reconfigured,
+    Refresh,
+    Refreshed,
+    RefreshFailed,
+    Released,
+    RequestsCame,
+    RingEffect,
+    RingEvent,
+    ScanEnded,
+    TimePassed,
+    Waits,
+)
+from cumulus_ring.machine.requests import Requests
+from cumulus_ring.machine.scans import Scans
+from cumulus_ring.machine.settings import RingSettings
+from cumulus_ring.machine.surroundings import Surroundings
+
+MOST_ROUNDS = 2
+"""A chunk that has gone round so often without meeting an owner has none."""
+
+
+@dataclass(frozen=True)
+class RingStatus:
+    """What can be seen of a node.
+
+    Parameters
+    ----------
+    ring_epoch, version
+        Which ring and which catalogue it knows.
+    loit, queued_bytes
+        Its threshold, and what is in its queue.
+    transit_bytes, used_bytes, kept_bytes, slots, leases
+        Its memory: chunks on their way, in use, kept; slots; hand-overs by reference that are not released.
+    owned, pending, loaded, loaded_bytes
+        S1: chunks it owns; those of them whose load is postponed; those in the ring, and their size.
+    outstanding, queries, blocked
+        S2 and S3: chunks that are asked for; queries; pulls that wait.
+    counts
+        How often each thing has happened.
+    """
+
+    ring_epoch: int
+    version: int
+    loit: float
+    queued_bytes: int
+    transit_bytes: int
+    used_bytes: int
+    kept_bytes: int
+    slots: int
+    leases: int
+    owned: int
+    pending: int
+    loaded: int
+    loaded_bytes: int
+    outstanding: int
+    queries: int
+    blocked: int
+    counts: dict[str, int]
+
+
+class RingNode:
+    """A node of the ring.
+
+    It has no neighbours and no chunks until it is told by `Reconfigured`.
+
+    Parameters
+    ----------
+    name
+        What it is called; no two nodes are called the same.
+    settings
+        The same for all nodes of a ring.
+    rng
+        Where jitter comes from.
+    """
+
+    def __init__(self, name: Name, settings: RingSettings, rng: random.Random) -> None:
+        credit = settings.credit_bytes
+        assert credit is None or credit >= 2 * settings.largest_chunk, "own chunks could never be sent (E42)"
+        self._s = Surroundings(name, settings, rng)
+        self._owned: Owned = {}
+        self._outstanding: OutstandingRequests = {}
+        self.buffers = Buffers(self._s, self._outstanding.__contains__)
+        self.outlet = Outlet(self._s, self.buffers)
+        self.threshold = Threshold(self._s)
+        self.loader = Loader(self._s, self._owned, self.buffers, self.outlet, self.threshold)
+        self.scans = Scans(self._s, self._owned, self._outstanding, self.buffers, self.loader)
+        self.requests = Requests(
+            self._s, self._owned, self._outstanding, self.buffers, self.loader, self.scans.fail_all
+        )
+        self._load_due = 0
+        self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
+            Asked: self._asked,
+            AskedAgain: self._asked_again,
+            Waits: self._waits,
+            Released: self._released,
+            ScanEnded: self._scan_ended,
+            QueryEnded: self._query_ended,
+            ChunkCame: self._chunk_came,
+            RequestsCame: self._requests_came,
+            ChunkSent: self._chunk_sent,
+            CreditCame: self._credit_came,
+            ChunkLoaded: self._chunk_loaded,
+            LoadFailed: self._load_failed,
+            Reconfigured: self._reconfigured,
+            Refreshed: self._refreshed,
+            RefreshFailed: self._refresh_failed,
+            TimePassed: self._time_passed,
+        }
+
+    @property
+    def name(self) -> Name:
+        """What the node is called."""
+        return self._s.name
+
+    def step(self, now_us: int, event: RingEvent) -> list[RingEffect]:
+        """Take in an event; return what is to be done, in order.
+
+        Parameters
+        ----------
+        now_us
+            The time in microseconds, by a clock that never goes back.
+        event
+            What has happened.
+        """
+        surroundings = self._s
+        surroundings.now = now_us
+        self._takes[type(event)](event)
+        self.requests.flush()
+        effects, surroundings.effects = surroundings.effects, []
+        return effects
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def _asked(self, event: Asked) -> None:
+        self.scans.begin(event.query, event.scans, self.requests)
+
+    def _asked_again(self, event: AskedAgain) -> None:
+        self.scans.add(event.query, event.groups, self.requests)
+
+    def _waits(self, event: Waits) -> None:
+        self.scans.wait(event.query, event.scan, event.group, self.requests)
+
+    def _released(self, event: Released) -> None:
+        self.buffers.release(event.query, event.chunk)
+
+    def _scan_ended(self, event: ScanEnded) -> None:
+        self.scans.end_scan(event.query, event.scan)
+
+    def _query_ended(self, event: QueryEnded) -> None:
+        self.scans.end(event.query)
+
+    # --- the ring ---------------------------------------------------------------------------------------------------
+
+    def _requests_came(self, event: RequestsCame) -> None:
+        for request in event.requests:
+            self.requests.came(request)
+
+    def _chunk_came(self, event: ChunkCame) -> None:
+        header = event.header
+        record = self.buffers.arrive(event.slot, header.chunk, header.size)
+        self.outlet.came(event.slot)
+        if header.chunk in self._owned:
+            self.loader.came_back(header, record)
+        elif header.hops >= MOST_ROUNDS * self._s.members:
+            self._s.counts["chunk without an owner destroyed"] += 1
+            self.outlet.drop(record)
+        else:
+            self._pass_on(header, record)
+
+    def _pass_on(self, header: ChunkHeader, record: SlotRecord) -> None:
+        """Figure 7: give the chunk to who waits for it, and send it on, whether or not somebody did (E11-E15)."""
+        entry = self._outstanding.get(header.chunk)
+        copies, absorbed = header.copies, header.absorbed
+        if entry is not None:
+            copies += self._use(entry, record)
+            absorbed += entry.absorbed
+            entry.absorbed = 0
+        self.outlet.pass_on(
+            ChunkHeader(
+                header.chunk,
+                header.home,
+                header.ring_epoch,
+                header.incarnation,
+                header.size,
+                header.loi,
+                copies,
+                header.hops + 1,
+                header.cycles,
+                absorbed,
+            ),
+            record,
+        )
+
+    def _use(self, entry: Outstanding, record: SlotRecord) -> int:
+        """Give a chunk to who waits for it; return 1 if this node counts as one that has used it (E14)."""
+        self.requests.saw(entry)  # it is in the ring (E12)
+        without = self._s.counts["pin without a buffer"]
+        if self.scans.serve(entry, record, self.requests):
+            return 1
+        return int(self._s.settings.count_missed_interest and self._s.counts["pin without a buffer"] > without)
+
+    def _chunk_sent(self, event: ChunkSent) -> None:
+        self.loader.left(self.outlet.sent(event.slot))
+
+    def _credit_came(self, event: CreditCame) -> None:
+        self.outlet.credited(event.bytes)
+
+    # --- the disk ---------------------------------------------------------------------------------------------------
+
+    def _chunk_loaded(self, event: ChunkLoaded) -> None:
+        entry = self._outstanding.get(event.chunk)
+        record = self.buffers.arrive(event.slot, event.chunk, event.size)
+        if entry is not None:
+            self.scans.serve(entry, record, self.requests)
+        self.loader.loaded(record)
+
+    def _load_failed(self, event: LoadFailed) -> None:
+        if event.chunk not in self._owned:
+            return  # another node owns it now, and may be able to read it
+        self.loader.failed(event.chunk)
+        self.scans.fail_all(event.chunk, event.reason)
+        self.requests.refuse(event.chunk, event.reason)
+
+    # --- time, and other members ------------------------------------------------------------------------------------
+
+    def _time_passed(self, event: TimePassed) -> None:
+        """Do what is due: the threshold (A4), lost chunks (E8), a stalled queue (E42), loadAll (A6), resend (A5)."""
+        self.threshold.adapt(self.outlet.queued_bytes)
+        self.loader.find_lost()
+        if (stuck := self.outlet.make_way()) is not None:
+            self.loader.thrown_away(stuck.record)
+        if self._s.now >= self._load_due:
+            self._load_due = self._s.now + self._s.settings.load_all_us
+            self.loader.load_all()
+        self.requests.resend()
+
+    def _reconfigured(self, event: Reconfigured) -> None:
+        """Know of other members, and own other chunks; what was under way is asked for anew (E7, E41)."""
+        assert event.ring_epoch > self._s.ring_epoch, f"ring epoch {event.ring_epoch} after {self._s.ring_epoch}"
+        self._s.ring_epoch = event.ring_epoch
+        self._s.members = event.members
+        self._own(event.version, event.owned)
+        self.outlet.relinked()
+        if event.members == 1:
+            self.loader.withdraw_all()
+            self.outlet.clear()
+        self.requests.reconfigured()
+        self.scans.pull_again(self.requests)
+
+    def _refreshed(self, event: Refreshed) -> None:
+        """Know of another catalogue, and own what is new in it (7.3), unless members are others by now."""
+        if event.ring_epoch < self._s.ring_epoch:
+            self._s.effects.append(Refresh(event.version))
+            return
+        self._own(event.version, event.owned)
+        self.requests.refreshed()
+        self.scans.pull_again(self.requests)
+
+    def _refresh_failed(self, event: RefreshFailed) -> None:
+        self.requests.refresh_failed()
+
+    def _own(self, version: int, owned: Mapping[ChunkId, int]) -> None:
+        self._s.version = version
+        for chunk in [each for each in self._owned if each not in owned]:
+            self.loader.disown(chunk)
+        for chunk, size in owned.items():
+            if chunk not in self._owned:
+                self._owned[chunk] = OwnedChunk(chunk, size)
+
+    # --- looked at from outside -------------------------------------------------------------------------------------
+
+    def hot_set(self) -> list[OwnedChunk]:
+        """Return the chunks of this node that are in the ring."""
+        return [each for each in self._owned.values() if each.state == "loaded"]
+
+    def status(self) -> RingStatus:
+        """Return what can be seen of this node."""
+        states = [each.state for each in self._owned.values()]
+        return RingStatus(
+            ring_epoch=self._s.ring_epoch,
+            version=self._s.version,
+            loit=self.threshold.loit,
+            queued_bytes=self.outlet.queued_bytes,
+            transit_bytes=self.buffers.transit_bytes,
+            used_bytes=self.buffers.used_bytes,
+            kept_bytes=self.buffers.kept_bytes,
+            slots=len(self.buffers),
+            leases=self.buffers.leases,
+            owned=len(states),
+            pending=states.count("pending"),
+            loaded=states.count("loaded"),
+            loaded_bytes=sum(each.size for each in self._owned.values() if each.state == "loaded"),
+            outstanding=len(self._outstanding),
+            queries=len(self.scans),
+            blocked=self.scans.blocked,
+            counts=dict(sorted(self._s.counts.items())),
+        )
+
+    def check(self) -> None:
+        """Check what must hold between two steps; AssertionError if it does not."""
+        self.buffers.check()
+        self.outlet.check()
+        self.loader.check()
+        self.scans.check(self.requests)
+        self.requests.check()

@@ -1,0 +1,205 @@
+"""A client of a running ring: `cumulus.connect(home)`."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.errors import NodeLostError, QueryTimeoutError, RemoteProtocolError, UsageError
+from cumulus.machine import Name
+from cumulus.transport.greeting import Credentials
+from cumulus.views.tables import Result
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.links.open_link import LinkClosedError, OpenLink
+from cumulus_ring.process.home import LOG, read_address
+from cumulus_ring.process.wire import LONGEST_SECONDS, error_of, receive_said, send_said
+
+CLIENT = "client"
+"""What the link of a client is for, in its greeting."""
+ANY_NODE = "any"
+_GRACE_SECONDS = 0.3
+"""How long an answer may take when its time is over: it says best why."""
+_CONNECT_SECONDS, _STATUS_SECONDS, _ATTEMPT_SECONDS = 10.0, 2.0, 1.0
+
+
+class RingAnswer(Result):
+    """The rows of a query on a ring, as `Warehouse.query` gives them.
+
+    Attributes
+    ----------
+    epoch
+        Of the tables: the epoch of an output folder, or how many times the files of a folder were read.
+    node
+        Which node has answered.
+    """
+
+    def __init__(self, table: pa.Table, epoch: int, node: Name) -> None:
+        super().__init__(table)
+        self.epoch = epoch
+        self.node = node
+
+
+class RingClient:
+    """Asks the nodes of a ring; several threads may use it, and each call is a connection of its own.
+
+    Parameters
+    ----------
+    home
+        The folder that ``cumulus ring start --home`` was given.
+
+    Raises
+    ------
+    InputError
+        If this is no home of a ring.
+    NotRunningError
+        If the ring does not run.
+    """
+
+    def __init__(self, home: str | Path) -> None:
+        self.home = Path(home).absolute()
+        self._name = f"client-{uuid.uuid4().hex[:12]}"
+        read_address(self.home)
+
+    def __enter__(self) -> RingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open between two calls."""
+
+    @property
+    def nodes(self) -> tuple[Name, ...]:
+        """The nodes of the ring that are not lost, in the order in which chunks go round."""
+        return tuple(read_address(self.home).nodes)
+
+    def query(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0, timeout: float | None = None) -> RingAnswer:
+        """Return the result of one SELECT over the tables of the ring.
+
+        Parameters
+        ----------
+        node
+            Which one is to answer; ``any`` for the one of two, taken at random, with fewer queries.
+        epoch
+            Of an output folder; 0 for the last one.
+        timeout
+            Seconds until the query is given up, wherever it is by then: its rows may be on their way.
+
+        Raises
+        ------
+        UsageError
+            If there is no such node or epoch, or the timeout is none.
+        SqlError
+            If it cannot be asked; the message names the place.
+        RingError
+            If it has no answer: QueryTimeoutError, ChunkError, NodeLostError.
+        """
+        asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout}
+        if timeout is not None and not 0.0 < timeout <= LONGEST_SECONDS:
+            raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
+        said, rows = self._ask(node, asked, timeout_s=timeout)
+        assert rows is not None, "a result without rows has columns"
+        return RingAnswer(rows, said["epoch"], said["node"])
+
+    def explain(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0) -> tuple[str, dict[str, Any]]:
+        """Return what a query would ask the ring for, and how it would run: as text, and as JSON has it."""
+        said, _ = self._ask(node, {"ask": "explain", "sql": sql, "epoch": epoch})
+        return said["text"], said["plan"]
+
+    def tables(self, *, epoch: int = 0) -> dict[str, dict[str, int]]:
+        """Return the tables of the ring by name, each with its numbers of `rows` and `columns`.
+
+        The columns of one are a query: ``DESCRIBE name``.
+        """
+        said, _ = self._ask(ANY_NODE, {"ask": "tables", "epoch": epoch})
+        tables: dict[str, dict[str, int]] = said["tables"]
+        return tables
+
+    def status(self) -> dict[str, Any]:
+        """Return how the ring is: its nodes, and those that it has lost; None for a node that does not answer."""
+        address = read_address(self.home)
+        nodes: dict[Name, Any] = {}
+        for name in address.nodes:
+            try:
+                nodes[name] = self._ask(name, {"ask": "status"}, _STATUS_SECONDS)[0]["status"]
+            except (NodeLostError, UsageError):
+                nodes[name] = None
+        return {"ring_epoch": address.ring_epoch, "nodes": nodes, "lost": dict(address.lost), "pid": address.pid}
+
+    # --- one connection for each call -------------------------------------------------------------------------------
+
+    def _ask(
+        self, node: Name, said: dict[str, Any], seconds: float = _CONNECT_SECONDS, timeout_s: float | None = None
+    ) -> tuple[dict[str, Any], Any]:
+        """Ask a node; a connection that ends is the end of what was asked."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        seconds = seconds if timeout_s is None else min(seconds, timeout_s)
+        name = self._less_busy(seconds) if node == ANY_NODE else node
+        link = self._connected(name, seconds)
+        # The node gives up in time, but if it is stopped, plans, or sends, nobody but this side does.
+        left = None if until is None else max(0.0, until - time.monotonic())
+        late = None if left is None else threading.Timer(left + _GRACE_SECONDS, link.shut)
+        if late is not None:
+            late.daemon = True
+            late.start()
+        try:
+            send_said(link, said)
+            answer, rows = receive_said(link)
+        except (LinkClosedError, RemoteProtocolError, OSError) as problem:
+            if late is not None and link.is_shut:
+                raise QueryTimeoutError(
+                    f"{name} has not given all rows in {timeout_s} s", hint="Give it more time, or ask for less."
+                ) from None
+            raise NodeLostError(
+                f"{name} has gone before it has answered: {problem}", hint="Ask again: others have its chunks now."
+            ) from None
+        finally:
+            if late is not None:
+                late.cancel()
+                late.join()  # it would else shut what has another's number by then
+            link.close()
+        if "error" in answer:
+            raise error_of(answer["error"])
+        return answer, rows
+
+    def _less_busy(self, seconds: float) -> Name:
+        """Return which of two nodes that answer, taken at random, has fewer queries, running or in line.
+
+        To ask all of four nodes took thrice the CPU time of a small query.
+        """
+        names = list(self.nodes)
+        random.shuffle(names)
+        queries: dict[Name, int] = {}
+        for name in names:
+            with suppress(NodeLostError, UsageError):
+                said, _ = self._ask(name, {"ask": "queries"}, min(seconds, _STATUS_SECONDS))
+                queries[name] = said["queries"]
+            if len(queries) == 2:
+                break
+        if not queries:
+            raise NodeLostError("no node of the ring answers", hint=f"See {self.home / LOG}.")
+        return min(queries, key=queries.__getitem__)
+
+    def _connected(self, name: Name, seconds: float) -> OpenLink:
+        until = time.monotonic() + seconds
+        while True:
+            address = read_address(self.home)  # nodes may have met anew meanwhile
+            if name not in address.nodes:
+                hint = f"The ring has: {', '.join(address.nodes)}."
+                if name in address.lost:
+                    raise NodeLostError(f"{name} is lost: {address.lost[name]}", hint=hint)
+                raise UsageError(f"there is no node {name!r}", hint=hint)
+            me = Credentials(self._name, secret=bytes.fromhex(address.secret))
+            dial = Dial(me, address.nodes[name], name, CLIENT, address.ring_epoch, min(seconds, _ATTEMPT_SECONDS))
+            try:
+                return dial.open()
+            except RemoteProtocolError as problem:
+                if time.monotonic() >= until:
+                    raise NodeLostError(
+                        f"{name} does not answer: {problem.message}", hint="Ask another node."
+                    ) from None

@@ -1,0 +1,211 @@
+"""One node of a ring in its process: the host of its machine, its tables, its store, its DuckDB and its queries."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.catalog.names import folded
+from cumulus.errors import ChunkMissingError, CumulusError, EpochMissingError
+from cumulus.machine import Name
+from cumulus_ring.chunks.catalogue import Catalogue, Chunk, ChunkedTable
+from cumulus_ring.chunks.disk_rate import DiskRate
+from cumulus_ring.chunks.store import ChunkStore
+from cumulus_ring.chunks.versions import SourceVersions
+from cumulus_ring.links.slots import SlotPool
+from cumulus_ring.machine.messages import ChunkId, Reconfigured, Refreshed, RefreshFailed
+from cumulus_ring.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
+from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
+from cumulus_ring.process.host import NodeLinks, RingHost
+from cumulus_ring.process.query_scans import QueryScans
+from cumulus_ring.process.recording import RECORD
+from cumulus_ring.process.settings import RingOptions
+
+Adopted = Callable[[int, int], None]
+"""Is told of an epoch that all chunks of this node's share are adopted, and how many these are."""
+
+_CATCH_UP_S, _LOOK_S = 5.0, 0.02
+
+
+class RunningNode:
+    """A node, from its start to `close`.
+
+    Parameters
+    ----------
+    pool
+        Where the memory of chunks comes from.
+    adopted
+        What is told when the node has adopted its share, if it does.
+
+    Raises
+    ------
+    CumulusError
+        If its tables cannot be read, or its store not be opened.
+    """
+
+    def __init__(self, name: Name, options: RingOptions, pool: SlotPool, adopted: Adopted) -> None:
+        self.name = name
+        self._options = options
+        self._versions = SourceVersions(options.home)
+        self._members: Sequence[Name] = options.names()
+        self._ring_epoch = 0
+        self._pool = pool
+        self._adopted = adopted
+        self._is_ending = threading.Event()
+        rate = options.disk_mb_s * 1e6
+        folder = Path(options.home) / name
+        disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
+        settings = options.machine()
+        self._store = ChunkStore(folder / "store", name, options.disk, disk, settings.largest_chunk)
+        self._reading = threading.Lock()  # a store is for one thread at a time
+        shutil.rmtree(folder / "spill", ignore_errors=True)  # of a process that was killed
+        self._adopt()
+        self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
+        self.queries = NodeQueries(self._engine, options.queries)
+        self.host = RingHost(
+            name,
+            settings,
+            pool,
+            self._load,
+            self._refreshed,
+            seed=zlib.crc32(name.encode()),
+            record=folder / RECORD if options.record else None,
+        )
+        self.host.start()
+
+    def close(self) -> None:
+        """End all queries and all threads."""
+        self._is_ending.set()
+        self.queries.close()
+        self.host.close()
+        self._engine.close()
+        self._store.close()
+
+    def meet(self, ring_epoch: int, members: Sequence[Name], links: NodeLinks | None) -> None:
+        """Be one of these from now on; links say the ring epoch with all that they tell, and are opened after it."""
+        self._members = members
+        self._ring_epoch = ring_epoch  # behind the members, see `_refreshed`
+        event = Reconfigured(ring_epoch, len(members), self._owned(), self._versions.catalogue().version)
+        self.host.relink(links, event)
+
+    # --- queries ----------------------------------------------------------------------------------------------------
+
+    def prepare(self, sql: str, epoch: int) -> tuple[NodeQuery, int]:
+        """Return a query that can be run or cancelled, and the epoch of the tables that it is about.
+
+        Parameters
+        ----------
+        epoch
+            0 for the last one.
+
+        Raises
+        ------
+        EpochMissingError
+            If the ring does not have that epoch.
+        """
+        catalogue = self._catalogue(epoch)
+        most = self._options.largest_batch
+
+        def ask_for(plan: QueryPlan) -> QueryScans:
+            return QueryScans(self.host, self._versions, catalogue, plan, most)
+
+        return self.queries.prepare(sql, _by_name(catalogue), ask_for), catalogue.version
+
+    def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
+        """Return what a query would ask for and how it would run, as text and as JSON."""
+        catalogue = self._catalogue(epoch)
+        with self._engine.cursor() as cursor:
+            plan = plan_query(cursor, sql, _by_name(catalogue))
+        requests = scan_requests(plan, catalogue, self._members)
+        return explain_text(plan, requests), explain_json(plan, requests)
+
+    def tables(self, epoch: int) -> dict[str, dict[str, int]]:
+        """Return the tables of an epoch by name, in the order of names, each with its numbers of rows and columns."""
+        found = sorted(self._catalogue(epoch).tables, key=lambda table: table.name)
+        return {table.name: {"rows": table.rows, "columns": len(table.schema)} for table in found}
+
+    def status(self) -> dict[str, Any]:
+        """Return how the node is, for JSON."""
+        status = self.host.status()
+        return {
+            **asdict(status.machine),
+            "members": list(self._members),
+            "epochs": list(self._versions.epochs),
+            "queries": [query.sql for query in self.queries.queries],
+            "store": {"bytes": self._store.bytes, **asdict(self._store.counts)},
+            "memory": asdict(self._pool.counts()),
+            "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "cpu_s": sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
+            "links": self.host.link_counts(),
+            "steps": status.steps,
+            "reads_waiting": status.reads_waiting,
+        }
+
+    def _catalogue(self, epoch: int) -> Catalogue:
+        """Return the tables of an epoch that the machine has been told of: nobody knows the chunks of a newer one."""
+        until = time.monotonic() + _CATCH_UP_S
+        while time.monotonic() < until:
+            known = self.host.version
+            wanted = epoch or known
+            if wanted <= known or wanted not in self._versions.epochs:
+                try:
+                    return self._versions.catalogue(wanted)
+                except EpochMissingError:
+                    if epoch:
+                        raise
+            # It was retired, or has just come, and the machine has not heard of that.
+            self.host.refresh()
+            time.sleep(_LOOK_S)
+        raise EpochMissingError(f"{self.name} has not read epoch {epoch or 'of its tables'} yet", hint="Ask again.")
+
+    # --- chunks -----------------------------------------------------------------------------------------------------
+
+    def _share(self) -> list[Chunk]:
+        return self._versions.share(self.name, self._members)
+
+    def _owned(self) -> dict[ChunkId, int]:
+        return {chunk.id: chunk.size for chunk in self._share()}
+
+    def _refreshed(self) -> Refreshed | RefreshFailed:
+        """Look what versions there are, by the thread that reads the disk."""
+        ring_epoch = self._ring_epoch  # before the members: if they change meanwhile, the machine asks once more
+        try:
+            version = self._versions.catalogue().version
+            self._adopt()
+            with self._reading:
+                self._store.retain(self._versions.chunks())
+        except CumulusError as problem:
+            print(f"the last epoch cannot be had: {problem}", flush=True)
+            return RefreshFailed()
+        return Refreshed(version, self._owned(), ring_epoch)
+
+    def _adopt(self) -> None:
+        if not self._options.adopt:
+            return
+        epoch = self._versions.catalogue().version
+        share = self._share()
+        with self._reading:
+            self._store.adopt(share)
+        self._adopted(epoch, len(share))
+
+    def _load(self, chunk: ChunkId) -> pa.Buffer:
+        found = self._versions.chunk(chunk)
+        if found is None:
+            raise ChunkMissingError(
+                f"chunk {chunk:016x} is of an epoch that the ring does not have any more", chunk=chunk, node=self.name
+            )
+        with self._reading:
+            return self._store.load(found)
+
+
+def _by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:
+    return {folded(table.name): table for table in catalogue.tables}

@@ -1,0 +1,145 @@
+"""What a node does for clients: each connection has a thread that reads, and one that answers what was asked last.
+
+The thread that reads sees at once that a client has gone, and then the query that it has asked is cancelled. A result
+is sent by the other one, so a client that does not read holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from cumulus.errors import CumulusError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
+from cumulus_ring.links.open_link import LinkClosedError, OpenLink
+from cumulus_ring.nodes import NodeQuery
+from cumulus_ring.process.node import RunningNode
+from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said
+
+
+class ClientService:
+    """All clients of a node, until `close`."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+        self._connections: dict[_Connection, None] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def take(self, link: OpenLink) -> None:
+        """Serve a client from now on."""
+        connection = _Connection(self._node, link, self._gone)
+        with self._lock:
+            if self._is_closed:
+                link.close()
+                return
+            self._connections[connection] = None
+        connection.start()
+
+    def close(self) -> None:
+        """Close all connections, and wait for their threads; the node's queries must have ended."""
+        with self._lock:
+            self._is_closed = True
+            connections = list(self._connections)
+        for each in connections:
+            each.close()
+        for each in connections:
+            each.join()
+
+    def _gone(self, connection: _Connection) -> None:
+        with self._lock:
+            self._connections.pop(connection, None)
+
+
+class _Connection:
+    """One client."""
+
+    def __init__(self, node: RunningNode, link: OpenLink, gone: Callable[[_Connection], None]) -> None:
+        self._node = node
+        self._link = link
+        self._gone = gone
+        self._query: NodeQuery | None = None
+        self._is_gone = False
+        self._state = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name=f"client {link.peer}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Close the connection, from any thread."""
+        self._link.close()
+
+    def join(self) -> None:
+        """Wait for the end of its threads."""
+        self._thread.join()
+
+    def _read(self) -> None:
+        answering: threading.Thread | None = None
+        try:
+            while True:
+                said = receive_asked(self._link)
+                if answering is not None:
+                    answering.join()
+                answering = threading.Thread(target=self._answer, args=[said], name=f"for {self._link.peer}")
+                answering.start()
+        except (LinkClosedError, RemoteProtocolError, OSError):
+            pass
+        finally:
+            self._link.close()
+            with self._state:
+                self._is_gone = True
+                query = self._query
+            if query is not None:
+                self._node.queries.cancel(query, QueryCancelledError("its client has gone", hint="Ask again."))
+            if answering is not None:
+                answering.join()
+            self._gone(self)
+
+    def _answer(self, said: dict[str, Any]) -> None:
+        rows = None
+        try:
+            answer, rows = self._work(said)
+        except CumulusError as problem:
+            answer = {"error": error_said(problem)}
+        except Exception as problem:  # noqa: BLE001  # the node goes on, and its log has all of it
+            traceback.print_exc()
+            answer = {"error": error_said(RingError(f"{self._node.name}: {type(problem).__name__}: {problem}"))}
+        try:
+            send_said(self._link, answer, rows)
+        except (LinkClosedError, OSError):
+            self._link.close()
+
+    def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
+        match said:
+            case {"ask": "query", "sql": str(sql), "epoch": int(epoch), "timeout_s": float() | int() | None as timeout}:
+                return self._run(sql, epoch, timeout)
+            case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
+                text, plan = self._node.explain(sql, epoch)
+                return {"text": text, "plan": plan}, None
+            case {"ask": "tables", "epoch": int(epoch)}:
+                return {"tables": self._node.tables(epoch)}, None
+            case {"ask": "queries"}:
+                return {"queries": len(self._node.queries.queries)}, None
+            case {"ask": "status"}:
+                return {"status": self._node.status()}, None
+            case _:
+                raise UsageError(f"{self._node.name} does not understand {str(said)[:200]}")
+
+    def _run(self, sql: str, epoch: int, timeout_s: float | None) -> tuple[dict[str, Any], pa.Table]:
+        if timeout_s is not None and not 0.0 < timeout_s <= LONGEST_SECONDS:
+            raise UsageError(f"{self._node.name} does not understand a timeout of {timeout_s} s")
+        query, version = self._node.prepare(sql, epoch)
+        with self._state:
+            if self._is_gone:
+                raise QueryCancelledError("its client has gone", hint="Ask again.")
+            self._query = query
+        try:
+            return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s)
+        finally:
+            with self._state:
+                self._query = None
