@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from cumulus.cli.row_output import MOST_ROWS, RowOutput
+from cumulus.cli.terminal.tables import print_rows
 from cumulus.errors import UsageError
-from cumulus.terminal.tables import print_rows
 
 MANY = pa.table({"n": range(25_000), "t": [None, 'a "b",\nc'] * 12_500})
 

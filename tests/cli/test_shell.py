@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.cli.shell.prompt import WordCompleter
 from cumulus.cli.shell.targets import open_target
+from cumulus.cli.terminal.tables import print_rows
 from cumulus.errors import CumulusError
-from cumulus.terminal.tables import print_rows
 
 SQL = """
 CREATE TABLE customers (cid INTEGER PRIMARY KEY, nation VARCHAR NOT NULL);

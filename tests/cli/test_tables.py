@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from cumulus.terminal.tables import print_rows, print_whole
+from cumulus.cli.terminal.tables import print_rows, print_whole
 
 NAMES = ["query", "events per s", "peak mb", "comment"]
 ROWS = [("q1", "12,345,678", "1,234", "slyly final deposits"), ("q22", "9", "87", "")]

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cumulus.terminal.tables import print_whole
+from cumulus.cli.terminal.tables import print_whole
 
 
 def report(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], as_json: bool) -> None:

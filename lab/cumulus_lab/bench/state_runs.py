@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.types import arrow_type
+from cumulus.cli.terminal.charts import bars
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns, rows_of
 from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
 from cumulus.garbage_collection import uncollected
-from cumulus.terminal.charts import bars
 from cumulus.warehouse.loading.initial_load import fill
 from cumulus.workloads import benchmark, orders
 from cumulus_lab.bench.agreement import check, compare, view_rows

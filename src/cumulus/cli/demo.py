@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
+from cumulus.cli.terminal.charts import bars, rows_table
+from cumulus.cli.terminal.progress_lines import Teller
 from cumulus.durable.files import written_aside
 from cumulus.errors import UsageError
-from cumulus.terminal.charts import bars, rows_table
-from cumulus.terminal.progress_lines import Teller
 
 if TYPE_CHECKING:
     import pyarrow as pa

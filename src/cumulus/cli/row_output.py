@@ -63,7 +63,7 @@ class RowOutput:
         else:
             from rich.console import Console
 
-            from cumulus.terminal.tables import print_rows
+            from cumulus.cli.terminal.tables import print_rows
 
             print_rows(Console(highlight=False, markup=False), rows, most=MOST_ROWS)
             if rows.num_rows > MOST_ROWS:

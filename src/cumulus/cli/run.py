@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cli.terminal.progress_lines import Teller
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import UsageError
-from cumulus.terminal.progress_lines import Teller
 
 if TYPE_CHECKING:
     from cumulus.epochs.plan import BucketPlan

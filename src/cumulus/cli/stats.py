@@ -38,8 +38,8 @@ def _tell(found: Stats) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from cumulus.cli.terminal.tables import print_whole
     from cumulus.engine.limits import format_bytes
-    from cumulus.terminal.tables import print_whole
 
     console = Console(highlight=False, markup=False)
     table = Table(show_edge=False, header_style="bold")

@@ -79,8 +79,8 @@ def start(
         daemon.start(live)
         print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
         return
+    from cumulus.cli.terminal.progress_lines import Teller
     from cumulus.interrupts import Interrupt
-    from cumulus.terminal.progress_lines import Teller
 
     with Teller(False) as teller, Interrupt() as stop_wish:
         daemon.serve(live, lambda: stop_wish.wished, lambda: teller.say(f"{home}: all run"), teller.epoch, teller.say)

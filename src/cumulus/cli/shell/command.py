@@ -96,7 +96,7 @@ def _given(texts: Iterable[str]) -> Iterator[str]:
 def _show(results: Iterable[pa.Table | str], as_json: bool) -> None:
     from rich.console import Console
 
-    from cumulus.terminal.tables import print_rows
+    from cumulus.cli.terminal.tables import print_rows
 
     for result in results:
         if isinstance(result, str):
