@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from cumulus.algebra.float_sums import LARGEST
 from cumulus.catalog.events import Row
 from cumulus.errors import UsageError
 from cumulus.m3.program import On, Program
 from cumulus.scalars.python_code import canonical
+
+_LARGE = 1e100
+"""Products of three such numbers, and sums of billions of products of two, are within DOUBLE."""
 
 
 def missing_trigger(sign: int, relation: str) -> UsageError:
@@ -48,6 +52,11 @@ def one_by_one(program: Program, relation: str, changes: Mapping[Row, int]) -> I
         for row, count in changes.items():
             for _ in range(count * sign):
                 yield sign, row
+
+
+def has_large_floats(changes: Mapping[Row, int]) -> bool:
+    """Whether rows of a net change have a DOUBLE so large that sums of some of them may be beyond DOUBLE."""
+    return any(type(value) is float and _LARGE < abs(value) <= LARGEST for row in changes for value in row)
 
 
 def canonical_rows(changes: Mapping[Row, int]) -> dict[Row, int]:

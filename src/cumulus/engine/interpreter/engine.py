@@ -16,7 +16,13 @@ from cumulus.algebra.order import all_but
 from cumulus.catalog.events import Row
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.analysis.initial_entries import initial_entries
-from cumulus.engine.analysis.missing_triggers import canonical_rows, missing_trigger, one_by_one
+from cumulus.engine.analysis.missing_triggers import (
+    canonical_rows,
+    come_one_by_one,
+    has_large_floats,
+    missing_trigger,
+    one_by_one,
+)
 from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
 from cumulus.engine.interpreter.frame_exchange import DictMapFrames
@@ -71,6 +77,7 @@ class Interpreter:
         self.add, self.cut = frames.add, frames.cut
         self.raise_large_numbers = _never_raise
         self._with_floats = frozenset(each.name for each in program.relations if not all_exact(each.columns))
+        self._taken_singly = come_one_by_one(program) & self._with_floats
         self._reads = sources(program)
         self._stale = set(self._module.assigned)
         self._computed: set[str] = set()
@@ -154,12 +161,14 @@ class Interpreter:
     def on_batch(self, relation: str, changes: Mapping[Row, int]) -> None:
         assert self._is_open, "an event outside a transaction"
         handler = self._batches.get(relation)
+        if relation in self._with_floats:
+            changes = canonical_rows(changes)
+            if relation in self._taken_singly and has_large_floats(changes):
+                handler = None  # together they may leave DOUBLE before they are added to a sum that is far
         if handler is None:
             for sign, row in one_by_one(self.program, relation, changes):
                 self.on_event(sign, relation, row)
             return
-        if relation in self._with_floats:
-            changes = canonical_rows(changes)
         self._meter.left -= len(changes)
         if self._meter.left < 0:
             self._meter.look(grows=any(count > 0 for count in changes.values()))
