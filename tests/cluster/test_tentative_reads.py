@@ -26,6 +26,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
+from cumulus.errors import EvaluationError
 from cumulus.local_cluster.live.folds import ClusterFolds
 from cumulus.local_cluster.live.remote_maps import RemoteMaps
 from cumulus.views.consistency import Consistency
@@ -67,7 +68,9 @@ class Nodes:
         self._makers = [BlockMaker(Numbering(VersionOrder.CLOCK, switch), dispatch, frozenset()) for switch in (0, 3)]
 
     def take(self, switch: int, table: str, rows: list[tuple[Any, ...]], count: int) -> None:
-        net = NetChange(table, table_of(PROGRAM.relation(table).columns, rows), np.full(len(rows), count))
+        net = NetChange(
+            table, table_of(self.plan.division.spread.relation(table).columns, rows), np.full(len(rows), count)
+        )
         for node, blocks in self._makers[switch].make(1, [net]):
             self.parts[node].take(blocks, [])
         while sent := [each for part in self.parts for each in part.drain()]:
@@ -187,6 +190,42 @@ def test_nodes_fold_what_they_own(seed: int, tmp_path: Path, monkeypatch: pytest
             assert alike(
                 [tuple(row.values()) for row in found.finish().to_pylist()], connection.execute(select).fetchall()
             )
+
+
+LARGE = """
+CREATE TABLE r (k INT NOT NULL, h HUGEINT, x BIGINT, d DOUBLE);
+CREATE VIEW few AS SELECT k, COUNT(*) AS n, SUM(x) AS x, SUM(d) AS d FROM r GROUP BY k;
+CREATE VIEW large AS SELECT k, SUM(h) AS h FROM r GROUP BY k;
+CREATE VIEW total AS SELECT COUNT(*) AS n, SUM(d) AS d FROM r;
+CREATE VIEW sum_of_all AS SELECT SUM(h) AS h FROM r;
+"""
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+def test_a_sum_without_words_is_refused_where_it_is_shown(engine: str, tmp_path: Path) -> None:
+    """All these views are of one map for each kind of group, with a column for each of their sums."""
+    plan = plan_cluster(compile_sql(LARGE, rely=False, enforced=False), 2)
+    nodes, folds = Nodes(plan, engine), ClusterFolds(tmp_path, plan, {})
+    large = [(k, 2**126, 5, 1.5) for k in (1, 2, 3)]
+    nodes.take(0, "r", [(k, 1, 5, 1.5) for k in range(5)], 1)
+    for count in (4, -4):
+        nodes.take(1, "r", large, count)
+        n = max(count, 0)
+        rows = [(k, 1 + n, 5 + 5 * n, 1.5 + 1.5 * n) if k in (1, 2, 3) else (k, 1, 5, 1.5) for k in range(5)]
+        assert alike(nodes.reader("few", {})[0].rows(), rows)
+        assert nodes.reader("few", {})[0].get(2) == rows[2]
+        assert nodes.reader("few", {0: 3})[0].rows() == [rows[3]]
+        assert nodes.reader("total", {})[0].rows() == [(5 + 3 * n, 7.5 + 4.5 * n)]
+        found = folds.tentative(nodes.ask, "few", [], (), ["n", "x", "d"])
+        assert found.finish().to_pylist() == [{"n": 5 + 3 * n, "x": 25 + 15 * n, "d": 7.5 + 4.5 * n}]
+        if n:
+            for view in ("large", "sum_of_all"):
+                with pytest.raises(EvaluationError, match="does not fit 128 bits"):
+                    nodes.reader(view, {})[0].rows()
+            assert nodes.reader("large", {})[0].get(0) == (0, 1)
+        else:
+            assert alike(nodes.reader("large", {})[0].rows(), [(k, 1) for k in range(5)])
+            assert nodes.reader("sum_of_all", {})[0].rows() == [(5,)]
 
 
 def test_what_no_node_can_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,7 @@ from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import EpochWindow, VersionOrder, switch_of
 from cumulus.engine.frames.frame import MapFrame, concat
-from cumulus.engine.frames.layout import layout_of
-from cumulus.engine.frames.unbounded import fitted, frame_of_bytes, narrowed
+from cumulus.engine.frames.unbounded import fitted, frame_of_bytes
 from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, RemoteProtocolError
 from cumulus.m3.dataflow import depths, reachable, reads
@@ -257,15 +256,15 @@ class SpreadPart:
             yield name, frame_of_bytes(self.state.maps.definition(held), data)
 
     def owned(self, name: str) -> MapFrame:
-        """Return the newest entries of a map that this node owns.
+        """Return the newest entries of a map that this node owns, unbounded if a sum of one of them does not fit.
 
         Raises
         ------
         EvaluationError
-            If a number does not fit, or a step of a view that is made from the map has failed.
+            If a step of a view that is made from the map has failed.
         """
         self.failed.check(name)
-        frame = narrowed(self.state.newest_values(name), layout_of(self._program.map(name)))
+        [frame] = fitted(self._program.map(name), [self.state.newest_values(name)])
         return frame.filter(self._layout.owners(name, frame) == self.number)
 
     def owns(self, name: str, key: tuple[object, ...]) -> bool:

@@ -24,6 +24,7 @@ from cumulus.cluster.spread_part import SpreadPart
 from cumulus.engine.frame_columns import FrameColumns
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.snapshot import column_names, entries_of_table, table_of_entries
 from cumulus.errors import CumulusError, RemoteProtocolError, StoreError, UsageError
@@ -201,9 +202,10 @@ class _OwnedMaps:
         """Iterate over what is stored with some values."""
         raise AssertionError(f"{map} has no index by {positions}")
 
-    def fold_columns(self, map: str) -> FrameColumns:
-        """Return everything that is stored as columns."""
-        return FrameColumns(self._part.program.map(map), self._frame(map))
+    def fold_columns(self, map: str) -> FrameColumns | None:
+        """Return everything that is stored as columns; None where a sum has no words."""
+        definition, frame = self._part.program.map(map), self._frame(map)
+        return FrameColumns(definition, frame) if frame.layout is layout_of(definition) else None
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> None:
         """Return None: what is kept in order has what others own, too."""

@@ -12,9 +12,8 @@ from cumulus.catalog.arrow import from_strange_ipc, rows_equal, table_of, to_ipc
 from cumulus.catalog.schema import Column, Relation
 from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
 from cumulus.cluster.spread_part import SpreadPart
-from cumulus.engine.frames.entries import frame_of
 from cumulus.engine.frames.frame import MapFrame
-from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.frames.unbounded import fitted, unbounded_frame
 from cumulus.engine.rows_in import arrow_rows
 from cumulus.errors import DataError, EvaluationError, RemoteProtocolError
 from cumulus.m3.program import MapDef
@@ -100,7 +99,8 @@ def _entries(part: SpreadPart, definition: MapDef, places: Sequence[int], values
             tuple((each, 0.0, abs(each)) if floats else each for each, floats in zip(found, is_float, strict=True))
             for found in ([] if found is None else [found])
         ]
-        return frame_of(layout_of(definition), [(key, each) for each in stored])
+        [frame] = fitted(definition, [unbounded_frame(definition, [(key, each) for each in stored])])
+        return frame
     frame = part.owned(name)
     for place, value in zip(places, values, strict=True):
         column = frame.key(place)

@@ -11,8 +11,7 @@ from cumulus.cluster.messages import EntriesRead, ReadEntries, node_name, switch
 from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.engine.frames.entries import entries_of
-from cumulus.engine.frames.frame import MapFrame
-from cumulus.engine.frames.layout import layout_of
+from cumulus.engine.frames.unbounded import frame_of_bytes
 from cumulus.m3.program import MapDef
 from cumulus.machine import Name
 from cumulus.views.entries import Key, Values, WholeMaps
@@ -104,7 +103,7 @@ class RemoteMaps:
             for switch, version in part.versions.items():
                 name = switch_name(int(switch))
                 self.versions[name] = max(self.versions.get(name, 0), version)
-            frame = MapFrame.of_bytes(layout_of(definition), part.frame)
+            frame = frame_of_bytes(definition, part.frame)
             for each, stored in entries_of(frame):
                 values = read_stored(definition.values, stored)
                 if _exists(definition, values):
