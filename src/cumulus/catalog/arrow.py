@@ -22,6 +22,7 @@ from cumulus.catalog.types import INTEGER_BITS, INTERVAL, Interval, Kind, SqlTyp
 _LARGE = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 _SMALL = pa.ipc.IpcWriteOptions()
 _SMALL_BYTES = 64 << 10
+_FEW_PIECES = 100
 
 
 def rows_equal(column: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
@@ -282,7 +283,9 @@ def _is_of(array: Any, sql_type: SqlType) -> bool:
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """Return a table as an Arrow stream, compressed unless it is small."""
+    """Return a table as an Arrow stream, compressed unless it is small; small pieces of it are put together."""
+    if table.num_columns and table.column(0).num_chunks > _FEW_PIECES:
+        table = table.combine_chunks()
     sink = pa.BufferOutputStream()
     options = _SMALL if table.nbytes < _SMALL_BYTES else _LARGE
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+MOST_BATCHES = 4096
+"""Of a stream that is taken whole: each is looked at, however few rows it has."""
 _SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
 """Of the union of headers in the format's Message.fbs."""
 _HEADER_TYPE, _HEADER = 1, 2
@@ -124,7 +127,8 @@ def table_within(data: bytes | memoryview, most_bytes: int) -> pa.Table:
     Raises
     ------
     ValueError
-        If they are, and none is unpacked then; if the stream is damaged, or has others than one schema and rows.
+        If they are, and none is unpacked then; if the stream is damaged, or has others than one schema and rows, or
+        more than `MOST_BATCHES`.
     pyarrow.ArrowException
         If it is no Arrow stream.
 
@@ -138,7 +142,9 @@ def table_within(data: bytes | memoryview, most_bytes: int) -> pa.Table:
     Traceback (most recent call last):
     ValueError: 800,000 bytes unpacked, and 799,999 are allowed
     """
-    messages = list(pa.ipc.MessageReader.open_stream(pa.py_buffer(data)))
+    messages = list(islice(pa.ipc.MessageReader.open_stream(pa.py_buffer(data)), MOST_BATCHES + 2))
+    if len(messages) > MOST_BATCHES + 1:
+        raise ValueError(f"more than {MOST_BATCHES:,} batches: put them together")
     if not messages:
         raise ValueError("the stream has no schema")
     schema, batches = pa.ipc.read_schema(messages[0]), messages[1:]
@@ -148,7 +154,8 @@ def table_within(data: bytes | memoryview, most_bytes: int) -> pa.Table:
     unpacked = sum(size.unpacked for size in sizes if size is not None)
     if unpacked > most_bytes:
         raise ValueError(f"{unpacked:,} bytes unpacked, and {most_bytes:,} are allowed")
-    return pa.Table.from_batches([pa.ipc.read_record_batch(each, schema) for each in batches], schema)
+    table = pa.Table.from_batches([pa.ipc.read_record_batch(each, schema) for each in batches], schema)
+    return table.combine_chunks()
 
 
 def _unpacked_bytes(records: _Table, body: pa.Buffer | None) -> int:
