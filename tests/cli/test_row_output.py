@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,6 +34,24 @@ def test_json_and_csv_have_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == MANY.to_pylist()
     RowOutput(as_csv=True).write(MANY.slice(0, 2))
     assert capsys.readouterr().out == '"n","t"\n0,\n1,"a ""b"",\nc"\n'
+
+
+def test_json_is_json_whatever_the_values(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {
+        "d": [float("nan"), float("inf"), float("-inf"), -0.5, None],
+        "s": pa.array([pa.MonthDayNano([14, 3, 5_000_000_000])] * 4 + [None], pa.month_day_nano_interval()),
+        "b": [b"\x00\xff", b"", b"a", b"b", None],
+        "l": [[1.5, float("nan")], [], None, [None], [0.0]],
+        "m": [Decimal("1.00"), Decimal("-0.10"), None, Decimal("3.14"), Decimal("0.00")],
+    }
+    RowOutput(as_json=True).write(pa.table(values))
+    told = [json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines()]
+    assert [row["d"] for row in told] == ["NaN", "Infinity", "-Infinity", -0.5, None]
+    assert told[0] == {"d": "NaN", "s": "1 year 2 months 3 days 00:00:05", "b": "AP8=", "l": [1.5, "NaN"], "m": "1.00"}
+    twins = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(UsageError, match="two columns are called 'a'"):
+        RowOutput(as_json=True).write(twins)
+    assert capsys.readouterr().out == ""
 
 
 def test_files_hold_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -100,9 +102,42 @@ def _may_be_a_file(place: Path) -> bool:
 
 def _print_json(rows: pa.Table) -> None:
     """Print one JSON object per row, batch by batch: no more than a batch is in memory as Python values."""
-    encode = json.JSONEncoder(default=str, ensure_ascii=False).encode
+    encode = json.JSONEncoder(default=str, ensure_ascii=False, allow_nan=False).encode
     names = rows.column_names
+    if len({*names}) < len(names):
+        from cumulus.server.http.formats import refuse_twins
+
+        refuse_twins(rows)
     for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [_json_values(column) for column in batch.columns]
         lines = (encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
         sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _json_values(column: pa.Array) -> list[Any]:
+    """Return a column as values that JSON has: what it has not is a text, as in the answers of a server."""
+    import pyarrow as pa
+
+    kind, values = column.type, column.to_pylist()
+    is_awkward = pa.types.is_floating(kind) or pa.types.is_interval(kind) or pa.types.is_nested(kind)
+    return [*map(_json_value, values)] if is_awkward or any(type(each) is bytes for each in values) else values
+
+
+def _json_value(value: Any) -> Any:
+    import pyarrow as pa
+
+    from cumulus.catalog.arrow import interval_of
+    from cumulus.catalog.interval_texts import span_as_text
+
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case pa.MonthDayNano():
+            return span_as_text(interval_of(value))
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {str(key): _json_value(each) for key, each in value.items()}
+        case list() | tuple():
+            return [*map(_json_value, value)]
+    return value
