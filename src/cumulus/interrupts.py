@@ -109,7 +109,7 @@ class Interrupt:
         self._old.clear()
 
     def _wish(self, number: int, frame: FrameType | None) -> None:
-        if self.wished:
+        if self.wished and number == SIGINT:
             raise KeyboardInterrupt
         self.wished = True
 

@@ -207,6 +207,17 @@ def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
 
 
 @pytest.mark.slow
+def test_a_process_that_does_nothing_before_it_is_ready_is_killed() -> None:
+    before = children()
+    with (
+        pytest.raises(StartError, match="b cannot start: killed: it was not ready, and has done nothing for 2 s"),
+        Supervisor([Process("b", module="support.never_ready")], on_line=lambda *_: None, idle_seconds=2),
+    ):
+        pass
+    assert children() == before
+
+
+@pytest.mark.slow
 def test_another_program_ends_the_process_that_is_refused() -> None:
     processes = [Process("a", FACTORY, {"program": "p"}), Process("b", FACTORY, {"program": "q"})]
     with Supervisor(processes, on_line=lambda *_: None) as supervisor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -109,6 +110,8 @@ def identity_of(found: os.stat_result) -> tuple[int, int]:
 def lock_file(path: Path, *, wait: bool = False) -> IO[bytes] | None:
     """Return a file that this process has locked, until it is closed; None if another one has, and `wait` is not set.
 
+    The number of the process that has locked it last is in it.
+
     Raises
     ------
     OSError
@@ -116,9 +119,13 @@ def lock_file(path: Path, *, wait: bool = False) -> IO[bytes] | None:
     """
     import fcntl  # where there is none, whoever locks nothing works all the same
 
-    file = path.open("wb")
+    file = path.open("ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        with suppress(OSError):  # a disk that is full
+            file.truncate(0)
+            file.write(b"%d\n" % os.getpid())
+            file.flush()
     except BlockingIOError:
         file.close()
         return None

@@ -87,7 +87,13 @@ class ClusterRun:
         while not is_over:
             incarnation = self._next_incarnation()
             try:
-                with Supervisor(processes, incarnation=incarnation, guests_secret=self._secret) as supervisor:
+                with Supervisor(
+                    processes,
+                    incarnation=incarnation,
+                    guests_secret=self._secret,
+                    idle_seconds=self._dead_after_s,
+                    is_unwanted=is_stopped,
+                ) as supervisor:
                     if self._on_up is not None:
                         self._on_up(supervisor)
                     is_over = yield from self._until_one_ends(supervisor, is_stopped)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cumulus.durable.folders import lock_file
 from cumulus.errors import CumulusError, ProcessError
 from cumulus.interrupts import Interrupt
 
@@ -82,6 +83,23 @@ def start_detached(module: str, said: str, log: Path, what: str) -> None:
         process.wait()
         message, hint = found["error"]
         raise ProcessError(f"the {what} cannot start: {message}", hint=hint)
+
+
+def detached_holder(lock: Path, module: str) -> int | None:
+    """Return the number of the process that runs a module and has locked a file (`cumulus.durable.folders.lock_file`).
+
+    None if there is none, or another program has locked it.
+    """
+    try:
+        held = lock_file(lock)
+        if held is not None:
+            held.close()
+            return None
+        pid = int(lock.read_bytes() or 0)
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    return pid if module.encode() in words else None
 
 
 def stop_detached(pid: int, is_running: Callable[[], bool], seconds: float, hint: str) -> None:
@@ -161,8 +179,12 @@ def run_detached(work: Work, log: str, log_bytes: int = _LOG_BYTES) -> None:
         nonlocal is_waited_for
         if is_waited_for:
             is_waited_for = False
-            print(json.dumps(what), flush=True)
-            os.dup2(2, 1)
+            try:
+                print(json.dumps(what), flush=True)
+            except OSError:
+                raise ProcessError("who has started it did not wait until all ran", hint="Start it again.") from None
+            finally:
+                os.dup2(2, 1)
 
     def note(line: str) -> None:
         """Say this in the log, unless it is on a disk that is full."""

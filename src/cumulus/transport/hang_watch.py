@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from cumulus.machine import Name
+from cumulus.transport.idle_watch import processor_ticks
 from cumulus.transport.supervisor import Supervisor
 
 DEAD_AFTER_SECONDS = 30.0
@@ -46,7 +46,7 @@ class HangWatch:
         self._next = now + _LOOK_SECONDS
         pids = self._supervisor.pids()
         for name, has_answered in self._supervisor.probe().items():
-            ticks = _processor_ticks(pids[name])
+            ticks = processor_ticks(pids[name])
             is_idle = ticks == self._ticks.get(name)
             self._ticks[name] = ticks
             if has_answered:
@@ -59,13 +59,3 @@ class HangWatch:
             if self._silent[name] == round(self._dead_after_s / _LOOK_SECONDS):
                 self._note(f"{name} has not answered for {self._dead_after_s:g} s; it computes, and is waited for")
         return None
-
-
-def _processor_ticks(pid: int) -> int:
-    """Return how much time a process has had on processors; 0 if it has ended."""
-    try:
-        facts = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0
-    fields = facts.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])

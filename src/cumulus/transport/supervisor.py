@@ -29,6 +29,7 @@ from cumulus.interrupts import Deferring
 from cumulus.machine import Name
 from cumulus.transport.connections import Address
 from cumulus.transport.framing import FrameKind, FrameReader, header
+from cumulus.transport.idle_watch import IdleWatch
 
 _LOOK_SECONDS = 0.05
 """How often is looked whether another process has failed than the one that is waited for."""
@@ -201,12 +202,15 @@ class _Running:
         with self._lock, suppress(OSError):
             self._pair.sendall(header(kind, len(payload), incarnation) + payload)
 
-    def given_up(self, seconds: float) -> ProcessEnded:
-        """Kill the process, which is not ready after so long; return how it has ended."""
+    def given_up(self, why: str) -> ProcessEnded:
+        """Kill the process, which is not ready; return how it has ended."""
         self.popen.kill()
-        reason = f"killed: it was not ready after {seconds:g} s"
         return ProcessEnded(
-            self.name, -signal.SIGKILL, reason, tuple(self._lines), "Look at what it has written, and start again."
+            self.name,
+            -signal.SIGKILL,
+            f"killed: {why}",
+            tuple(self._lines),
+            "Look at what it has written, and start again.",
         )
 
     def wait(self, seconds: float) -> bool:
@@ -283,6 +287,8 @@ class Supervisor:
         Takes each line that a process writes, in a thread; printed with the name, if not given.
     start_seconds
         How long a process may take until it listens.
+    idle_seconds
+        How long one that is not ready may be without any time on a processor: it hangs. No limit, if not given.
     is_unwanted
         Whether they are not to be started any more, asked again and again meanwhile.
     """
@@ -295,6 +301,7 @@ class Supervisor:
         guests_secret: bytes | None = None,
         on_line: Callable[[Name, str], None] | None = None,
         start_seconds: float = 120.0,
+        idle_seconds: float | None = None,
         is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:
         assert len({each.name for each in processes}) == len(processes), "two processes with one name"
@@ -303,6 +310,7 @@ class Supervisor:
         self._secret, self._guests_secret = secrets.token_bytes(32), guests_secret
         self._on_line = on_line or _print_line
         self._start_seconds = start_seconds
+        self._idle_seconds = idle_seconds
         self._is_unwanted = is_unwanted
         self._running: dict[Name, _Running] = {}
         self._occurrences: Queue[Occurrence] = Queue()
@@ -457,6 +465,7 @@ class Supervisor:
                     process, self._secret, self._guests_secret, self._on_line, self._take
                 )
         until = time.monotonic() + self._start_seconds
+        idle = IdleWatch()
         waiting = [self._running[process.name] for process in processes]
         while waiting:
             waiting[0].ready.wait(_LOOK_SECONDS)
@@ -467,7 +476,12 @@ class Supervisor:
             if waiting and self._is_unwanted():
                 raise ProcessError(f"it was stopped before {waiting[0].name} was ready", hint="Start it again.")
             if waiting and time.monotonic() > until:
-                raise StartError(waiting[0].given_up(self._start_seconds))
+                raise StartError(waiting[0].given_up(f"it was not ready after {self._start_seconds:g} s"))
+            if self._idle_seconds is not None:
+                pids = {each.name: each.popen.pid for each in waiting}
+                for name in idle.longer_than(self._idle_seconds, pids):
+                    why = f"it was not ready, and has done nothing for {self._idle_seconds:g} s"
+                    raise StartError(self._running[name].given_up(why))
         self._introduce(message)
 
     def _introduce(self, message: bytes | None) -> None:

@@ -142,6 +142,11 @@ def read_address(home: Path) -> RingAddress:
     return RingAddress(**said)
 
 
+def lock_of(home: Path) -> Path:
+    """Return the file that the keeper of a ring has locked."""
+    return home / _LOCK
+
+
 def is_running(home: Path) -> bool:
     """Whether a process keeps the ring of a home."""
     held = lock_file(home / _LOCK)

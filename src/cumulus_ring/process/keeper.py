@@ -17,12 +17,13 @@ from pathlib import Path
 
 from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.machine import Name
-from cumulus.transport.detached import run_detached, start_detached, stop_detached
+from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
 from cumulus_ring.chunks.keeper import SourceKeeper
-from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, read_address
+from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
 from cumulus_ring.process.settings import RingOptions
 
+_MODULE = "cumulus_ring.process.keeper"
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
 _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 """A node that adopts its share takes as long as it takes."""
@@ -69,6 +70,8 @@ class Keeper:
                     guests_secret=home.secret,
                     on_line=self._say,
                     start_seconds=_START_SECONDS,
+                    # One that adopts slowly, as it was told to, does nothing most of the time.
+                    idle_seconds=None if self._options.disk_mb_s else self._options.failure_s,
                     is_unwanted=is_stopped,
                 ) as nodes:
                     self._tell_where(nodes, home)
@@ -212,7 +215,7 @@ def start(options: RingOptions) -> None:
     home = Path(options.home)
     RingHome(home).close()  # what is wrong with the folder is told by whoever asks for it
     try:
-        start_detached("cumulus_ring.process.keeper", options.to_json(), home / LOG, "ring")
+        start_detached(_MODULE, options.to_json(), home / LOG, "ring")
     except OSError as problem:
         raise StoreError(
             f"{home / LOG} cannot be written: {problem.strerror}", hint="Make room there, or allow it."
@@ -231,9 +234,11 @@ def stop(home: Path) -> None:
     ProcessError
         If it does not end.
     """
-    address = read_address(home)
-    hint = f"kill -9 {address.pid} ends it; its nodes end by themselves."
-    stop_detached(address.pid, lambda: is_running(home), _STOP_SECONDS, hint)
+    pid = detached_holder(lock_of(home), _MODULE)  # one that starts has no address yet
+    if pid is None:
+        pid = read_address(home).pid
+    hint = f"kill -9 {pid} ends it; its nodes end by themselves."
+    stop_detached(pid, lambda: is_running(home), _STOP_SECONDS, hint)
 
 
 def main() -> None:

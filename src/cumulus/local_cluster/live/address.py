@@ -194,9 +194,14 @@ def is_alive(pid: int, begun: str | None) -> bool:
     return begun is None or is_hidden or begun_at(pid) == begun
 
 
+def lock_of(home: Path) -> Path:
+    """Return the file that who holds the state of a home has locked."""
+    return home / STATE / ".lock"
+
+
 def is_in_use(home: Path) -> bool:
     """Whether a process holds the state of a home."""
-    held = lock_file(home / STATE / ".lock")
+    held = lock_file(lock_of(home))
     if held is None:
         return True
     held.close()

@@ -29,15 +29,17 @@ from cumulus.local_cluster.live.address import (
     begin_without_error,
     begun_at,
     is_in_use,
+    lock_of,
     note_error,
     read_address,
     read_secret,
 )
 from cumulus.local_cluster.run import ClusterRun
-from cumulus.transport.detached import run_detached, start_detached, stop_detached
+from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.supervisor import Supervisor
 
+_MODULE = "cumulus.local_cluster.live.daemon"
 _STOP_SECONDS = 60.0
 
 
@@ -159,7 +161,7 @@ def start(live: LiveSettings) -> None:
     log = place / STATE / LOG
     try:
         make_private(log.parent)
-        start_detached("cumulus.local_cluster.live.daemon", json.dumps(asdict(live)), log, "cluster")
+        start_detached(_MODULE, json.dumps(asdict(live)), log, "cluster")
     except OSError as problem:
         raise StoreError(
             f"--home {place} cannot be written: {problem.strerror}",
@@ -179,12 +181,14 @@ def stop(home: Path) -> None:
     ProcessError
         If it does not end.
     """
-    address = read_address(home)
-    if not is_in_use(home):  # the number of the process is another's now
-        (home / ADDRESS).unlink(missing_ok=True)
-        raise NotRunningError(f"{home}: the cluster is not running", hint="It has ended without being stopped.")
-    hint = f"kill -9 {address.pid} loses nothing that was accepted; its machines end by themselves."
-    stop_detached(address.pid, lambda: is_in_use(home), _STOP_SECONDS, hint)
+    pid = detached_holder(lock_of(home), _MODULE)  # one that starts has no address yet
+    if pid is None:
+        pid = read_address(home).pid
+        if not is_in_use(home):  # the number of the process is another's now
+            (home / ADDRESS).unlink(missing_ok=True)
+            raise NotRunningError(f"{home}: the cluster is not running", hint="It has ended without being stopped.")
+    hint = f"kill -9 {pid} loses nothing that was accepted; its machines end by themselves."
+    stop_detached(pid, lambda: is_in_use(home), _STOP_SECONDS, hint)
 
 
 def main() -> None:
