@@ -41,8 +41,8 @@ def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verif
         client = opener.load()(Path(home))
         if client is not None:
             return client
-    from cumulus.local_cluster.live.address import is_cluster_home
-    from cumulus.local_cluster.live.client import ClusterClient
+    from cumulus.cluster.live.address import is_cluster_home
+    from cumulus.cluster.live.client import ClusterClient
 
     refuse_remote(home, "")
     if not is_cluster_home(Path(home)):

@@ -12,11 +12,11 @@ import pytest
 
 from cumulus.cluster import codec, versions
 from cumulus.cluster.messages import SaveState
+from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.epochs.sources import sources_from
-from cumulus.local_cluster.tasks import StateFiles
 from support.cluster_world import run_cluster
 from support.equal_outputs import difference
 from support.orders_stream import json_lines

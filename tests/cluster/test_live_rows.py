@@ -16,6 +16,7 @@ from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, U
 from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import Intake
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -39,7 +40,6 @@ from cumulus.epochs.bucket.outcome import together
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import FolderSource
-from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Completed, Forget, Name, Perform, Received, Recovered, Tick
 from cumulus_lab.simulation import ScriptedClient
 from support.cluster_world import run_cluster

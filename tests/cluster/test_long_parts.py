@@ -9,6 +9,7 @@ import pytest
 
 from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import EpochPart
 from cumulus.cluster.records import NodeState
 from cumulus.compiler.pipeline import compile_sql
@@ -19,7 +20,6 @@ from cumulus.epochs.intake.packing import frames_of, pack, unpack
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import RemoteProtocolError
-from cumulus.local_cluster.live.client_rows import rows_to_send
 
 SIZES = (0, 1, 98, 99, 100, 101, 5000)
 

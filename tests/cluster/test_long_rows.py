@@ -15,6 +15,7 @@ from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients import guests
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.intake import NetChange
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, RowsAccepted
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.dispatch import Dispatch
@@ -22,7 +23,6 @@ from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
-from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Received
 from cumulus.transport.framing import PAYLOAD_BYTES
 from support.one_switch import sent, switch_of

@@ -20,11 +20,11 @@ from cumulus.cluster.messages import (
     StatusAsked,
 )
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import equip
 from cumulus.cluster.senders import Senders
 from cumulus.compiler import compile_sql
 from cumulus.errors import RemoteProtocolError
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import equip
 from cumulus.machine import Machine, Received, Send
 
 RECEIVERS = {

@@ -16,6 +16,7 @@ from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.clients.guests import MOST_BYTES
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -26,7 +27,6 @@ from cumulus.cluster.messages import (
     StatusAsked,
     StatusTold,
 )
-from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Perform, Received
 from support.one_switch import PROGRAM, amounts, ended, sent, sent_rows, switch_of
 from support.tiers import examples

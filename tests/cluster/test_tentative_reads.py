@@ -20,6 +20,8 @@ from cumulus.cluster.clients import parts, reads
 from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.intake import NetChange
+from cumulus.cluster.live.folds import ClusterFolds
+from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
@@ -27,8 +29,6 @@ from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
 from cumulus.errors import EvaluationError
-from cumulus.local_cluster.live.folds import ClusterFolds
-from cumulus.local_cluster.live.remote_maps import RemoteMaps
 from cumulus.views.consistency import Consistency
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Between, Bound

@@ -11,14 +11,14 @@ import cumulus
 from cumulus.cluster.intake import _blame_views
 from cumulus.cluster.messages import WriteOutputs
 from cumulus.cluster.planning.cluster_plan import plan_cluster
+from cumulus.cluster.processes.card import ClusterCard
+from cumulus.cluster.processes.tasks import StateFiles, SwitchTasks
 from cumulus.compiler import compile_sql
 from cumulus.epochs.bucket.outcome import Outcome, together
 from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.output.publish import write_outcome
 from cumulus.epochs.output.sink import Sink, Written
-from cumulus.local_cluster.card import ClusterCard
-from cumulus.local_cluster.tasks import StateFiles, SwitchTasks
 
 SOURCE = Path(cumulus.__file__).parent
 ROW = FailedRow("v", "too large", 1, "r", "r.csv", 3, "k=1")

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.errors import NotRunningError
-from cumulus.local_cluster.card import CARD
-from cumulus.local_cluster.live.address import (
+from cumulus.cluster.live.address import (
     STATE,
     ClusterAddress,
     begun_at,
@@ -19,6 +17,8 @@ from cumulus.local_cluster.live.address import (
     is_running,
     read_address,
 )
+from cumulus.cluster.processes.card import CARD
+from cumulus.errors import NotRunningError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not tell it")
 

@@ -7,9 +7,9 @@ import sys
 
 SCRIPT = """
 import sys
-from cumulus.local_cluster.light_start import leave_pandas_out
+from cumulus.cluster.processes.light_start import leave_pandas_out
 leave_pandas_out()
-import cumulus.local_cluster.processes
+import cumulus.cluster.processes.processes
 import pyarrow as pa
 assert pa.array([1, None]).to_pylist() == [1, None]
 print(*({"pandas", "duckdb", "llvmlite", "sqlglot", "rich.console", "typer"} & sys.modules.keys()))

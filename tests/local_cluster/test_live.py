@@ -19,7 +19,11 @@ import cumulus
 from cumulus.cli.main import app
 from cumulus.cli.recheck import recheck_folder
 from cumulus.cluster import codec
+from cumulus.cluster.live.address import read_address
+from cumulus.cluster.live.answers import WriteToken
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.messages import EpochCommit, EpochReady
+from cumulus.cluster.processes.card import read_card
 from cumulus.epochs.output.query import query
 from cumulus.errors import (
     ClosedError,
@@ -34,10 +38,6 @@ from cumulus.errors import (
     UsageError,
     ValueTypeError,
 )
-from cumulus.local_cluster.card import read_card
-from cumulus.local_cluster.live.address import read_address
-from cumulus.local_cluster.live.answers import WriteToken
-from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.transport.framing import FrameKind, header
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.guest import GuestLink

@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 import cumulus
+from cumulus.cluster.live import daemon
+from cumulus.cluster.live.address import ClusterAddress, read_address
+from cumulus.cluster.live.client import ClusterClient
+from cumulus.cluster.processes.run import ClusterRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import NotRunningError
-from cumulus.local_cluster.live import daemon
-from cumulus.local_cluster.live.address import ClusterAddress, read_address
-from cumulus.local_cluster.live.client import ClusterClient
-from cumulus.local_cluster.run import ClusterRun
 from cumulus.transport.supervisor import Supervisor
 from support.cluster_driver import WHOLE
 from support.live_load import LiveLoad, begin, settings_of

@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 import cumulus
 from cumulus import m3
 from cumulus.cli.main import app
+from cumulus.cluster.live.address import read_address
+from cumulus.cluster.live.answers import WriteToken
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.query import query
 from cumulus.errors import CumulusError
-from cumulus.local_cluster.live.address import read_address
-from cumulus.local_cluster.live.answers import WriteToken
-from cumulus.local_cluster.live.client import ClusterClient
 from support.paper_programs import PROGRAMS, Event, one_by_one, random_events
 from support.tiers import one_mode_each, sampled
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import equip
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import LockedError, MismatchError, StoreError
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import equip
 from cumulus.machine import Recovered
 from support.cluster_driver import run_through, start
 from support.equal_outputs import difference

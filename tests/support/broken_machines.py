@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from cumulus.cluster.codec import decode
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.processes.light_start import start_machine
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.switch import Switch
-from cumulus.local_cluster.light_start import start_machine
 from cumulus.machine import Append, Effect, Input, Machine, Name, Recovered
 from cumulus.transport.equipment import Equipment
 from cumulus_lab.experiments.cluster_breaks import DoublesBlocks, WritesBeforeItIsDurable

@@ -17,15 +17,15 @@ from typing import Any
 import psutil
 
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.run import ClusterRun
 from cumulus.errors import CumulusError
 from cumulus.interrupts import Interrupt
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.run import ClusterRun
 from support.sales_stream import SalesStream, cluster_program
 
 TESTS = Path(__file__).parents[1]
 SNAPSHOT_BYTES = 3000
-WHOLE = "cumulus.local_cluster.light_start:start_machine"
+WHOLE = "cumulus.cluster.processes.light_start:start_machine"
 
 
 def start(

@@ -9,12 +9,12 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import equip_by_plan, machine_names
+from cumulus.cluster.processes.tasks import PublisherTasks
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.log_files import RecordLog
 from cumulus.epochs.sources import FolderSource
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import equip_by_plan, machine_names
-from cumulus.local_cluster.tasks import PublisherTasks
 from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
 from cumulus.transport.equipment import SUPERVISOR, Equipment

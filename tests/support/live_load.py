@@ -17,14 +17,14 @@ from typing import Any
 import duckdb
 
 import cumulus
+from cumulus.cluster.live import daemon
+from cumulus.cluster.live.answers import WriteToken
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.mode import Mode
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.errors import DelayError, NotRunningError, RemoteProtocolError
-from cumulus.local_cluster.live import daemon
-from cumulus.local_cluster.live.answers import WriteToken
-from cumulus.local_cluster.live.client import ClusterClient
 
 TABLES = """
 CREATE TABLE people (p INT PRIMARY KEY, town VARCHAR);

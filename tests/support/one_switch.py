@@ -7,12 +7,12 @@ from typing import Any
 
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import INSERT
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, EpochEnd, EpochTurn, Events, Payloads, ReadFiles
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import equip
 from cumulus.compiler import compile_sql
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.live.client_rows import rows_to_send
-from cumulus.local_cluster.processes import equip
 from cumulus.machine import Append, Completed, Effect, Machine, Received, Send
 
 TABLES = """

@@ -21,6 +21,7 @@ from cumulus.catalog.events import DELETE, INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.guests import Guests
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import (
     OFFSET,
     SIGN,
@@ -57,7 +58,6 @@ from cumulus.engine.frames.layout import layout_of
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
-from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.machine import Append, Completed, Forget, Input, Machine, Name, Perform, Received, Recovered, Send, Tick
 from cumulus.transport.equipment import SUPERVISOR
 from support.versioned_entries import entries_at

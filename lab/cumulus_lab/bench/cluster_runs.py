@@ -16,13 +16,13 @@ import pyarrow as pa
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, StatusAsked, StatusTold
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import machine_names
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import ProcessError
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import machine_names
 from cumulus.m3.program import Program
 from cumulus.machine_facts import cpu_seconds, resident_bytes
 from cumulus.transport.supervisor import Process, ProcessEnded, Said, Supervisor
@@ -82,7 +82,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
     with Home(program, sources, out, None, mode=shape.mode, **counts, **settings) as home:
         argument = {"home": home.card.home, "every_ms": None, "last": 0}
         names = machine_names(home.card)
-        processes = [Process(name, "cumulus.local_cluster.processes:equip", argument) for name in names]
+        processes = [Process(name, "cumulus.cluster.processes.processes:equip", argument) for name in names]
         with Supervisor(processes) as supervisor:
             pids = list(supervisor.pids().values())
             marks = [(time.perf_counter(), cpu_seconds(pids), events) for events in _committed(supervisor, out)]

@@ -9,9 +9,9 @@ from pathlib import Path
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.schema import Relation
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, RequestRefused, RowsAccepted, RowsHeld
 from cumulus.epochs.sources import FolderSource
-from cumulus.local_cluster.live.client_rows import rows_to_send
 from cumulus.m3.program import Program
 from cumulus.machine import Effect, Input, Lost, Name, Received, Send, Tick
 from cumulus_lab.experiments.cluster_counts import ClusterHistory

@@ -2,7 +2,7 @@
 
 The machines are those that run in processes of their own, and so are their tasks: files are read, views written,
 epochs committed, in a folder that is gone afterwards. Their logs are the world's. When a machine ends, all are started
-anew, as `cumulus.local_cluster.run` does it.
+anew, as `cumulus.cluster.processes.run` does it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.processes.card import ClusterCard
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -28,9 +31,6 @@ from cumulus.epochs.layouts import match_sources_to_tables
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
-from cumulus.local_cluster.card import ClusterCard
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import equip_by_plan, fed_by, machine_names
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.equipment import SUPERVISOR, Equipment

@@ -200,11 +200,11 @@ def _on_cluster(
     teller: Teller,
     note: Callable[[BucketPlan], None],
 ) -> None:
+    from cumulus.cluster.processes.home import Home, buckets_of_plan
+    from cumulus.cluster.processes.run import ClusterRun
     from cumulus.epochs.sources import sources_from
     from cumulus.epochs.trigger import parse_patience, parse_trigger
     from cumulus.interrupts import Interrupt
-    from cumulus.local_cluster.home import Home, buckets_of_plan
-    from cumulus.local_cluster.run import ClusterRun
 
     trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
     home = Home(

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeGuard
 
+from cumulus.cluster.live.answers import WriteToken
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.errors import HistoryError, UsageError
-from cumulus.local_cluster.live.answers import WriteToken
-from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.m3.program import Program
 from cumulus.olap import Freshness
 from cumulus.views import Consistency, Finisher

@@ -14,6 +14,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import from_ipc, table_of, to_ipc
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
+from cumulus.cluster.live.answers import Answer, WriteToken
 from cumulus.engine.frame_input import given_rows
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import RemoteProtocolError, UsageError
@@ -22,7 +23,6 @@ from cumulus.http_client.connection import HttpConnection
 from cumulus.http_client.remote_changes import RemoteChanges, open_changes
 from cumulus.http_client.remote_cubes import ARROW, RemoteCubes
 from cumulus.http_client.told_columns import relation_of
-from cumulus.local_cluster.live.answers import Answer, WriteToken
 from cumulus.views.reader import Consistency
 
 Operation = Literal["insert", "delete", "upsert"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from cumulus.cluster.live.address import is_cluster_home, is_running
 from cumulus.durable.faults import crash_point
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
-from cumulus.local_cluster.live.address import is_cluster_home, is_running
 from cumulus.server.answers import Acknowledged
 from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import cumulus
+from cumulus.cluster.live import daemon
+from cumulus.cluster.live.address import LOG, STATE, read_address
+from cumulus.cluster.live.status import silent_machines
 from cumulus.errors import DelayError
-from cumulus.local_cluster.live import daemon
-from cumulus.local_cluster.live.address import LOG, STATE, read_address
-from cumulus.local_cluster.live.status import silent_machines
 from support.command_line import cumulus as command
 from support.live_load import LiveLoad, begin, settings_of
 

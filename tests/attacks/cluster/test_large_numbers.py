@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 import cumulus
 from cumulus.catalog.events import INSERT
 from cumulus.cli.main import app
+from cumulus.cluster.live.address import read_address
+from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import CumulusError, NotRunningError, ValueTypeError
-from cumulus.local_cluster.live.address import read_address
-from cumulus.local_cluster.live.client_rows import rows_to_send
 
 SCRIPT = """
 CREATE TABLE r (k INTEGER NOT NULL, a HUGEINT NOT NULL); CREATE TABLE s (k INTEGER NOT NULL, b BIGINT NOT NULL);

@@ -18,11 +18,11 @@ import psutil
 import pytest
 
 import cumulus
+from cumulus.cluster.live import daemon
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.card import read_card
+from cumulus.cluster.processes.home import Home
 from cumulus.errors import InputError, RemoteProtocolError, UsageError
-from cumulus.local_cluster.card import read_card
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.live import daemon
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.guest import GuestLink
 from support.cluster_driver import machines, start

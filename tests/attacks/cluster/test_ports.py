@@ -20,11 +20,11 @@ import pytest
 
 import cumulus
 from cumulus.cluster import codec
+from cumulus.cluster.live import daemon
+from cumulus.cluster.live.address import LOG, STATE, ClusterAddress, read_address
 from cumulus.cluster.messages import ClientRows, Deltas, EpochCommit, RequestRefused
+from cumulus.cluster.processes.card import read_card
 from cumulus.errors import RemoteProtocolError
-from cumulus.local_cluster.card import read_card
-from cumulus.local_cluster.live import daemon
-from cumulus.local_cluster.live.address import LOG, STATE, ClusterAddress, read_address
 from cumulus.transport.framing import FrameKind, FrameReader, header
 from cumulus.transport.greeting import Credentials, Greeting
 from cumulus.transport.guest import GuestLink
@@ -56,7 +56,7 @@ def untouched(home: Path, calls: int = 10) -> Iterator[Steady]:
     assert read_address(home) == before, "machines have started anew"
 
 
-def call(client: cumulus.local_cluster.live.client.ClusterClient, number: int) -> None:
+def call(client: cumulus.cluster.live.client.ClusterClient, number: int) -> None:
     """Change a person and look at a node, by turns."""
     if number % 2:
         client.upsert("people", [PEOPLE[number % len(PEOPLE)]])

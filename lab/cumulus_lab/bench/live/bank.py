@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cumulus.cluster.live.answers import Answer, WriteToken
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import CumulusError
-from cumulus.local_cluster.live.answers import Answer, WriteToken
-from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.views.consistency import Consistency
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 

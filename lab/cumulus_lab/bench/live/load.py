@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cumulus.local_cluster.live.answers import WriteToken
-from cumulus.local_cluster.live.client import ClusterClient
+from cumulus.cluster.live.answers import WriteToken
+from cumulus.cluster.live.client import ClusterClient
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 
 SQL = """

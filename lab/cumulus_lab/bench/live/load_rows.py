@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from cumulus.cluster.live.answers import WriteToken
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import CumulusError
-from cumulus.local_cluster.live.answers import WriteToken
 from cumulus.machine import Name
 from cumulus.workloads import checks
 from cumulus_lab.bench.agreement import compare

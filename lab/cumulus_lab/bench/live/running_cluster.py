@@ -7,12 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cumulus.cluster.live import daemon
+from cumulus.cluster.live.address import ClusterAddress, read_address
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.mode import Mode
 from cumulus.compiler import compile_sql
 from cumulus.errors import NotRunningError
-from cumulus.local_cluster.live import daemon
-from cumulus.local_cluster.live.address import ClusterAddress, read_address
-from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.machine import Name
 from cumulus.machine_facts import cpu_seconds, resident_bytes
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import DelayError
-from cumulus.local_cluster.live.client import ClusterClient
 from cumulus.workloads.orders import Interleaved
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 

@@ -47,10 +47,10 @@ def start(
 
     Example: cumulus cluster start views.sql --home live/ --nodes 2
     """
+    from cumulus.cluster.live import daemon
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.output.origin import Origin, with_absolute_path
     from cumulus.epochs.trigger import parse_interval, parse_patience
-    from cumulus.local_cluster.live import daemon
 
     check_engine(engine)
     every_s = parse_interval(trigger)
@@ -98,7 +98,7 @@ def stop(home: Path = HOME) -> None:
 
     Example: cumulus cluster stop live/
     """
-    from cumulus.local_cluster.live import daemon
+    from cumulus.cluster.live import daemon
 
     daemon.stop(home.absolute())
     print(f"{home}: stopped")
@@ -115,10 +115,10 @@ def status(
     """
     from rich.console import Console
 
+    from cumulus.cluster.live.client import ClusterClient
+    from cumulus.cluster.live.status import silent_machines
+    from cumulus.cluster.live.status_tables import status_tables
     from cumulus.explain.explanation import counted
-    from cumulus.local_cluster.live.client import ClusterClient
-    from cumulus.local_cluster.live.status import silent_machines
-    from cumulus.local_cluster.live.status_tables import status_tables
 
     console = Console(highlight=False, markup=False)
     with ClusterClient(home, timeout_s=5.0) as client:

@@ -7,13 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.live.address import read_address
+from cumulus.cluster.live.answers import Answer
+from cumulus.cluster.live.client import ClusterClient
+from cumulus.cluster.live.status import silent_machines
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cubes.cluster_host import ClusterHost
 from cumulus.errors import CumulusError, DataError, UsageError
-from cumulus.local_cluster.live.address import read_address
-from cumulus.local_cluster.live.answers import Answer
-from cumulus.local_cluster.live.client import ClusterClient
-from cumulus.local_cluster.live.status import silent_machines
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource, FoldedSource
 from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest

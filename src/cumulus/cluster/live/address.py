@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.processes.card import CARD
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file, refuse_remote
 from cumulus.errors import CumulusError, InputError, NotRunningError, StoreError
-from cumulus.local_cluster.card import CARD
 from cumulus.machine import Name
 
 ADDRESS, STATE, LOG = "address.json", "checkpoint", "cluster.log"

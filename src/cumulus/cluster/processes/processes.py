@@ -15,6 +15,9 @@ from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
+from cumulus.cluster.processes.card import ClusterCard, read_card
+from cumulus.cluster.processes.home import plan_of
+from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, StateFiles, SwitchTasks
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.senders import Senders
 from cumulus.cluster.spread_part import SpreadPart
@@ -26,9 +29,6 @@ from cumulus.epochs.output.identity import resumed_program
 from cumulus.epochs.output.sink import Manifest, Sink, newest_manifest
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import StoreError
-from cumulus.local_cluster.card import ClusterCard, read_card
-from cumulus.local_cluster.home import plan_of
-from cumulus.local_cluster.tasks import NodeTasks, PublisherTasks, StateFiles, SwitchTasks
 from cumulus.machine import Machine, Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import given_functions

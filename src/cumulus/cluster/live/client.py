@@ -16,21 +16,21 @@ from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.names import known_name
 from cumulus.catalog.types import coerce
+from cumulus.cluster.live.address import STATE, read_address
+from cumulus.cluster.live.answers import Answer, WriteToken
+from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.cluster.live.committed_reads import check_staleness, committed_rows, rows_with, wait_until_committed
+from cumulus.cluster.live.folds import ClusterFolds
+from cumulus.cluster.live.links import ClientLinks
+from cumulus.cluster.live.status import STATUS_SECONDS, status_of
+from cumulus.cluster.live.tentative_reads import tentative_rows
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.processes.card import read_card
+from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.output.identity import resumed_program
 from cumulus.errors import ClosedError, InputError, UsageError
-from cumulus.local_cluster.card import read_card
-from cumulus.local_cluster.home import plan_of
-from cumulus.local_cluster.live.address import STATE, read_address
-from cumulus.local_cluster.live.answers import Answer, WriteToken
-from cumulus.local_cluster.live.client_rows import rows_to_send
-from cumulus.local_cluster.live.committed_reads import check_staleness, committed_rows, rows_with, wait_until_committed
-from cumulus.local_cluster.live.folds import ClusterFolds
-from cumulus.local_cluster.live.links import ClientLinks
-from cumulus.local_cluster.live.status import STATUS_SECONDS, status_of
-from cumulus.local_cluster.live.tentative_reads import tentative_rows
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.processes import machine_names
 from cumulus.durable.files import write_durably
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.processes import machine_names
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 
@@ -58,7 +58,7 @@ class ClusterRun:
         secret: bytes | None = None,
         on_up: Callable[[Supervisor], None] | None = None,
         dead_after_s: float = DEAD_AFTER_SECONDS,
-        factory: str = "cumulus.local_cluster.light_start:start_machine",
+        factory: str = "cumulus.cluster.processes.light_start:start_machine",
     ) -> None:
         self._factory, self._dead_after_s = factory, dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up

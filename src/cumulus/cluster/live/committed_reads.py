@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import rows_equal
+from cumulus.cluster.live.answers import WriteToken
+from cumulus.cluster.live.links import ClientLinks
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import DelayError, EvaluationError, StoreError, UsageError
-from cumulus.local_cluster.live.answers import WriteToken
-from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.m3.program import ViewDef
 
 _ATTEMPTS = 3

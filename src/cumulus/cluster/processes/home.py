@@ -11,6 +11,7 @@ from typing import Any
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.order_of_events import require_order
+from cumulus.cluster.processes.card import ClusterCard, read_card
 from cumulus.durable.folders import check_output, lock_file, make_private
 from cumulus.epochs.layouts import match_sources_to_tables, require_rounds, undefined_maps
 from cumulus.epochs.output.identity import Checkpoint, write_program
@@ -18,7 +19,6 @@ from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, check_apart
 from cumulus.errors import LockedError, StoreError
-from cumulus.local_cluster.card import ClusterCard, read_card
 from cumulus.m3.program import Program
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import given_functions, runnable

@@ -25,6 +25,8 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.node import NodeOutput
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.processes.card import ClusterCard
+from cumulus.cluster.processes.spread_outputs import SpreadOutputs
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably
 from cumulus.durable.folders import sync_folder
@@ -36,8 +38,6 @@ from cumulus.epochs.output.sink import Sink, Written
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError, StoreError
-from cumulus.local_cluster.card import ClusterCard
-from cumulus.local_cluster.spread_outputs import SpreadOutputs
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions
 

@@ -44,10 +44,11 @@ def start_machine(name: Name, argument: Mapping[str, Any]) -> Equipment:
     Parameters
     ----------
     argument
-        As `cumulus.local_cluster.processes.equip` takes it, with "has_functions": whether there are any of the user's.
+        As `cumulus.cluster.processes.processes.equip` takes it, with "has_functions": whether there are any of the
+        user's.
     """
     if not argument["has_functions"]:
         leave_pandas_out()
-    from cumulus.local_cluster.processes import equip
+    from cumulus.cluster.processes.processes import equip
 
     return equip(name, argument)

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.messages import StatusAsked
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.errors import DelayError
-from cumulus.local_cluster.live.links import ClientLinks
 from cumulus.machine import Name
 
 STATUS_SECONDS = 1.0

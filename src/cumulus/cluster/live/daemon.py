@@ -13,15 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cumulus.cluster.mode import Mode
-from cumulus.durable.folders import check_output, make_private
-from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.output.origin import Origin, write_origin
-from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource
-from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError
-from cumulus.local_cluster.home import Home
-from cumulus.local_cluster.live.address import (
+from cumulus.cluster.live.address import (
     ADDRESS,
     LOG,
     STATE,
@@ -34,12 +26,20 @@ from cumulus.local_cluster.live.address import (
     read_address,
     read_secret,
 )
-from cumulus.local_cluster.run import ClusterRun
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.run import ClusterRun
+from cumulus.durable.folders import check_output, make_private
+from cumulus.epochs.output.identity import program_of
+from cumulus.epochs.output.origin import Origin, write_origin
+from cumulus.epochs.progress import Epoch
+from cumulus.epochs.sources import FolderSource
+from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.supervisor import Supervisor
 
-_MODULE = "cumulus.local_cluster.live.daemon"
+_MODULE = "cumulus.cluster.live.daemon"
 _STOP_SECONDS = 60.0
 
 

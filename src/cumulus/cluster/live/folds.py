@@ -8,12 +8,12 @@ from operator import add
 from pathlib import Path
 
 from cumulus.cluster.clients.parts import bounds_sent, nodes_to_ask, partial_of
+from cumulus.cluster.live.committed_reads import not_committed
 from cumulus.cluster.messages import PartsRead, ReadParts, node_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.epochs.output.stored_parts import entry_count
-from cumulus.local_cluster.live.committed_reads import not_committed
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions
 from cumulus.views.finishing import Finisher

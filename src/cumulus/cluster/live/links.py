@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
+from cumulus.cluster.live.address import ADDRESS, read_address
 from cumulus.cluster.messages import ClientRows, EntriesRead, PartsRead, RequestRefused, RowsAccepted, RowsHeld
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
-from cumulus.local_cluster.live.address import ADDRESS, read_address
 from cumulus.machine import Name
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError
 from cumulus.transport.guest import GuestLink

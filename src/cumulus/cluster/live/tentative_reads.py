@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cumulus.cluster.live.answers import Answer
+from cumulus.cluster.live.committed_reads import rows_with
+from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, ReadEntries
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.local_cluster.live.answers import Answer
-from cumulus.local_cluster.live.committed_reads import rows_with
-from cumulus.local_cluster.live.remote_maps import RemoteMaps
 from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions, given_functions
