@@ -65,20 +65,28 @@ class Deferring:
             self._before(*told)
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
+class interruptible:  # noqa: N801  # it is called, as `contextlib.suppress` is
     """Let Ctrl-C in at once, in a `Deferring` block: for what may take long and changes nothing, or is not ours."""
-    outermost = Deferring._outermost
-    if outermost is None or current_thread() is not main_thread():
-        yield
-        return
-    try:
+
+    _outermost: Deferring | None = None
+
+    def __enter__(self) -> None:
+        outermost = Deferring._outermost
+        if outermost is None or get_ident() != _main[0]:
+            return
+        self._outermost = outermost
         Deferring._outermost = None
-        _signal.signal(SIGINT, outermost._before)
-        outermost._deliver()
-        yield
-    finally:
-        if not outermost._is_over:  # a generator that was left behind may end after who has called it
+        try:
+            _signal.signal(SIGINT, outermost._before)
+            if outermost._told is not None:
+                outermost._deliver()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        outermost = self._outermost
+        if outermost is not None and not outermost._is_over:  # a generator may end after who has called it
             _signal.signal(SIGINT, outermost._note)
             Deferring._outermost = outermost
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cumulus
 from cumulus.errors import EngineWarning
 from cumulus.m3.program import Program
-from cumulus.views.folding.plan import grouping_columns
+from cumulus.m3.view_reads import grouping_columns
 from support.random_sql import From, conditions, froms, keys, numbers
 
 OUTER = [

@@ -90,13 +90,11 @@ def test_an_event_is_seen_by_the_next_fold(warehouses: list[cumulus.Warehouse]) 
     warehouse, maps = warehouses[0], warehouses[0]._state.columns
     view = warehouse.view("v")
     ((before,),) = finished(view.fold([], columns=["n"]))
-    with maps.reading(maps._stamp):
-        kept = maps.fold_columns("v")
+    kept = maps.at(maps._stamp).fold_columns("v")
     assert kept is not None
     assert kept.held_bytes
     assert finished(view.fold([], columns=["n"])) == [(before,)]
-    with maps.reading(maps._stamp):
-        assert maps.fold_columns("v") is kept
+    assert maps.at(maps._stamp).fold_columns("v") is kept
     warehouse.insert("r", rows_of(random.Random(1), 3))
     assert finished(view.fold([], columns=["n"])) == [(before + 3,)]
     fire = warehouse.trigger("r")

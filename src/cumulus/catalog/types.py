@@ -10,9 +10,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact, InvalidOperation, Overflow
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cumulus.catalog.shown_values import shown
@@ -309,6 +311,31 @@ def _checked_interval(value: Interval) -> Interval:
     if not all(-(1 << (most - 1)) <= part < 1 << (most - 1) for part, most in zip(value, bits, strict=True)):
         raise ValueError(f"{value} does not fit INTERVAL")
     return value
+
+
+def coercer(sql_type: SqlType) -> Callable[[Any], Any]:
+    """Return the function that does what `coerce` does for one type, quicker where many values are as they should be.
+
+    Examples
+    --------
+    >>> coercer(decimal(15, 2))(7), coercer(DATE)("1995-03-15")
+    (Decimal('7.00'), datetime.date(1995, 3, 15))
+    """
+    if sql_type.kind is not Kind.DECIMAL:
+        return partial(coerce, sql_type=sql_type)
+    unit, below = Decimal(1).scaleb(-sql_type.scale), sql_type.precision - sql_type.scale
+
+    def coerced(value: Any) -> Any:
+        if type(value) is Decimal and value.is_finite():
+            try:
+                scaled = value.quantize(unit, context=EXACT)
+            except (Inexact, InvalidOperation):
+                return coerce(value, sql_type)
+            if scaled and scaled.adjusted() < below:
+                return scaled
+        return coerce(value, sql_type)
+
+    return coerced
 
 
 def sound_text(text: str) -> str:

@@ -21,10 +21,10 @@ from cumulus.catalog.types import INTEGER
 from cumulus.errors import SqlError
 from cumulus.m3.cubes import DimensionDef
 from cumulus.m3.program import MapDef, ViewDef
+from cumulus.m3.view_reads import grouping_columns
 from cumulus.sql.ast import ColumnRef, CreateView, CubeClauses, Literal, Select
 from cumulus.sql.binding.translation import BoundView
 from cumulus.sql.source import SqlText
-from cumulus.views.folding.plan import grouping_columns
 
 MAX_ALL = 256
 """How many levels KEEP ALL may mean."""

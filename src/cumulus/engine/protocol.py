@@ -360,6 +360,9 @@ class FastPath(Protocol):
             Whether they do now: where somebody wants to be told of changes they never do.
         """
 
+    def pause(self) -> int:
+        """Let no builtin take events from now on, as `rest` with False does, and return the `visitor`."""
+
     def visitor(self) -> int:
         """Return the thread (`threading.get_ident`) that is in a builtin now, 0 if none is.
 

@@ -281,9 +281,12 @@ class Session:
 
     def count_fired(self) -> None:
         """Count what builtins took while they might."""
-        if self.fast is None:
-            return
-        for relation, (events, rows) in self.fast.take_fired().items():
+        if self.fast is not None:
+            self.add_fired(self.fast.take_fired())
+
+    def add_fired(self, fired: Mapping[str, tuple[int, int]]) -> None:
+        """Count what builtins took: see `FastPath.take_fired`."""
+        for relation, (events, rows) in fired.items():
             inserted = (events + rows) // 2
             self.counters.add({(1, relation): inserted, (-1, relation): events - inserted}, events)
 

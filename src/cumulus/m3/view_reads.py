@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Scalar, Term, Var, children
+from cumulus.algebra.terms import Cast, End, MapEnd, MapRead, Range, Scalar, Term, Var, children
 from cumulus.catalog.schema import Column
+from cumulus.catalog.types import INTEGER_BITS, Kind, SqlType
 from cumulus.errors import ValidationError
 from cumulus.m3.program import MapDef, Program, ViewDef
 
@@ -19,6 +20,26 @@ def key_columns(view: ViewDef, keys: Iterable[Column]) -> dict[str, int]:
         if isinstance(scalar, Var) and scalar.name in places and places[scalar.name] not in found.values():
             found[column.name] = places[scalar.name]
     return found
+
+
+def grouping_columns(view: ViewDef, map: MapDef) -> dict[str, int]:
+    """Return the columns of a view that are keys of its maps, of a join perhaps in a wider type: name → which key."""
+    places = {key.name: place for place, key in enumerate(map.keys)}
+    found = {}
+    for scalar, column in zip(view.select, view.columns, strict=True):
+        key = scalar.arg if isinstance(scalar, Cast) else scalar
+        if isinstance(key, Var) and key.name in places:
+            of = map.keys[places[key.name]].type
+            if scalar is key or (of is not None and isinstance(scalar, Cast) and _keeps_apart(of, scalar.type)):
+                found[column.name] = places[key.name]
+    return found
+
+
+def _keeps_apart(of: SqlType, to: SqlType) -> bool:
+    """Whether a cast makes different values of different ones, and Python finds the old equal to the new."""
+    if of.is_exact and to.is_exact:
+        return to.scale >= of.scale
+    return of.is_integer and to.kind is Kind.DOUBLE and INTEGER_BITS[of.kind] <= 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cumulus.m3.cubes import LevelDef
 from cumulus.m3.program import On, Program
 from cumulus.scalars.python_code import canonical
 from cumulus.views import Finisher
-from cumulus.views.folding.plan import grouping_columns, measure_kinds
+from cumulus.views.folding.plan import measure_kinds
 
 CONSTANT = "constant"
 """The kind of a measure that is made of no map."""
@@ -199,7 +199,7 @@ def shape_of(program: Program, view: str, finisher_of: Callable[[str], Finisher]
     name = known_name(view, [each.name for each in program.shown_views], "cube")
     finisher = finisher_of(name)
     kinds = measure_kinds(finisher)
-    grouping = grouping_columns(finisher.view, finisher.maps[0])
+    grouping = finisher.grouping
     columns = tuple(column for column in finisher.view.columns if column.name in grouping)
     cube = next((each for each in program.cubes if each.name == name), None)
     dimensions = (

@@ -20,7 +20,6 @@ from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.quoting import for_duckdb
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Between, Bound
-from cumulus.views.folding.plan import grouping_columns
 
 _STAR: Final = {
     "class": "STAR", "type": "STAR", "alias": "", "relation_name": "", "exclude_list": [], "replace_list": [],
@@ -52,7 +51,7 @@ def facts_query(
     items = node["select_list"]
     if len(items) != len(view.columns):
         raise _refusal(view.name, "its SELECT list has a star")
-    keys = grouping_columns(view, finisher.maps[0])
+    keys = finisher.grouping
     marks = {column.name: f"{column.name} of {view.name}" for column in view.columns if column.name in keys}
     marked = [
         {**item, "alias": marks[column.name]}

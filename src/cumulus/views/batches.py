@@ -420,7 +420,7 @@ class EntryColumns:
         others = [place for place in range(len(read.keys)) if place != axis]
         own = self._key_words(read.map, read.keys, others)
         columns = self.tables.columns(read.map.name)
-        size = self.tables.source.size(read.map.name)
+        size = self.tables.source.stored_count(read.map.name)
         if is_far(size, self.count) and self._is_in_order(read, columns, others):
             raise NotColumnarError  # row by row, each end is a look-up
         numbers = self.tables.existing(read.map.name)

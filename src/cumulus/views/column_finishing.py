@@ -220,7 +220,7 @@ class Columnar:
         names, compute = self._finisher.expression(scalar, column)
         if self._whole is None:
             source = self._source
-            self._whole = WholeMaps(source.items, source, source.size(self._finisher.maps[0].name))
+            self._whole = WholeMaps(source.items, source, source.stored_count(self._finisher.maps[0].name))
         vectors = [batch.named(name).full(batch.count) for name in names]
         given = [python_values(vector, vector.type) for vector in vectors]  # as the `Finisher` sees them
         lines = zip(*given, strict=True) if given else repeat((), batch.count)

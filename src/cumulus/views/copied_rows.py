@@ -36,7 +36,7 @@ class _CopiedMaps(ColumnsAlone):
         self._single: dict[str, Values | None] = {}
         self._sizes: dict[str, int] = {}
         for each in dict.fromkeys([*finisher.maps, *read]):
-            self._sizes[each.name] = source.size(each.name)
+            self._sizes[each.name] = source.stored_count(each.name)
             if each.keys:
                 self._columns[each.name] = source.copied_columns(each.name, turn)
             else:
@@ -45,7 +45,7 @@ class _CopiedMaps(ColumnsAlone):
     def columns(self, map: str) -> MapColumns | None:
         return self._columns[map]
 
-    def size(self, map: str) -> int:
+    def stored_count(self, map: str) -> int:
         return self._sizes[map]
 
     def read(self, map: str, key: Key) -> Values | None:
@@ -71,9 +71,9 @@ class CopiedRows:
     def __init__(self, finisher: Finisher, source: CopiedSource, turn: AbstractContextManager[object]) -> None:
         if finisher.is_kept_in_order(source) or not finisher.maps[0].keys:
             raise NotColumnarError  # it has few rows
-        rows = source.size(finisher.maps[0].name)
+        rows = source.stored_count(finisher.maps[0].name)
         ends = [each.map.name for each in reads_of(finisher.program, finisher.view) if each.end]
-        if any(is_far(source.size(each), rows) for each in ends):
+        if any(is_far(source.stored_count(each), rows) for each in ends):
             raise NotColumnarError  # so it has
         self._maps = _CopiedMaps(finisher, source, turn)
         if self._maps.columns(finisher.maps[0].name) is None:

@@ -51,17 +51,10 @@ class BagDifferences:
     def _own_changes(self, changes: MapChanges) -> list[Change]:
         """Return the changes of rows that are made of the entries at their key, and of nothing else."""
         found: list[Change] = []
-        raw, source = self._finisher.raw, self._source
-        entries = self._entries(changes)
-        try:
-            for key, old, new in entries:
-                before = None if self._has_keys and old[0] is None else raw(key, old, source)
-                _add_changes(found, before, raw(key, new, source))
-        except Exception:  # a user's function may raise anything; this names it
-            for key, old, new in entries:
-                self._finisher.entry(key, old, source)
-                self._finisher.entry(key, new, source)
-            raise
+        entry, source = self._finisher.entry, self._source
+        for key, old, new in self._entries(changes):
+            before = None if self._has_keys and old[0] is None else entry(key, old, source)
+            _add_changes(found, before, entry(key, new, source))
         return found
 
     def _entries(self, changes: MapChanges) -> list[tuple[Key, list[Values | None], list[Values | None]]]:

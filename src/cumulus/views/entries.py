@@ -61,8 +61,8 @@ class MapSource(Slices, Protocol):
     def columns(self, map: str) -> MapColumns | None:
         """Return the existing entries as columns; None where they are tuples."""
 
-    def size(self, map: str) -> int:
-        """Return the number of existing entries."""
+    def stored_count(self, map: str) -> int:
+        """Return how many entries are stored, of which some may not exist, without looking at them."""
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries that have `values` at `positions`."""
@@ -116,7 +116,7 @@ class WholeMaps:
     def _ordered_source(self, map: str, end: str, axis: int, others: Key, column: int | None) -> MapSource | None:
         """Return what finds ends of the map sooner than going through it does, if there is anything."""
         source = self._source
-        if source is None or source.size(map) <= LARGE * self._rows:
+        if source is None or source.stored_count(map) <= LARGE * self._rows:
             return None
         return None if source.along(map, end, axis, others, column) is None else source
 

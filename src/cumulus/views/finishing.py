@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -17,10 +18,10 @@ from cumulus.algebra.terms import Scalar, Term, Var
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import EXACT, Kind, coerce
+from cumulus.catalog.types import EXACT, INTEGER_BITS, Kind, coercer
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
-from cumulus.m3.view_reads import names_in, read_of, top_of
+from cumulus.m3.view_reads import grouping_columns, names_in, read_of, top_of
 from cumulus.scalars.python_code import NAN, Pool, PythonCode, ScalarCoder, canonical
 from cumulus.scalars.user import Functions, given_functions, runnable
 from cumulus.views.affected_rows import AffectedRows
@@ -91,6 +92,11 @@ class Finisher:
         self._entry = self._compile(Pool(self._functions))
         self._expressions: dict[tuple[Scalar, Column | None], tuple[tuple[str, ...], Callable[..., Any]]] = {}
 
+    @cached_property
+    def grouping(self) -> dict[str, int]:
+        """The columns that are keys of the maps: see `cumulus.m3.view_reads.grouping_columns`."""
+        return grouping_columns(self.view, self.maps[0])
+
     # --- one entry --------------------------------------------------------------------------------------------------
 
     def entry(self, key: Key, values: Sequence[Values | None], entries: Entries) -> Finished | None:
@@ -115,30 +121,25 @@ class Finisher:
         EvaluationError
             Naming the view.
         """
+        first = values[0]
+        if self._has_keys and (first is None or (self._count is not None and first[self._count] < 0)):
+            return None
+        if None in values:
+            values = [zero if each is None else each for each, zero in zip(values, self._zeros, strict=True)]
         try:
-            found = self.raw(key, values, entries)
+            found = self._entry(key, entries, *values)
         except Exception as problem:  # a user's function may raise anything
             reason = problem.message if isinstance(problem, EvaluationError) else f"{problem}"
             hint = problem.hint if isinstance(problem, EvaluationError) else ""
             raise EvaluationError(
                 f"view {self.view.name} at {key!r}: {reason}", view=self.view.name, hint=hint
             ) from problem
-        return None if found is None else Finished(*found)
-
-    def raw(self, key: Key, values: Sequence[Values | None], entries: Entries) -> Raw | None:
-        """Return what `entry` does, as a plain tuple; what an expression raises is not named."""
-        first = values[0]
-        if self._has_keys and (first is None or (self._count is not None and first[self._count] < 0)):
-            return None
-        if None in values:
-            values = [zero if each is None else each for each, zero in zip(values, self._zeros, strict=True)]
-        found = self._entry(key, entries, *values)
         if found is None or found[1] <= 0:
             return None
         for place in self._floats:
             if found[0][place] != found[0][place]:  # one NaN, so that equal rows are equal
-                return tuple(NAN if value != value else value for value in found[0]), *found[1:]
-        return found
+                return Finished(tuple(NAN if value != value else value for value in found[0]), *found[1:])
+        return tuple.__new__(Finished, found)
 
     def _compile(self, pool: Pool) -> Callable[..., Raw | None]:
         """Return the function from a key and the values of each map to a row."""
@@ -217,7 +218,12 @@ class Finisher:
         as_it_is = is_key and column.type.kind is not Kind.DECIMAL
         if code.type == column.type and (as_it_is or not column.type.is_exact):
             return code.text
-        return f"{pool.bind(coerce, 'coerce')}({code.text}, {pool.bind(column.type, 'type')})"
+        coerced = pool.bind(coercer(column.type), "coerced")
+        if column.type.kind not in INTEGER_BITS:
+            return f"{coerced}({code.text})"
+        most = 1 << (INTEGER_BITS[column.type.kind] - 1)
+        number = f"whole if type(whole := {code.text}) is int and {-most} <= whole < {most}"
+        return f"({number} else {coerced}(whole))"
 
     # --- all entries ------------------------------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ class Finisher:
             Naming the view.
         """
         first = self.maps[0]
-        whole = WholeMaps(items, source, 0 if source is None else source.size(first.name))
+        whole = WholeMaps(items, source, 0 if source is None else source.stored_count(first.name))
         others = [whole.entries(each.name) for each in self.maps[1:]]
         entries: Iterable[tuple[Key, Values | None]] = items(first.name)
         if not first.keys:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import EXACT, coerce
+from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import UsageError
 from cumulus.m3.view_reads import key_columns
 from cumulus.views.column_finishing import Columnar
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cumulus.views.folding import Bound, Partial
 
 T = TypeVar("T")
+_FEW_ENTRIES = 32
+"""Beginning with columns takes as long as so many entries one by one."""
 
 
 class ViewReader(Protocol):
@@ -82,6 +84,11 @@ class MapViewReader(Shown):
         self._key_columns = tuple(place for place, column in enumerate(finisher.view.columns) if column.name in shown)
         self._key_places = tuple(shown.values())
         self._is_unique = len(shown) == len(keys)
+        self.is_quick = self._is_unique and not finisher.program.functions
+        """Whether `get` is one look-up, and calls nothing of the user's."""
+        self._is_in_order = self._key_places == tuple(range(len(keys)))
+        types = [self.columns[place].type for place in self._key_columns]
+        self._key_is_text = [each is not None and each.kind is Kind.VARCHAR for each in types]
 
     @property
     def finisher(self) -> Finisher:
@@ -121,7 +128,7 @@ class MapViewReader(Shown):
 
     def rows(self, *, skip_errors: bool = False) -> list[Row]:
         """Return all rows as tuples of plain values; see `arrow`."""
-        rows = self._by_columns(Columnar.rows)
+        rows = None if self._has_few_rows() else self._by_columns(Columnar.rows)
         return self._one_by_one(skip_errors) if rows is None else rows
 
     @property
@@ -175,6 +182,11 @@ class MapViewReader(Shown):
         known = {column.name: place for place, column in enumerate(self.columns)}
         return [known[name] for name in names]
 
+    def _has_few_rows(self) -> bool:
+        """Whether rows are made sooner one by one than columns are begun with."""
+        source = self._source
+        return all(source.stored_count(each) <= _FEW_ENTRIES for each in self._finisher.affected.maps)
+
     def _by_columns(self, make: Callable[[Columnar], T]) -> T | None:
         """Return what is made by columns; None where rows are made one by one, or only the first ones are."""
         if self._finisher.is_kept_in_order(self._source):
@@ -185,7 +197,8 @@ class MapViewReader(Shown):
             return None
 
     def _one_by_one(self, skip_errors: bool = False) -> list[Row]:
-        first = None if skip_errors else self._finisher.first_rows(self._source)
+        has_first = self._finisher.top is not None and not skip_errors
+        first = self._finisher.first_rows(self._source) if has_first else None
         if first is not None:
             return first[0]
         return self._finisher.rows(self._source.items, self._source, skip_errors=skip_errors)
@@ -204,13 +217,18 @@ class MapViewReader(Shown):
         UsageError
             If the number of values is wrong, or several rows have them.
         """
-        names = [self.columns[place].name for place in self._key_columns]
-        if len(key) != len(names):
+        if len(key) != len(self._key_columns):
+            names = [self.columns[place].name for place in self._key_columns]
             raise UsageError(
                 f"{self.name} is looked up by ({', '.join(names)}), {len(key)} values were given",
                 hint="Give one value for each of these columns.",
             )
-        wanted = tuple(self._given(place, value) for place, value in zip(self._key_columns, key, strict=True))
+        wanted = key
+        for place, value in enumerate(key):
+            # What is nearly always given needs no check: a text without half characters.
+            if not (type(value) is str and self._key_is_text[place] and value.isascii()):
+                wanted = tuple(map(self._given, self._key_columns, key))
+                break
         if not self._is_unique:
             return self._scan(wanted)
         found = self._at(wanted)
@@ -218,13 +236,15 @@ class MapViewReader(Shown):
 
     def _at(self, wanted: Row) -> Finished | None:
         """Return what the entry with the values of all grouping columns gives."""
-        ordered: list[Any] = [None] * len(self._key_places)
-        for place, value in zip(self._key_places, wanted, strict=True):
-            ordered[place] = value
-        whole = tuple(ordered)
+        whole = wanted
+        if not self._is_in_order:
+            ordered: list[Any] = [None] * len(self._key_places)
+            for place, value in zip(self._key_places, wanted, strict=True):
+                ordered[place] = value
+            whole = tuple(ordered)
+        read, maps = self._source.read, self._finisher.maps
         with decimal.localcontext(EXACT):
-            values = [self._source.read(each.name, whole) for each in self._finisher.maps]
-            return self._finisher.entry(whole, values, self._source)
+            return self._finisher.entry(whole, [read(each.name, whole) for each in maps], self._source)
 
     @property
     def key_of(self) -> Callable[[Row], Row] | None:

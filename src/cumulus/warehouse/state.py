@@ -95,6 +95,7 @@ class WarehouseState:
         self.finishers: Mapping[str, Finisher] = {
             view.name: Finisher(session.program, view, self.functions) for view in session.program.views
         }
+        self.readers = _Readers(self)
         self.folds, self.columns = Folds(session.program, self.finishers), KeptColumns(session.engine)
         self.turn.use(session)
         self.subscriptions.open(session.engine, self.finishers)
@@ -104,8 +105,8 @@ class WarehouseState:
         return self.finishers[known_name(view, self.finishers, "view")]
 
     def reader(self, view: str) -> MapViewReader:
-        """Return what reads a view, for who has the turn."""
-        return MapViewReader(self.finisher(view), self.session.engine)
+        """Return what reads a view, for the thread that has the turn."""
+        return self.readers[view]
 
     def tell(self, changes: Changes) -> None:
         """Tell who subscribed what the last transaction changed."""
@@ -265,8 +266,19 @@ class WarehouseState:
             nothing: Any = _Closed()
             self.desk, self.session, self.finishers = None, nothing, nothing
             self.locked_desks.clear()
-            self.folds, self.columns = nothing, nothing
+            self.folds, self.columns, self.readers = nothing, nothing, nothing
             engine.close()
+
+
+class _Readers(dict[str, MapViewReader]):
+    """The readers of the views, by their names as the program has them; each is made when it is first asked for."""
+
+    def __init__(self, state: WarehouseState) -> None:
+        self._state = state
+
+    def __missing__(self, view: str) -> MapViewReader:
+        made = self[view] = MapViewReader(self._state.finisher(view), self._state.session.engine)
+        return made
 
 
 class _Closed:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from cumulus.engine.protocol import Changes, Engine
 from cumulus.views import Finisher
 from cumulus.views.differences import Differences, differences_of
-from cumulus.views.folding.plan import FoldPlan, grouping_columns, plan_fold
+from cumulus.views.folding.plan import FoldPlan, plan_fold
 from cumulus.views.row_changes import Change
 from cumulus.warehouse.change_streams import Log
 
@@ -45,7 +45,7 @@ Receiver: TypeAlias = Subscription | Log
 def part_maps(finisher: Finisher) -> frozenset[str]:
     """Return the maps that hold the parts of a view's groups; a fold reads no others."""
     found = set(finisher.view.reads)
-    plan = plan_fold(finisher, list(grouping_columns(finisher.view, finisher.maps[0])), None)
+    plan = plan_fold(finisher, list(finisher.grouping), None)
     if isinstance(plan, FoldPlan):
         found |= {number.distinct.counted.map for number in plan.numbers if number.distinct is not None}
     return frozenset(found)

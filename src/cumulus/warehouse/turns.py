@@ -111,7 +111,14 @@ class Turn:
         deferring = Deferring()
         deferring.__enter__()
         try:
-            self._take(get_ident())
+            me = get_ident()
+            if self._owner == me:
+                if self._session is not None and self._session.applying.is_on:
+                    raise _inside_error()
+                self._lock.acquire()
+                self._depth += 1
+            else:
+                self._take(me)
         except BaseException:
             deferring.__exit__()
             raise
@@ -132,37 +139,30 @@ class Turn:
     # --- taking it --------------------------------------------------------------------------------------------------
 
     def _take(self, me: int) -> None:
-        if self._owner == me:
-            if self._session is not None and self._session.applying.is_on:
-                raise _inside_error()
-            self._lock.acquire()
-            self._depth += 1
-            return
-        if self._is_resting and self._fast is not None and self._fast.visitor() == me:
-            raise _inside_error()
         if self._is_overdue or not self._lock.acquire(blocking=False):
+            if self._is_resting and self._visitor() == me:
+                raise _inside_error()
             self._queue_up(me)
         self._owner, self._depth = me, 1
         try:
-            if self._is_resting:
-                self._wake(me)
-            if self._session is None:
+            session, fast = self._session, self._fast
+            if session is None:
                 raise closed_error()
+            if self._is_resting and fast is not None:
+                visitor = fast.pause()  # first: from here on no builtin begins
+                if visitor == me:
+                    fast.rest(True)
+                    raise _inside_error()
+                if visitor:
+                    self._wait_for_visitor(me, fast)
+                self._is_resting = False
+                fired = fast.take_fired()
+                if fired:
+                    session.add_fired(fired)
         except BaseException:
             self._owner = self._depth = 0
             self._lock.release()
             raise
-
-    def _wake(self, me: int) -> None:
-        """Have builtins rest no more, now that the turn is ours."""
-        session, fast = self._session, self._fast
-        if session is None or fast is None:
-            return
-        fast.rest(False)  # first: from here on no builtin begins
-        if fast.visitor():
-            self._wait_for_visitor(me, fast)
-        self._is_resting = False
-        session.count_fired()
 
     def _queue_up(self, me: int) -> None:
         """Wait for the lock as long as this thread is to wait; raise if that was too short."""

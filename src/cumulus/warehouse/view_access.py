@@ -32,11 +32,6 @@ class WarehouseView(Shown):
     def __init__(self, name: str, state: WarehouseState) -> None:
         self._name, self._state = name, state
 
-    @contextmanager
-    def _reader(self) -> Iterator[MapViewReader]:
-        with reading(self._state):
-            yield self._state.reader(self._name)
-
     def __reduce__(self) -> NoReturn:
         raise UsageError(
             f"the reader of view {self._name} is not pickled or copied: it reads a Warehouse of this process",
@@ -51,7 +46,7 @@ class WarehouseView(Shown):
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and types of the rows."""
-        with self._reader() as reader:
+        with _ViewReading(self._state, self._name, tells=False) as reader:
             return reader.columns
 
     @property
@@ -80,14 +75,12 @@ class WarehouseView(Shown):
         EvaluationError
             If an expression of the view cannot be computed for some row, which it names.
         """
-        self.warn()
-        with self._reader() as reader:
+        with _ViewReading(self._state, self._name) as reader, interruptible():
             return reader.arrow(skip_errors=skip_errors)
 
     def rows(self, *, skip_errors: bool = False) -> list[Row]:
         """Return all rows as tuples of plain values; see `arrow`."""
-        self.warn()
-        with self._reader() as reader:
+        with _ViewReading(self._state, self._name) as reader, interruptible():
             return reader.rows(skip_errors=skip_errors)
 
     def get(self, *key: Any) -> Row | None:
@@ -95,9 +88,11 @@ class WarehouseView(Shown):
 
         Warns with `EvaluationWarning` if there were `errors`.
         """
-        self.warn()
-        with self._reader() as reader:
-            return reader.get(*key)
+        with _ViewReading(self._state, self._name) as reader:
+            if reader.is_quick:
+                return reader.get(*key)
+            with interruptible():
+                return reader.get(*key)
 
     def copied(self) -> CopiedRows | None:
         """Return the rows as they are now, in columns that are made when they are wanted; None if there are none such.
@@ -112,8 +107,7 @@ class WarehouseView(Shown):
 
     def head(self, count: int = 5) -> pa.Table:
         """Return the first rows as Arrow, without making the others."""
-        self.warn()
-        with self._reader() as reader:
+        with _ViewReading(self._state, self._name) as reader, interruptible():
             return reader.head(count)
 
     def fold(
@@ -154,9 +148,8 @@ class WarehouseView(Shown):
         >>> wh.view("v").fold(by=["a"]).finish().to_pylist()
         [{'a': 1, 'mean': 4.0}]
         """
-        self.warn()
-        with reading(self._state):
-            return fold_view(self._state, self._state.finisher(self._name).view.name, by, bounds_of(where), columns)
+        with _ViewReading(self._state, self._name) as reader, interruptible():
+            return fold_view(self._state, reader.name, by, bounds_of(where), columns)
 
     def part_changes(self, timeout: float | None = None) -> ChangeStream:
         """Return a stream that has an entry, without rows, for each transaction that changes what folds are made of.
@@ -217,13 +210,12 @@ class WarehouseView(Shown):
         return errors(self._state, self._name)
 
     def warn(self) -> None:
-        """Tell a program that reads rows what a person reads below them."""
-        for line in self._notes():
-            warnings.warn(line, EvaluationWarning, stacklevel=3)
+        """Warn of what the view lacks, as reading its rows does."""
+        with _ViewReading(self._state, self._name):
+            pass
 
     def _first(self, count: int) -> tuple[pa.Table, int]:
-        self.warn()
-        with self._reader() as reader:
+        with _ViewReading(self._state, self._name) as reader, interruptible():
             return reader.head(count), reader.count()
 
     def _title(self) -> str:
@@ -231,6 +223,39 @@ class WarehouseView(Shown):
 
     def _notes(self) -> list[str]:
         return self.errors().as_notes()
+
+
+class _ViewReading:
+    """One reading of a view, in one turn: rows, and the warnings about them, are those of one transaction.
+
+    Parameters
+    ----------
+    tells
+        Whether a program that reads rows is told, at the end, what a person reads below them.
+    """
+
+    def __init__(self, state: WarehouseState, name: str, *, tells: bool = True) -> None:
+        self._state, self._name, self._tells = state, name, tells
+        self._notes: list[str] = []
+
+    def __enter__(self) -> MapViewReader:
+        state = self._state
+        state.turn.__enter__()
+        try:
+            reader = state.readers[self._name]
+            if self._tells and state.session.errors.counts:
+                self._notes = errors(state, reader.name).as_notes()
+        except BaseException:
+            state.turn.__exit__()
+            raise
+        state.turn.readers += 1
+        return reader
+
+    def __exit__(self, *_: object) -> None:
+        self._state.turn.readers -= 1
+        self._state.turn.__exit__()
+        for line in self._notes:
+            warnings.warn(line, EvaluationWarning, stacklevel=3)
 
 
 @contextmanager
@@ -280,8 +305,8 @@ def fold_view(
 ) -> Partial:
     """Return the parts of a view's groups, for who has the turn."""
     counters = state.session.counters
-    with state.columns.reading((counters.transactions, counters.events)) as maps:
-        return state.folds.fold(maps, view, by, where, columns, counters.transactions)
+    maps = state.columns.at((counters.transactions, counters.events))
+    return state.folds.fold(maps, view, by, where, columns, counters.transactions)
 
 
 def open_view(state: WarehouseState, name: str) -> WarehouseView:

@@ -148,6 +148,8 @@ class Warehouse:
     @described_by(view_access.open_view)
     def view(self, name: str) -> WarehouseView:
         """Return the reader of a view; UnknownNameError if there is none."""
+        if name in self._state.finishers:
+            return WarehouseView(name, self._state)
         return view_access.open_view(self._state, name)
 
     @described_by(view_access.query)

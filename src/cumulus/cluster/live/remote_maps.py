@@ -54,8 +54,8 @@ class RemoteMaps:
         """Iterate over the existing entries."""
         return iter(self._whole.entries(map).items())
 
-    def size(self, map: str) -> int:
-        """Return the number of existing entries."""
+    def stored_count(self, map: str) -> int:
+        """Return how many entries there are."""
         return len(self._whole.entries(map))
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:

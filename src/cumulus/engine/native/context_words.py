@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
 from typing import Any
 
 from cumulus.engine.native.intake.python_rows import QUIET, READY, fired_word, rows_word
@@ -25,8 +24,6 @@ class ContextWords:
         """The place of `QUIET` in `cells`."""
         self.ready = self._places.get(READY, -1)
         """That of `READY`."""
-        self._counts: dict[str, tuple[int | None, int | None]] = {}
-        """Relation → the places of what builtins count."""
 
     def set(self, offset: int, value: int) -> None:
         """Set a word of the context."""
@@ -47,16 +44,6 @@ class ContextWords:
         place = self._places.get(key)
         return 0 if place is None else self.cells[place]
 
-    def take_fired(self, relations: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return how many events of relations builtins have fired since the last call, and how many rows that adds."""
-        found, cells = {}, self.cells
-        for relation in relations:
-            if relation not in self._counts:
-                self._counts[relation] = self._places.get(fired_word(relation)), self._places.get(rows_word(relation))
-            fired, rows = self._counts[relation]
-            if fired is not None and cells[fired]:
-                found[relation] = cells[fired], 0 if rows is None else cells[rows]
-                cells[fired] = 0
-                if rows is not None:
-                    cells[rows] = 0
-        return found
+    def counted_places(self, relation: str) -> tuple[int, int]:
+        """Return where `cells` count events that builtins fired, and the rows that these add; -1 for nowhere."""
+        return self._places.get(fired_word(relation), -1), self._places.get(rows_word(relation), -1)

@@ -30,8 +30,8 @@ class NativeFastPath:
         self._has_few_relations = len(code.program.relations) <= MOST_RELATIONS
         self._entries: WeakKeyDictionary[Entry, str] = WeakKeyDictionary()
         """What builtins that somebody holds lead to, and their relations."""
-        self._entered: dict[str, None] = {}
-        """Relations that have had a builtin."""
+        self._counted: dict[str, tuple[int, int]] = {}
+        """Relations that have had a builtin, and where it counts: see `ContextWords.counted_places`."""
         self._shut: set[str] = set()
         """Relations that are not `open`."""
         self._rows: dict[str, Callable[..., int]] = {}
@@ -43,8 +43,17 @@ class NativeFastPath:
         self._runs = BulkRuns(image, self._code.dictionary)
         for relation in self._shut:
             image.words.set_word(open_word(relation), 0)
+        for relation in tuple(self._counted):
+            self._count(relation)
         for entry, relation in self._entries.items():
             _attach(entry, relation, image)
+
+    def _count(self, relation: str) -> None:
+        """Take what builtins of a relation count, if its code has any."""
+        events, rows = self._code.image.words.counted_places(relation)
+        self._counted.pop(relation, None)
+        if events >= 0:
+            self._counted[relation] = events, rows
 
     def close(self) -> None:
         """Let builtins call what is slow from now on."""
@@ -59,7 +68,7 @@ class NativeFastPath:
         """
         entry = Entry(f"on_{relation}", slow)
         self._entries[entry] = relation
-        self._entered[relation] = None
+        self._count(relation)
         _attach(entry, relation, self._code.image)
         return entry.builtin(self._code.image.code)
 
@@ -94,6 +103,14 @@ class NativeFastPath:
         words.cells[words.ready] = int(value)
         return value
 
+    def pause(self) -> int:
+        """Let no builtin fire triggers from now on; return the thread that is in one, 0 if none is."""
+        words = self._code.image.words
+        cells = words.cells
+        cells[words.ready] = 0
+        thread = cells[words.quiet]
+        return 0 if thread == 1 else thread
+
     def visitor(self) -> int:
         """Return the thread that is in a builtin now, 0 if none is; see `FastPath.visitor`."""
         words = self._code.image.words
@@ -102,14 +119,21 @@ class NativeFastPath:
 
     def take_fired(self) -> dict[str, tuple[int, int]]:
         """Return how many events builtins have fired since the last call, and how many more rows there are."""
-        code = self._code
-        fired = code.image.words.take_fired(self._entered)
-        for events, _ in fired.values():
-            code.fired += events
-        code.go_on()
-        if code.dictionary.are_many and not self._transactions.is_open:
-            self._transactions.sweep_texts()
-        return fired
+        code, found = self._code, dict[str, tuple[int, int]]()
+        cells = code.image.words.cells
+        for relation, (events, rows) in self._counted.items():
+            fired = cells[events]
+            if fired:
+                found[relation] = fired, 0 if rows < 0 else cells[rows]
+                cells[events] = 0
+                if rows >= 0:
+                    cells[rows] = 0
+                code.fired += fired
+        if found:
+            code.go_on()
+            if code.dictionary.are_many and not self._transactions.is_open:
+                self._transactions.sweep_texts()
+        return found
 
     def runner(self, bulk: Bulk, each: bool) -> Run | None:
         """Return what fires events of a bulk by code; see `FastPath.runner`."""

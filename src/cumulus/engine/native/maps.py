@@ -37,9 +37,8 @@ class NativeMaps:
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry, None if it does not exist."""
-        store = self.store(map)
-        words = store.codec.key_words(key)
-        stored = None if words is None else store.get(words)
+        store = self._code.maps.get(map) or self.store(map)
+        stored = store.at(key)
         return None if stored is None else store.codec.values_of(stored)
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
@@ -200,9 +199,7 @@ class NativeMaps:
 
     def stored_at(self, map: str, key: Key) -> Stored | None:
         """Return what is stored under a key."""
-        store = self.store(map)
-        words = store.codec.key_words(key)
-        return None if words is None else store.get(words)
+        return self.store(map).at(key)
 
     def indexes(self, map: str) -> list[tuple[int, ...]]:
         """Return the key positions on which there is an index that is awake."""

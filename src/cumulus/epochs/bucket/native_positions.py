@@ -115,8 +115,7 @@ class Newest:
 
     def get(self, key: tuple[Any, ...]) -> int | None:
         """Return the newest position of a key."""
-        words = self._map.codec.key_words(key)
-        found = None if words is None else self._map.get(words)
+        found = self._map.at(key)
         return None if found is None else int(found[0])
 
     def update(self, positions: Mapping[tuple[Any, ...], int]) -> None:

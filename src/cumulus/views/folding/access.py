@@ -66,12 +66,17 @@ class WantedKeys:
         """Place of a key → the only values of it that are wanted; keys without such a list are missing."""
         self.bounds: dict[int, list[tuple[Within | None, Callable[[Any], bool]]]] = {}
         """Place of a key → what it must be, None if only its test tells, and the tests."""
+        self.has_values_alone = True
+        """Whether each bound is a list of values: then an entry is wanted if its key has such values."""
         for bound, column, place, key in bounds:
             test, within = bound.test(), None if column.type != key.type else bound.within
             if isinstance(bound.within, tuple):
-                found = within = _as_keys(bound.within, key)
-                before = self.values.get(place, found)
-                self.values[place] = tuple(each for each in found if each in before)
+                has_them = column.type == key.type and None not in bound.within
+                found = within = bound.within if has_them else _as_keys(bound.within, key)
+                before = self.values.get(place)
+                self.values[place] = found if before is None else tuple(each for each in found if each in before)
+            else:
+                self.has_values_alone = False
             self.tests.append((place, test))
             self.bounds.setdefault(place, []).append((within, test))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
-from cumulus.views.folding.plan import grouping_columns
+from cumulus.m3.view_reads import grouping_columns
 
 
 @dataclass(frozen=True, slots=True)

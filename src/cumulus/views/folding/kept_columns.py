@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from cumulus.views.folding.access import StoredMaps
@@ -18,7 +16,7 @@ class MapsInMemory(StoredMaps, Protocol):
 
 
 class KeptColumns:
-    """`StoredMaps` over an engine; what it keeps never takes more memory than the maps."""
+    """`StoredMaps` over an engine; between two readings it keeps no more memory than the maps take."""
 
     def __init__(self, engine: MapsInMemory) -> None:
         self._engine = engine
@@ -28,16 +26,16 @@ class KeptColumns:
         self.stored_count, self.indexes, self.stored_slice = engine.stored_count, engine.indexes, engine.stored_slice
         self.along = engine.along
 
-    @contextmanager
-    def reading(self, stamp: object) -> Iterator[KeptColumns]:
-        """Read in here; columns that were read when the state had another stamp are forgotten."""
+    def at(self, stamp: object) -> KeptColumns:
+        """Forget columns that were read when the state had another stamp, and such as take more than the maps."""
         if stamp != self._stamp:
             self._kept.clear()
             self._stamp = stamp
-        yield self
-        held = sum(each.held_bytes for each in self._kept.values())
-        while held > self._engine.memory():
-            held -= self._kept.pop(next(iter(self._kept))).held_bytes
+        elif self._kept:
+            held = sum(each.held_bytes for each in self._kept.values())
+            while held > self._engine.memory():
+                held -= self._kept.pop(next(iter(self._kept))).held_bytes
+        return self
 
     def fold_columns(self, map: str) -> FoldColumns | None:
         """Return everything that is stored as columns; None where entries are tuples."""

@@ -16,7 +16,7 @@ from cumulus.views.folding.access import StoredMaps
 from cumulus.views.folding.bounds import Bound
 from cumulus.views.folding.choice import Choice, choose_level
 from cumulus.views.folding.partial import Partial
-from cumulus.views.folding.plan import FoldPlan, Refusal, grouping_columns, plan_fold
+from cumulus.views.folding.plan import FoldPlan, Refusal, plan_fold
 from cumulus.views.folding.reading import bounded_column, fold_by_plan
 
 _Question: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...] | None]
@@ -118,7 +118,7 @@ class Folds:
     ) -> tuple[FoldPlan, Choice]:
         first = self._planned(view, by, columns)
         finest = self._finishers[view]
-        known = grouping_columns(finest.view, finest.maps[0])
+        known = finest.grouping
         shown = [known_name(name, known, "grouping column") for name in by]
         needed = {*shown, *(bounded_column(view, known, bound) for bound in where)}
 

@@ -230,8 +230,8 @@ class _Columns(ColumnsAlone):
         found = self._maps[map]
         return found if isinstance(found, (GroupColumns, EndColumns)) else None
 
-    def size(self, map: str) -> int:
-        """Return the number of entries of a map."""
+    def stored_count(self, map: str) -> int:
+        """Return how many entries a map has."""
         return len(self._maps[map])
 
 

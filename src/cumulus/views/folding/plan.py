@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL
-from cumulus.algebra.terms import Cast, MapEnd, Range, Scalar, Term, Var, children, rebuild
+from cumulus.algebra.terms import MapEnd, Range, Scalar, Term, Var, children, rebuild
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import folded, known_name
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import BIGINT, INTEGER_BITS, Kind, SqlType
+from cumulus.catalog.types import BIGINT
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.program import MapDef, Program, ViewDef
 from cumulus.m3.view_reads import EntryRead, read_of
@@ -119,6 +119,16 @@ class FoldPlan:
         return tuple(number for number in self.numbers if number.distinct is None)
 
     @cached_property
+    def only_columns(self) -> tuple[int, ...] | None:
+        """The value columns of `added` if they are all that is put together, and groups are keys as they stand."""
+        types = [self.keys[place].type for place in self.by]
+        floats = any(each is None or each.is_float for each in types)
+        distinct = len(self.added) < len(self.numbers)
+        if floats or distinct or self.ends or self.fixed or any(number.place for number in self.added):
+            return None
+        return tuple(number.column for number in self.added)
+
+    @cached_property
     def count_place(self) -> int | None:
         """The place among `added` of the count by which groups exist."""
         if self.count is None:
@@ -186,7 +196,7 @@ def measure_kinds(finisher: Finisher) -> dict[str, frozenset[MeasureKind]]:
         If the view is none that groups.
     """
     found = {}
-    grouping = grouping_columns(finisher.view, finisher.maps[0])
+    grouping = finisher.grouping
     for column in finisher.view.columns:
         if column.name not in grouping:
             plan = plan_fold(finisher, (), [column.name])
@@ -194,26 +204,6 @@ def measure_kinds(finisher: Finisher) -> dict[str, frozenset[MeasureKind]]:
             name, kinds = fixed if isinstance(plan, Refusal) else plan.kinds[0]
             found[name] = kinds
     return found
-
-
-def grouping_columns(view: ViewDef, map: MapDef) -> dict[str, int]:
-    """Return the columns of a view that are keys of its maps, of a join perhaps in a wider type: name → which key."""
-    places = {key.name: place for place, key in enumerate(map.keys)}
-    found = {}
-    for scalar, column in zip(view.select, view.columns, strict=True):
-        key = scalar.arg if isinstance(scalar, Cast) else scalar
-        if isinstance(key, Var) and key.name in places:
-            of = map.keys[places[key.name]].type
-            if scalar is key or (of is not None and isinstance(scalar, Cast) and _keeps_apart(of, scalar.type)):
-                found[column.name] = places[key.name]
-    return found
-
-
-def _keeps_apart(of: SqlType, to: SqlType) -> bool:
-    """Whether a cast makes different values of different ones, and Python finds the old equal to the new."""
-    if of.is_exact and to.is_exact:
-        return to.scale >= of.scale
-    return of.is_integer and to.kind is Kind.DOUBLE and INTEGER_BITS[of.kind] <= 32
 
 
 def _check_view(finisher: Finisher) -> None:
@@ -276,7 +266,7 @@ class _Planner:
     def __init__(self, finisher: Finisher, by: Sequence[str]) -> None:
         self._finisher, self._view = finisher, finisher.view
         self._first = finisher.maps[0]
-        self._grouping = grouping_columns(self._view, self._first)
+        self._grouping = finisher.grouping
         if isinstance(by, str):
             raise UsageError(f"by={by!r} is a text", hint=f'Give a list of grouping columns, such as by=["{by}"].')
         self._by_columns = [self._grouping_column(name) for name in by]

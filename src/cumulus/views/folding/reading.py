@@ -22,7 +22,7 @@ from cumulus.views.folding.choice import Choice
 from cumulus.views.folding.column_reading import ColumnReading
 from cumulus.views.folding.measures import CountedValues
 from cumulus.views.folding.partial import Adder, Partial, keep_end
-from cumulus.views.folding.plan import FoldedEnd, FoldPlan, grouping_columns
+from cumulus.views.folding.plan import FoldedEnd, FoldPlan
 from cumulus.views.vectors import NotColumnarError
 
 FEW_ENTRIES = 256
@@ -60,6 +60,10 @@ def fold_by_plan(
     selection = selection_of(finisher, where)
     count = source.stored_count(plan.maps[0])
     keys = selection.looked_up(len(plan.keys), count)
+    if keys is not None and plan.only_columns is not None and selection.has_values_alone:
+        entries = [(key, stored) for key in keys if (stored := source.stored_at(plan.maps[0], key)) is not None]
+        groups = _groups_of(plan, entries, plan.only_columns)
+        return Partial(plan, groups, (), {}, finisher.functions, plan.maps[0], len(entries), at, choice)
 
     def read(reading: _Reading | ColumnReading) -> Partial:
         groups = reading.groups()
@@ -77,6 +81,16 @@ def fold_by_plan(
             except NotColumnarError:
                 one_by_one.entries_read += columns.entries_read
         return read(one_by_one)
+
+
+def _groups_of(plan: FoldPlan, entries: Iterable[tuple[Key, Stored]], columns: tuple[int, ...]) -> dict[Key, list[Any]]:
+    """Return the groups of some entries, of a plan that only adds `columns` of them."""
+    found: dict[Key, list[Any]] = {}
+    by, adder = plan.by, Adder(plan)
+    for key, stored in entries:
+        if plan.count is None or stored[plan.count]:
+            adder.add(found, tuple([key[place] for place in by]), [stored[column] for column in columns])
+    return found
 
 
 class _Reading:
@@ -254,7 +268,7 @@ def selection_of(finisher: Finisher, where: Sequence[Bound]) -> WantedKeys:
 def typed_bounds(finisher: Finisher, where: Sequence[Bound]) -> list[tuple[Bound, Column, int, Column]]:
     """Return bounds with names and values as a view has them, as `WantedKeys` takes them."""
     view, first = finisher.view, finisher.maps[0]
-    known = grouping_columns(view, first)
+    known = finisher.grouping
     found = []
     for bound in where:
         name = bounded_column(view.name, known, bound)

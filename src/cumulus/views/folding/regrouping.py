@@ -13,7 +13,7 @@ from cumulus.views.entries import Key
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding.measures import CountedValues
 from cumulus.views.folding.partial import Adder, Partial, keep_end
-from cumulus.views.folding.plan import Refusal, grouping_columns, plan_fold
+from cumulus.views.folding.plan import Refusal, plan_fold
 
 
 class Regrouping:
@@ -27,7 +27,7 @@ class Regrouping:
 
     def __init__(self, finisher: Finisher, partial: Partial) -> None:
         self._finisher, self._partial = finisher, partial
-        keys = grouping_columns(finisher.view, finisher.maps[0])
+        keys = finisher.grouping
         self._places = {name: partial.plan.by.index(keys[name]) for name in partial.by}
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 from cumulus.catalog.names import find_name, folded
 from cumulus.errors import UsageError
 from cumulus.views.finishing import Finisher
-from cumulus.views.folding.plan import grouping_columns
 from cumulus.views.measuring import trees
 from cumulus.views.measuring.trees import Tree
 
@@ -36,7 +35,7 @@ class Mention:
     @property
     def grouping(self) -> dict[str, int]:
         """Its grouping columns."""
-        return grouping_columns(self.finisher.view, self.finisher.maps[0])
+        return self.finisher.grouping
 
     def others(self) -> list[str]:
         """Return its columns that are not for grouping."""

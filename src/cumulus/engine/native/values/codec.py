@@ -41,7 +41,9 @@ def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callabl
     """
     kind = lane.type.kind
     if kind in (Kind.VARCHAR, Kind.INTERVAL):
-        number = dictionary.__getitem__ if adds else dictionary.number_of
+        if not adds:
+            return dictionary.words_known
+        number = dictionary.__getitem__
         return lambda value: (NULL_WORD,) if value is None else (number(value),)
     if kind is Kind.BIGDECIMAL:
         return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)
@@ -90,11 +92,12 @@ def decoder(lane: Lane, dictionary: NumberedValues) -> Callable[[Sequence[int]],
 def column_decoder(lane: Lane, dictionary: NumberedValues) -> Callable[[npt.NDArray[np.int64]], list[Any]]:
     """Return the function from the words of many values of a lane, not of arguments, a row each, to the values."""
     decode, count = _number_decoder(lane.type, dictionary), 1 + lane.is_wide
+    nullable, null = lane.nullable, lane.last_null_word
 
     def values(words: npt.NDArray[np.int64]) -> list[Any]:
         numbers = numbers_of(words[:, :count])
-        if lane.nullable:
-            is_null = words[:, -1] == lane.last_null_word
+        if nullable:
+            is_null = words[:, -1] == null
             if is_null.any():
                 pairs = zip(numbers, is_null.tolist(), strict=True)
                 return [None if missing else decode(number) for number, missing in pairs]

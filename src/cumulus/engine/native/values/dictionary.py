@@ -143,15 +143,17 @@ class Dictionary:
             assert found == number, "each value is there once"
         self.sweep_at = min(self.sweep_at, len(self.values_of) + _FEW)
 
-    def number_of(self, value: Any) -> int:
-        """Return the number that a value has; KeyError if it has none."""
+    def words_known(self, value: Any) -> tuple[int, ...]:
+        """Return the only word of a value, or of NULL; KeyError if the value has no number."""
+        if value is None:
+            return (NULL_WORD,)
         found = self._known.get(value)
         if found is None:
-            data = _data_of(value)
+            data = value.encode("utf-8", "surrogatepass") if type(value) is str else _data_of(value)
             found = self._find(self.texts, data, len(data))
         if found < 0:
             raise KeyError(value)
-        return found
+        return (found,)
 
     def __getitem__(self, value: Any) -> int:
         found: int | None = self._known.get(value)

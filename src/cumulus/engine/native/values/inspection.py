@@ -30,6 +30,7 @@ class MapView:
     def __init__(self, shape: Shape, record: int) -> None:
         self._shape = shape
         self._record = record
+        self._row_size = shape.row_size
         self._roots: dict[int, tuple[bool, int, int, int]] = {}
         """Where `root` looks, by orders."""
 
@@ -297,8 +298,9 @@ class MapView:
 
     def rows(self) -> Any:
         """Return the words of all rows that ever were, a row each; not a copy, and gone when a row is put."""
-        last, size = self._word(row_layout.LAST), self._shape.row_size
-        start = self._word(row_layout.ROWS) + size
+        size, word = self._row_size, ctypes.c_int64.from_address
+        last = word(self._record + row_layout.LAST).value
+        start = word(self._record + row_layout.ROWS).value + size
         return _seen(start, last * size // 8, np.int64).reshape(last, size // 8)
 
     def _word(self, offset: int) -> int:

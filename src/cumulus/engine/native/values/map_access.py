@@ -14,7 +14,7 @@ from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout
 from cumulus.engine.native.store.row_layout import IS_PARTIAL, LAST, LIVE, RIGHT, ROWS
 from cumulus.engine.native.values.inspection import MapView
 from cumulus.engine.native.values.rows import RowCodec
-from cumulus.engine.protocol import Stored
+from cumulus.engine.protocol import Key, Stored
 
 if TYPE_CHECKING:
     from cumulus.engine.native.kernel.machine import Loaded
@@ -72,9 +72,10 @@ class StoredMap:
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def get(self, words: Sequence[int]) -> Stored | None:
-        """Return what is stored under key words."""
-        found = self.value_words(words)
+    def at(self, key: Key) -> Stored | None:
+        """Return what is stored under a key."""
+        words = self.codec.key_words(key)
+        found = None if words is None else self.value_words(words)
         return None if found is None else self.codec.stored_of(found)
 
     def value_words(self, words: Sequence[int]) -> list[int] | None:

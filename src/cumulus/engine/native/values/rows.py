@@ -113,14 +113,12 @@ class RowCodec(RowReader):
         self._has_cells = any(lane.held is ColumnStorage.CELL for lane in store.values)
         self._encode = [encoder(lane, dictionary) for lane in store.keys]
         self._look_up = [encoder(lane, dictionary, adds=False) for lane in store.keys]
+        self.key_words = _all_words(self._look_up)
+        """From a key to its words; None if no entry has it."""
 
     def new_key_words(self, key: Key) -> tuple[int, ...] | None:
         """Return the words of a key that will be put; None if no entry can have it."""
         return _key_words(self._encode, key)
-
-    def key_words(self, key: Key) -> tuple[int, ...] | None:
-        """Return the words of a key; None if no entry has it."""
-        return _key_words(self._look_up, key)
 
     def part_words(self, places: Sequence[int], values: Key) -> tuple[int, ...] | None:
         """Return the words of some columns of a key; None if no entry has these values there."""
@@ -178,8 +176,23 @@ class RowCodec(RowReader):
 def _key_words(encoders: Sequence[Callable[[Any], Words]], values: Key) -> tuple[int, ...] | None:
     try:
         return tuple(word for encode, value in zip(encoders, values, strict=True) for word in encode(value))
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, EvaluationError):
+    except _NO_KEY:
         return None
+
+
+_NO_KEY = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, EvaluationError)
+"""What an encoder raises for a value that no entry has."""
+
+
+def _all_words(encoders: Sequence[Callable[[Any], Words]]) -> Callable[[Key], tuple[int, ...] | None]:
+    """Return the function from a key to its words, as `_key_words` has them, written in one piece."""
+    names: dict[str, Any] = {f"encode{place}": encode for place, encode in enumerate(encoders)} | {"no_key": _NO_KEY}
+    values = "".join(f"v{place}, " for place in range(len(encoders)))
+    words = "".join(f"*encode{place}(v{place}), " for place in range(len(encoders)))
+    lines = ["def key_words(key):", "    try:", f"        {values or '()'}{'= key'}", f"        return ({words})"]
+    exec("\n".join([*lines, "    except no_key:", "        return None"]), names)
+    made: Callable[[Key], tuple[int, ...] | None] = names["key_words"]
+    return made
 
 
 def _cell(number: Any) -> Cell:
