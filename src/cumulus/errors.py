@@ -217,6 +217,10 @@ class UsageError(CumulusError):
     """The API was called wrongly."""
 
 
+class NotOfferedError(UsageError):
+    """What was asked is not offered here, by a folder, a cluster or a server; another host may."""
+
+
 class UnknownNameError(UsageError):
     """No such table, view or map here."""
 

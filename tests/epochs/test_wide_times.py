@@ -15,6 +15,7 @@ from cumulus.epochs.intake.reading import Reading, read_file
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import CumulusError
+from cumulus.hosts import RowRequest
 from support.engines import engine_of
 from support.http_server import running
 from support.wide_times import WideTime, wide, write_wide_times
@@ -74,7 +75,7 @@ def test_a_server_reads_them_alike(tmp_path: Path) -> None:
     with running(tmp_path, SQL.format("TIMESTAMP")) as server, server.http() as http:
         kind = {"Content-Type": "application/vnd.apache.parquet"}
         assert http.post("/v1/tables/r/rows", content=path.read_bytes(), headers=kind).status_code == 200
-        rows = server.keeper.view("v").table.to_pylist()
+        rows = server.keeper.host.read(RowRequest("v")).table.to_pylist()
     assert [row["t"] for row in sorted(rows, key=lambda row: row["k"])] == in_duckdb(path)
 
 

@@ -20,7 +20,6 @@ from cumulus.cli.main import app
 from cumulus.cli.recheck import recheck_folder
 from cumulus.cluster import codec
 from cumulus.cluster.live.address import read_address
-from cumulus.cluster.live.answers import WriteToken
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.messages import EpochCommit, EpochReady
 from cumulus.cluster.processes.card import read_card
@@ -38,6 +37,7 @@ from cumulus.errors import (
     UsageError,
     ValueTypeError,
 )
+from cumulus.hosts import WriteReceipt
 from cumulus.transport.framing import FrameKind, header
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.guest import GuestLink
@@ -86,7 +86,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def tokens(home: Path) -> tuple[WriteToken, WriteToken]:
+def tokens(home: Path) -> tuple[WriteReceipt, WriteReceipt]:
     """The tokens of the first rows and of the last ones that are there before any test."""
     with cumulus.connect(home) as client:
         first = client.insert("sales", [(1, "1.50"), (2, 3)])
@@ -97,7 +97,7 @@ def tokens(home: Path) -> tuple[WriteToken, WriteToken]:
 
 
 @pytest.fixture
-def client(home: Path, tokens: tuple[WriteToken, WriteToken]) -> Iterator[ClusterClient]:
+def client(home: Path, tokens: tuple[WriteReceipt, WriteReceipt]) -> Iterator[ClusterClient]:
     with cumulus.connect(home) as made:
         yield made
 
@@ -111,7 +111,7 @@ def settled(client: ClusterClient, view: str, rows: list[object]) -> None:
 
 
 def test_rows_are_tentative_at_once_and_committed_with_their_epoch(
-    client: ClusterClient, tokens: tuple[WriteToken, WriteToken]
+    client: ClusterClient, tokens: tuple[WriteReceipt, WriteReceipt]
 ) -> None:
     first, last = tokens
     assert last.epoch >= first.epoch
@@ -147,7 +147,7 @@ def test_keys_and_slices_are_read_alone(client: ClusterClient) -> None:
 
 
 def test_cubes_are_folded_by_nodes_and_from_the_last_epoch(
-    client: ClusterClient, tokens: tuple[WriteToken, WriteToken]
+    client: ClusterClient, tokens: tuple[WriteReceipt, WriteReceipt]
 ) -> None:
     assert "sold" in client.views
     assert "sold by town" not in client.views

@@ -23,10 +23,10 @@ import cumulus
 from cumulus import m3
 from cumulus.cli.main import app
 from cumulus.cluster.live.address import read_address
-from cumulus.cluster.live.answers import WriteToken
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.query import query
 from cumulus.errors import CumulusError
+from cumulus.hosts import WriteReceipt
 from support.paper_programs import PROGRAMS, Event, one_by_one, random_events
 from support.tiers import one_mode_each, sampled
 
@@ -104,7 +104,7 @@ class Sent:
         self._blocks: dict[tuple[int, int], int] = {}
         self._placed: list[tuple[tuple[int, int, int], Event]] = []
 
-    def send(self, client: ClusterClient, event: Event) -> WriteToken:
+    def send(self, client: ClusterClient, event: Event) -> WriteReceipt:
         """Send an event; return what the client is told."""
         sign, relation, row = event
         token = (client.insert if sign > 0 else client.delete)(relation, [row])
@@ -153,7 +153,7 @@ def test_clients_of_two_switches_have_the_views_of_their_events_one_by_one(place
         compare(client, text, sent, last)
 
 
-def compare(client: ClusterClient, text: str, sent: Sent, last: WriteToken) -> None:
+def compare(client: ClusterClient, text: str, sent: Sent, last: WriteReceipt) -> None:
     """Compare the committed views that have all that was sent with those of a warehouse."""
     expected = one_by_one(text, sent.ordered)
     for view in expected.views:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from cumulus.errors import StoreError
-from cumulus.server.answers import TableRows, WriteRequest
+from cumulus.hosts import RowRequest, TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
@@ -51,7 +51,7 @@ def write(keeper: WarehouseKeeper, number: int, size: int = 0, id: str = "") -> 
 
 
 def numbers(keeper: WarehouseKeeper) -> list[int]:
-    return sorted(keeper.view("v").table["a"].to_pylist())
+    return sorted(keeper.host.read(RowRequest("v")).table["a"].to_pylist())
 
 
 def test_a_full_disk_refuses_and_the_server_goes_on(script: Path, small_disk: Path) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cumulus import Cube, errors
 from cumulus.cli.main import app
 from cumulus.errors import NotRunningError
+from cumulus.hosts import RowRequest
 from cumulus.server.followed.cluster_source import FollowedCluster
 from cumulus.server.followed.folder_source import FollowedFolder
 from cumulus.server.opening import kind_of
@@ -136,5 +137,5 @@ def test_a_cluster_that_stops_is_read_on_and_takes_nothing(served: Served, home:
         assert "not running" in answer.text
         assert kind_of(home) == "folder"
         source = FollowedFolder(home)
-        assert sorted(map(str, map(tuple, (row.values() for row in source.view("by_town").table.to_pylist())))) == rows
+        assert sorted(map(str, source.host.read(RowRequest("by_town")).rows())) == rows
         source.close()

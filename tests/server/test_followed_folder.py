@@ -20,6 +20,7 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import changed_rows
 from cumulus.epochs.sources import sources_from
+from cumulus.hosts import RowRequest
 from cumulus.server.access import Role, UserFile
 from cumulus.server.followed.folder_source import FollowedFolder
 from cumulus.server.keeper import WarehouseKeeper
@@ -155,8 +156,8 @@ def test_what_was_read_of_a_cube_is_in_all_that_is_read_then(run: Run) -> None:
 def test_changes_go_on_where_epochs_are_gone(run: Run) -> None:
     source = FollowedFolder(run.out)
     try:
-        at, changes = source.changes("revenue")
-        before = {tuple(row.values()) for row in source.view("revenue").table.to_pylist()}
+        at, changes = source.host.changes("revenue")
+        before = {tuple(row.values()) for row in source.host.read(RowRequest("revenue")).table.to_pylist()}
         for _ in range(4):  # of which the first is dropped
             run.step()
         until = time.monotonic() + 10

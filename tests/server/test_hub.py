@@ -16,7 +16,7 @@ import pytest
 from cumulus import Warehouse
 from cumulus.catalog.types import Interval
 from cumulus.errors import HistoryError, UnknownNameError, UsageError
-from cumulus.server.answers import TableRows, WriteRequest
+from cumulus.hosts import TableRows, WriteRequest
 from cumulus.server.hub.channel import Channel
 from cumulus.server.hub.hub import Hub, HubLimits
 from cumulus.server.hub.messages import MessageForm

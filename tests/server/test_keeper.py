@@ -30,14 +30,14 @@ from cumulus.errors import (
     UsageError,
     ValueTypeError,
 )
+from cumulus.hosts import RowRequest, TableRows, WriteReceipt, WriteRequest
 from cumulus.scalars.function_modules import functions_in
-from cumulus.server.answers import Acknowledged, TableRows, WriteRequest
 from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.records import LogRecord, RecordKind
 from cumulus.server.settings import ServerSettings
-from cumulus.server.shared_rows import SharedRows
+from cumulus.warehouse.shared_rows import SharedRows
 
 SCRIPT = """
 CREATE TABLE item (k INTEGER PRIMARY KEY, price DECIMAL(10, 2), day DATE, name VARCHAR, span INTERVAL);
@@ -80,18 +80,18 @@ def killed(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
         log._lock.close()
 
 
-def write(keeper: WarehouseKeeper, op: Any, table: str, rows: Any, id: str = "") -> Acknowledged:
+def write(keeper: WarehouseKeeper, op: Any, table: str, rows: Any, id: str = "") -> WriteReceipt:
     return keeper.write(WriteRequest((TableRows(op, table, rows),), id)).result(10)
 
 
 def rows_of(keeper: WarehouseKeeper, view: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in keeper.view(view).table.to_pylist())
+    return sorted(tuple(row.values()) for row in keeper.host.read(RowRequest(view)).table.to_pylist())
 
 
 @pytest.mark.parametrize("ending", [keeping, killed])
 def test_what_was_acknowledged_is_there_again(script: Path, ending: Any) -> None:
     with ending(script) as keeper:
-        assert write(keeper, "insert", "r", [(1, 2.5), {"a": 1, "x": None}]) == Acknowledged(1, 2)
+        assert write(keeper, "insert", "r", [(1, 2.5), {"a": 1, "x": None}]) == WriteReceipt(1, 2)
         assert write(keeper, "insert", "r", pa.table({"a": list(range(2000)), "x": [0.5] * 2000})).at == 2
         assert write(keeper, "insert", "R", [[a, "1"] for a in range(1500)]).at == 3
         assert write(keeper, "delete", "r", [(0, 0.5)]).at == 4
@@ -109,7 +109,7 @@ def test_what_was_acknowledged_is_there_again(script: Path, ending: Any) -> None
 def test_all_parts_of_a_request_are_one_transaction(script: Path) -> None:
     with killed(script) as keeper:
         parts = (TableRows("insert", "item", [(1,) + (None,) * 4]), TableRows("insert", "r", [(1, 1.0)]))
-        assert keeper.write(WriteRequest(parts)).result(10) == Acknowledged(1, 2)
+        assert keeper.write(WriteRequest(parts)).result(10) == WriteReceipt(1, 2)
         with pytest.raises(DuplicateKeyError):
             keeper.write(WriteRequest(parts[::-1])).result(10)
         assert rows_of(keeper, "v") == [(1, 1, 1.0)]
@@ -162,9 +162,9 @@ def test_wrong_rows_do_not_come_to_the_log(script: Path) -> None:
 
 def test_a_request_that_comes_again_gets_the_first_answer(script: Path) -> None:
     with killed(script) as keeper:
-        assert write(keeper, "insert", "r", [(1, 1.0)], "one") == Acknowledged(1, 1)
-        assert write(keeper, "insert", "r", [(1, 1.0)], "two") == Acknowledged(2, 1)
-        assert write(keeper, "insert", "r", [(1, 1.0)], "one") == Acknowledged(1, 1, is_repeated=True)
+        assert write(keeper, "insert", "r", [(1, 1.0)], "one") == WriteReceipt(1, 1)
+        assert write(keeper, "insert", "r", [(1, 1.0)], "two") == WriteReceipt(2, 1)
+        assert write(keeper, "insert", "r", [(1, 1.0)], "one") == WriteReceipt(1, 1, is_repeated=True)
         with pytest.raises(UsageError, match="another request had the id 'one'"):
             write(keeper, "insert", "r", [(1, 2.0)], "one")
         with pytest.raises(UsageError, match="the request's id has 256 bytes"):
@@ -173,9 +173,9 @@ def test_a_request_that_comes_again_gets_the_first_answer(script: Path) -> None:
             twice = [keeper.write(WriteRequest((TableRows("insert", "r", [(3, 1.0)]),), "three")) for _ in range(3)]
         assert [each.result(10).is_repeated for each in twice] == [False, True, True]
     with keeping(script) as keeper:  # known from the log
-        assert write(keeper, "insert", "r", [(1, 1.0)], "two") == Acknowledged(2, 1, is_repeated=True)
+        assert write(keeper, "insert", "r", [(1, 1.0)], "two") == WriteReceipt(2, 1, is_repeated=True)
     with keeping(script) as keeper:  # known from the snapshot
-        assert write(keeper, "insert", "r", [(3, 1.0)], "three") == Acknowledged(3, 1, is_repeated=True)
+        assert write(keeper, "insert", "r", [(3, 1.0)], "three") == WriteReceipt(3, 1, is_repeated=True)
         assert rows_of(keeper, "v") == [(1, 2, 2.0), (3, 1, 1.0)]
 
 
@@ -252,7 +252,7 @@ def test_readers_share_the_rows_of_a_state(script: Path) -> None:
         with ThreadPoolExecutor(8) as readers:
             for number in range(1, 100):
                 at = write(keeper, "insert", "item", [(number, None, None, None, None)]).at
-                for found in readers.map(lambda _: keeper.view("v"), range(4)):
+                for found in readers.map(lambda _: keeper.host.read(RowRequest("v")), range(4)):
                     assert found.at is not None
                     assert (found.table["n"][0].as_py() - number, found.at >= at) == (0, True)
 
@@ -265,7 +265,7 @@ def test_views_may_call_functions_of_ones_own(script: Path) -> None:
     script.write_text(SCRIPT + "CREATE VIEW twice AS SELECT SUM(doubled(x)) AS s FROM r;")
     with killed(script, **own) as keeper:
         write(keeper, "insert", "r", [(1, 1.5)])
-        assert keeper.query("SELECT doubled(s) AS d FROM twice").table.to_pylist() == [{"d": 6.0}]
+        assert keeper.host.query("SELECT doubled(s) AS d FROM twice").table.to_pylist() == [{"d": 6.0}]
     script.write_text(script.read_text() + "CREATE VIEW later AS SELECT MAX(doubled(x)) AS m FROM r;")
     with keeping(script, **own) as keeper:
         assert (rows_of(keeper, "twice"), rows_of(keeper, "later")) == ([(3.0,)], [(3.0,)])
@@ -281,7 +281,7 @@ def test_a_number_has_one_definition_of_a_view(script: Path) -> None:
 
         def read() -> None:
             while not stop.is_set():
-                found = keeper.view("v")
+                found = keeper.host.read(RowRequest("v"))
                 assert found.at is not None
                 seen.setdefault(found.at, set()).add(found.table.column_names[1])
 
@@ -408,7 +408,7 @@ def test_a_snapshot_takes_the_place_of_the_log(script: Path) -> None:
 
 def test_a_server_that_goes_down_has_applied_what_came(script: Path) -> None:
     with keeping(script) as keeper:
-        futures: list[Future[Acknowledged]] = [
+        futures: list[Future[WriteReceipt]] = [
             keeper.write(WriteRequest((TableRows("insert", "r", [(1, 1.0)]),))) for _ in range(50)
         ]
     assert [each.result(0).at for each in futures] == list(range(1, 51))

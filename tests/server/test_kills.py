@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from cumulus.hosts import RowRequest
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
 from support import server_driver
@@ -145,7 +146,7 @@ def check_kills(folder: Path, kills: int, seed: int) -> None:
     last.send_signal(signal.SIGTERM)
     assert last.wait(30) == 0
     keeper = open_keeper(folder / "script.sql", ServerSettings(Path(server.data), engine="interpreter"))
-    rows = keeper.view("counts").table.to_pylist()
+    rows = keeper.host.read(RowRequest("counts")).table.to_pylist()
     keeper.close()
     assert {row["times"] for row in rows} == {1}
     assert {(row["client"], row["n"]) for row in rows} == set[tuple[int, int]]().union(

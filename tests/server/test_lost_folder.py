@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from cumulus.errors import StoreError, StoreLostError
-from cumulus.server.answers import TableRows, WriteRequest
+from cumulus.hosts import RowRequest, TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
@@ -35,7 +35,7 @@ def write(keeper: WarehouseKeeper, number: int) -> None:
 
 
 def numbers(keeper: WarehouseKeeper) -> list[int]:
-    return sorted(keeper.view("v").table["a"].to_pylist())
+    return sorted(keeper.host.read(RowRequest("v")).table["a"].to_pylist())
 
 
 def newest(data: Path) -> Path:

@@ -167,7 +167,7 @@ def test_all_that_a_token_has_open_ends_within_a_second(how: str, server: Runnin
 
 
 def _row(number: int) -> Any:
-    from cumulus.server.answers import TableRows, WriteRequest
+    from cumulus.hosts import TableRows, WriteRequest
 
     return WriteRequest((TableRows("insert", "orders", [(number, "ASIA", 1, None)]),))
 

@@ -20,9 +20,9 @@ from cumulus import Warehouse
 from cumulus.catalog.arrow import table_of
 from cumulus.cubes import source_of
 from cumulus.errors import UnknownNameError, UsageError
+from cumulus.hosts import RowRequest, TableRows, WriteRequest
 from cumulus.olap import selection_of
 from cumulus.server.access import EVERYBODY
-from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.page.grid import config_for, grid_of, label, member_of, selection_for, sql_of
 from support.http_server import running
@@ -229,7 +229,7 @@ def test_a_view_in_the_browser_follows_its_changes() -> None:
             rows = [TableRows(op, "t", keeper_rows(keeper, part)) for op, part in parts if part]
             keeper.write(WriteRequest(tuple(rows))).result(10)
         for view, name in names.items():
-            found = keeper.view(view).table
+            found = keeper.host.read(RowRequest(view)).table
             expected = sorted(map(repr, (_seen(row.values()) for row in found.to_pylist())))
             for _ in range(100):
                 columns = client.open_table(name).view(columns=found.column_names).to_columns()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cumulus.hosts import RowRequest
 from cumulus.server.access import Role, UserFile
 from support.http_server import Running, running
 from support.tcp_relay import TcpRelay
@@ -80,7 +81,7 @@ def shown(page: Any, place: str = "#view-grid") -> list[list[str]]:
 
 
 def rows_of(server: Running) -> list[list[str]]:
-    rows = server.keeper.view("regions").table.to_pylist()
+    rows = server.keeper.host.read(RowRequest("regions")).table.to_pylist()
     return sorted([row["region"], f"{row['n']:,}", f"{row['price']:,}"] for row in rows)
 
 
@@ -88,7 +89,7 @@ def follows(page: Any, server: Running) -> None:
     """Wait until both grids show what the server has, and the page says that it follows."""
     page.evaluate("location.hash = '#views/regions'")
     until(lambda: sorted(shown(page)[1:]) == rows_of(server), page)
-    total = f"{sum(row['n'] for row in server.keeper.view('regions').table.to_pylist()):,}"
+    total = f"{sum(row['n'] for row in server.keeper.host.read(RowRequest('regions')).table.to_pylist()):,}"
     page.evaluate("location.hash = '#cube'")
     until(lambda: any(total in row for row in shown(page, "#cube-grid")), page)
     until(lambda: not page.is_visible("#stale"), page)

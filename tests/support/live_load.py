@@ -18,13 +18,13 @@ import duckdb
 
 import cumulus
 from cumulus.cluster.live import daemon
-from cumulus.cluster.live.answers import WriteToken
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.mode import Mode
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.errors import DelayError, NotRunningError, RemoteProtocolError
+from cumulus.hosts import WriteReceipt
 
 TABLES = """
 CREATE TABLE people (p INT PRIMARY KEY, town VARCHAR);
@@ -129,7 +129,7 @@ class LiveLoad:
         if client is not None:
             client.close()
 
-    def _call(self, send: Callable[[str, Any], WriteToken], rows: list[Sale], into: dict[Sale, int]) -> bool:
+    def _call(self, send: Callable[[str, Any], WriteReceipt], rows: list[Sale], into: dict[Sale, int]) -> bool:
         """Send rows; return whether they were acknowledged."""
         epoch = 0
         try:
@@ -152,7 +152,7 @@ class LiveLoad:
     def settle(self) -> None:
         """Wait until all that was acknowledged is committed."""
         with cumulus.connect(self.home, timeout_s=120) as client:
-            client.view("different", after=WriteToken(self.last, 0))
+            client.view("different", after=WriteReceipt(self.last, 0))
 
     def check(self) -> int:
         """Compare each committed epoch with DuckDB over the rows that it must have; return how many there were."""

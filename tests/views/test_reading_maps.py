@@ -128,6 +128,10 @@ class Now(WholeMaps):
         ]
         return iter(sorted(found, reverse=end == "MAX"))
 
+    def find(self, map: str, positions: tuple, values: tuple) -> list:
+        assert not self._is_ordered, "what is in order need not be gone through"
+        return [each for each in self.entries(map).items() if tuple(each[0][at] for at in positions) == values]
+
 
 @pytest.mark.parametrize("is_ordered", [True, False])
 @pytest.mark.parametrize("seed", range(20))
@@ -145,11 +149,8 @@ def test_the_state_before_a_transaction_is_found_from_the_state_after_it(seed: i
         new[key] = old[key]
     changes = {key: (old.get(key), new.get(key)) for key in old | new if old.get(key) != new.get(key)}
 
-    def slice_of(name: str, positions: tuple, values: tuple) -> list:
-        assert not is_ordered, "what is in order need not be gone through"
-        return [(key, new[key]) for key in new if tuple(key[at] for at in positions) == values]
-
-    before = EntriesBefore(Now(new, is_ordered), slice_of, {"p": changes})
+    now = Now(new, is_ordered)
+    before = EntriesBefore(now, now, {"p": changes})
     wanted = WholeMaps(lambda name: old.items())
     for key in old | new:
         assert before.read("p", key) == wanted.read("p", key)

@@ -73,11 +73,11 @@ class RowOutput:
 
     def _write_bytes(self, rows: pa.Table) -> None:
         from cumulus.durable.files import written_aside
-        from cumulus.server.answers import ReadRows
+        from cumulus.hosts import Answer
         from cumulus.server.http.formats import ARROW, CSV, PARQUET
 
         form = CSV if self.as_csv else PARQUET if self.parquet is not None else ARROW
-        pieces = form.pieces(ReadRows(rows, None), "")
+        pieces = form.pieces(Answer(rows, None), "")
         if self.as_csv:
             for piece in pieces:
                 sys.stdout.write(piece.decode())

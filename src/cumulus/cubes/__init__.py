@@ -2,6 +2,5 @@
 
 from cumulus.cubes.cube import Cube
 from cumulus.cubes.sources import source_of
-from cumulus.cubes.warehouse_host import ServedCubes, ServedHost
 
-__all__ = ["Cube", "ServedCubes", "ServedHost", "source_of"]
+__all__ = ["Cube", "source_of"]

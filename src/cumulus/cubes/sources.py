@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from cumulus.connecting import connect
-from cumulus.cubes.folder_host import FolderHost
-from cumulus.cubes.warehouse_host import WarehouseHost
 from cumulus.epochs.output.folder import OutputFolder
+from cumulus.epochs.output.host import FolderHost
 from cumulus.errors import InputError, UsageError
-from cumulus.olap import CubeSource, FoldedSource, FoldHost
+from cumulus.hosts import Host
+from cumulus.olap import CubeSource, FoldedSource
 from cumulus.scalars.user import Functions
 from cumulus.warehouse import Warehouse
+from cumulus.warehouse.host import WarehouseHost
 
 
 def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
@@ -37,27 +39,36 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
         return FoldedSource(WarehouseHost(given))
     if isinstance(given, CubeSource):
         return given
-    if isinstance(given, FoldHost):
+    if isinstance(given, Host):
         return FoldedSource(given)
     if isinstance(given, OutputFolder):
-        return FoldedSource(FolderHost(given, functions))
+        return FoldedSource(FolderHost(given.path, functions or given.functions))
     if isinstance(given, str) and given.startswith(("http://", "https://")):
         return source_of(connect(given))
     if isinstance(given, (str, Path)):
         return _source_at(Path(given), functions)
-    from cumulus.cubes.cluster_host import ClusterHost, is_client  # by who has one
-
-    if is_client(given):
-        return FoldedSource(ClusterHost(given))
+    host = cluster_host(given)
+    if host is not None:
+        return FoldedSource(host)
     raise UsageError(
         f"{type(given).__name__} {given!r} holds no cubes",
         hint="Give a Warehouse, what cumulus.connect returns, or the path of a folder that has cubes.",
     )
 
 
+def cluster_host(given: object) -> Host | None:
+    """Return the host of what is the client of a cluster; None for anything else."""
+    if "cumulus.cluster.live.client" not in sys.modules:  # then there is no client
+        return None
+    from cumulus.cluster.live.client import ClusterClient
+    from cumulus.cluster.live.host import ClusterHost
+
+    return ClusterHost(given) if isinstance(given, ClusterClient) else None
+
+
 def _source_at(path: Path, functions: Functions | None) -> CubeSource:
     if (path / "cumulus.json").exists():
-        return FoldedSource(FolderHost(OutputFolder(path, functions), functions))
+        return FoldedSource(FolderHost(path, functions))
     if path.is_dir():
         return FoldedSource(WarehouseHost(Warehouse.load(path, functions=functions)))
     raise InputError(

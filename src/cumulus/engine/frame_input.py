@@ -98,8 +98,13 @@ _WAYS = ("__arrow_c_stream__", "__arrow_c_array__", "iloc", "collect_schema", "t
 """What data in columns can do, one or another."""
 
 
+_ROW_TYPES = (list, tuple, dict)
+"""What nearly all rows are, and lists of them."""
+
+
 def _is_columnar(data: Any) -> bool:
-    return any(hasattr(type(data), name) for name in _WAYS)
+    kind = type(data)
+    return kind not in _ROW_TYPES and any(hasattr(kind, name) for name in _WAYS)
 
 
 def _table_of(relation: Relation, data: Any) -> pa.Table | list[Any] | None:

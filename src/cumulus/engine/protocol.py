@@ -124,7 +124,7 @@ class Maps(Protocol):
         """Return how many entries have a count below 0."""
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
+        """Return the values of which `end` takes the first; see `cumulus.views.entries.MapSource.along`."""
 
     def end(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Any:
         """Return the end of a slice, outside a transaction; see `cumulus.views.entries.Entries.end`.
@@ -167,6 +167,41 @@ class Maps(Protocol):
 
     def extent(self, map: str) -> MapStats:
         """Return how many entries a map stores, and their bytes, without looking at them."""
+
+    # --- the contents, taken out and put in; no transaction is open ---------------------------------------------------
+
+    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
+        """Replace the map's contents, outside a transaction."""
+
+    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
+        """Iterate over everything that is stored, for a snapshot: entries that do not exist for readers, too."""
+
+    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
+        """Replace the map's contents by what `stored` gave, outside a transaction."""
+
+    def stored_columns(self, map: str) -> list[pa.Array] | None:
+        """Return what `stored` gives as Arrow columns: keys, then values, three columns for a DOUBLE.
+
+        None where that is not quicker, or where a value has no Arrow type of its own.
+        """
+
+    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
+        """Replace the map's contents by columns as `stored_columns` gives them, outside a transaction.
+
+        False, and an empty map, where `restore` must take them one by one.
+        """
+
+    def save_raw(self, file: BinaryIO) -> dict[str, Any] | None:
+        """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
+
+    def take_raw(self, saved: object) -> set[str]:
+        """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
+
+        Returns
+        -------
+        set[str]
+            The maps that it could take so; the others are as they were.
+        """
 
 
 class Firing(Protocol):
@@ -217,43 +252,6 @@ class Firing(Protocol):
 
     def unwatch(self, map: str) -> None:
         """Report the changes of a map no more."""
-
-
-class MapSnapshots(Protocol):
-    """The contents of maps, taken out and put in; no transaction is open."""
-
-    def load(self, map: str, entries: Iterable[tuple[Key, Values]]) -> None:
-        """Replace the map's contents, outside a transaction."""
-
-    def stored(self, map: str) -> Iterator[tuple[Key, Stored]]:
-        """Iterate over everything that is stored, for a snapshot: entries that do not exist for readers, too."""
-
-    def restore(self, map: str, entries: Iterable[tuple[Key, Stored]]) -> None:
-        """Replace the map's contents by what `stored` gave, outside a transaction."""
-
-    def stored_columns(self, map: str) -> list[pa.Array] | None:
-        """Return what `stored` gives as Arrow columns: keys, then values, three columns for a DOUBLE.
-
-        None where that is not quicker, or where a value has no Arrow type of its own.
-        """
-
-    def restore_columns(self, map: str, columns: Sequence[pa.ChunkedArray]) -> bool:
-        """Replace the map's contents by columns as `stored_columns` gives them, outside a transaction.
-
-        False, and an empty map, where `restore` must take them one by one.
-        """
-
-    def save_raw(self, file: BinaryIO) -> dict[str, Any] | None:
-        """Write all maps to a file as they lie in memory; return what describes it, None if there is no such form."""
-
-    def take_raw(self, saved: object) -> set[str]:
-        """Replace the contents of maps by those of a file that `save_raw` wrote, without looking at each value.
-
-        Returns
-        -------
-        set[str]
-            The maps that it could take so; the others are as they were.
-        """
 
 
 class FrameExchange(Protocol):
@@ -373,7 +371,7 @@ class FastPath(Protocol):
         """Return how many events builtins have taken of each relation, and how many rows that adds; count anew."""
 
 
-class Engine(Maps, Firing, MapSnapshots, FrameExchange, Protocol):
+class Engine(Maps, Firing, FrameExchange, Protocol):
     """Holds the maps of one program and runs its triggers.
 
     The caller makes decimal arithmetic exact (`decimal.localcontext(EXACT)`) around everything that computes. Rows are

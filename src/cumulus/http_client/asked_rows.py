@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from cumulus.views.folding import Between, bounds_of
+from cumulus.views.folding import Between, Bound, bounds_of
 
 
-def asked_rows(columns: Sequence[str] | None, where: Mapping[str, Any] | None) -> dict[str, Any]:
+def asked_rows(columns: Sequence[str] | None, where: Mapping[str, Any] | Sequence[Bound] | None) -> dict[str, Any]:
     """Return the parameters for some columns of the rows within bounds.
 
     Examples

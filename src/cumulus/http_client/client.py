@@ -14,15 +14,16 @@ import pyarrow as pa
 from cumulus.catalog.arrow import from_ipc, table_of, to_ipc
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
-from cumulus.cluster.live.answers import Answer, WriteToken
 from cumulus.engine.frame_input import given_rows
 from cumulus.engine.rows_in import checked_rows
 from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.hosts import Answer, WriteReceipt, WriteRequest
 from cumulus.http_client.asked_rows import asked_rows, json_value, path_part
-from cumulus.http_client.connection import HttpConnection
+from cumulus.http_client.connection import ARROW, HttpConnection
 from cumulus.http_client.remote_changes import RemoteChanges, open_changes
-from cumulus.http_client.remote_cubes import ARROW, RemoteCubes
+from cumulus.http_client.remote_cubes import RemoteCubes
 from cumulus.http_client.told_columns import relation_of
+from cumulus.views.folding import Bound
 from cumulus.views.reader import Consistency
 
 Operation = Literal["insert", "delete", "upsert"]
@@ -55,17 +56,17 @@ class HttpClient(RemoteCubes):
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views that there are for who asks."""
-        return tuple(view["name"] for view in self._json("GET", "/v1/views")["views"])
+        return tuple(view["name"] for view in self._connection.json("GET", "/v1/views")["views"])
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables."""
-        return tuple(table["name"] for table in self._json("GET", "/v1/tables")["tables"])
+        return tuple(table["name"] for table in self._connection.json("GET", "/v1/tables")["tables"])
 
     @property
     def at(self) -> int:
         """The last transaction or epoch that readers see."""
-        return int(self._json("GET", "/v1/views")["at"])
+        return int(self._connection.json("GET", "/v1/views")["at"])
 
     def close(self) -> None:
         """End; the server goes on."""
@@ -82,7 +83,7 @@ class HttpClient(RemoteCubes):
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def insert(self, table: str, rows: Any) -> WriteToken:
+    def insert(self, table: str, rows: Any) -> WriteReceipt:
         """Insert rows in one transaction; return when they are on the disk of the server and seen by its readers.
 
         A connection that is lost, or a server that starts again, is tried again until the time is over; rows are never
@@ -102,11 +103,11 @@ class HttpClient(RemoteCubes):
         """
         return self._write("insert", table, rows)
 
-    def delete(self, table: str, rows: Any) -> WriteToken:
+    def delete(self, table: str, rows: Any) -> WriteReceipt:
         """Delete rows, all columns given; see `insert`."""
         return self._write("delete", table, rows)
 
-    def upsert(self, table: str, rows: Any) -> WriteToken:
+    def upsert(self, table: str, rows: Any) -> WriteReceipt:
         """Insert rows, each in place of the row with its primary key if there is one; see `insert`."""
         return self._write("upsert", table, rows)
 
@@ -116,8 +117,7 @@ class HttpClient(RemoteCubes):
         collected = RemoteTransaction(self)
         yield collected
         if collected.parts:
-            body = json.dumps({"parts": collected.parts}).encode()
-            collected.token = self._sent("/v1/transactions", {}, "application/json", body)
+            collected.token = self._sent("/v1/transactions", {}, "application/json", collected.body())
 
     def packed(self, table: str, rows: Any) -> tuple[str, pa.Table]:
         """Return the name of a table as it is, and rows of it, checked."""
@@ -127,20 +127,33 @@ class HttpClient(RemoteCubes):
             return relation.name, given
         return relation.name, table_of(relation.columns, checked_rows(relation, given))
 
-    def _write(self, op: Operation, table: str, rows: Any) -> WriteToken:
+    def _write(self, op: Operation, table: str, rows: Any, id: str = "") -> WriteReceipt:
         name, packed = self.packed(table, rows)
-        return self._sent(f"/v1/tables/{path_part(name)}/rows", {"op": op}, ARROW, to_ipc(packed))
+        return self._sent(f"/v1/tables/{path_part(name)}/rows", {"op": op}, ARROW, to_ipc(packed), id)
 
-    def _sent(self, path: str, parameters: Mapping[str, Any], kind: str, body: bytes) -> WriteToken:
-        headers = {"Content-Type": kind, "Idempotency-Key": uuid.uuid4().hex}
+    def _sent(self, path: str, parameters: Mapping[str, Any], kind: str, body: bytes, id: str = "") -> WriteReceipt:
+        headers = {"Content-Type": kind, "Idempotency-Key": id or uuid.uuid4().hex}
         answer = self._connection.send("POST", path, parameters=parameters, headers=headers, body=body)
         told = answer.json()
-        return WriteToken(told["at"], told["rows"])
+        return WriteReceipt(told["at"], told["rows"], told["repeated"])
+
+    def send(self, request: WriteRequest) -> WriteReceipt:
+        """Send the parts of a request together: all of it is applied, or none; once, if its `id` is sent again.
+
+        A request of one part goes to its table: a cluster takes no several.
+        """
+        if len(request.parts) == 1:
+            (part,) = request.parts
+            return self._write(part.op, part.table, part.rows, request.id)
+        collected = RemoteTransaction(self)
+        for part in request.parts:
+            collected.add(part.op, part.table, part.rows)
+        return self._sent("/v1/transactions", {}, "application/json", collected.body(), request.id)
 
     def _relation(self, table: str) -> Relation:
         found = next((each for name, each in self._tables.items() if name.lower() == str(table).lower()), None)
         if found is None:
-            listed = self._json("GET", "/v1/tables")["tables"]
+            listed = self._connection.json("GET", "/v1/tables")["tables"]
             self._tables = {each["name"]: relation_of(each) for each in listed}
             found = self._tables[known_name(table, self._tables, "table")]
         return found
@@ -153,9 +166,9 @@ class HttpClient(RemoteCubes):
         read: str = "committed",
         *,
         columns: Sequence[str] | None = None,
-        where: Mapping[str, Any] | None = None,
+        where: Mapping[str, Any] | Sequence[Bound] | None = None,
         limit: int | None = None,
-        after: WriteToken | int | None = None,
+        after: WriteReceipt | int | None = None,
         max_staleness: str = "",
     ) -> Answer:
         """Return rows of a view, all of one state: `Answer.at` says which.
@@ -183,7 +196,7 @@ class HttpClient(RemoteCubes):
         name: str,
         *key: Any,
         read: str = "committed",
-        after: WriteToken | int | None = None,
+        after: WriteReceipt | int | None = None,
         max_staleness: str = "",
     ) -> Answer:
         """Return the row with a key: the values of the view's grouping columns; `Answer.row` is it, or None."""
@@ -194,24 +207,21 @@ class HttpClient(RemoteCubes):
         name: str,
         *,
         read: str = "committed",
-        after: WriteToken | int | None = None,
+        after: WriteReceipt | int | None = None,
         max_staleness: str = "",
         **keys: Any,
     ) -> Answer:
         """Return the rows of a view that have some values in some columns; None means NULL. See `view`."""
         return self.view(name, read, where=keys, after=after, max_staleness=max_staleness)
 
-    def query(self, sql: str, parameters: Any = None, *, after: WriteToken | int | None = None) -> Answer:
+    def query(self, sql: str, parameters: Any = None, *, after: WriteReceipt | int | None = None) -> Answer:
         """Return the result of a SELECT over the views; all that it reads are of one state."""
         given = parameters
         if isinstance(parameters, Mapping):
             given = {name: json_value(value) for name, value in parameters.items()}
         elif parameters is not None:
             given = [json_value(value) for value in parameters]
-        body = json.dumps({"sql": sql, "parameters": given}).encode()
-        headers = {"Accept": ARROW, "Content-Type": "application/json"}
-        answer = self._connection.send("POST", "/v1/query", parameters=_after(after), headers=headers, body=body)
-        return _answer("query", answer)
+        return _answer("query", self._connection.rows("/v1/query", {"sql": sql, "parameters": given}, _after(after)))
 
     def changes(
         self,
@@ -238,12 +248,12 @@ class HttpClient(RemoteCubes):
         every
             Such as "100ms": what changes within this time comes as one.
         """
-        told = self._json("GET", f"/v1/views/{path_part(name)}")
+        told = self._connection.json("GET", f"/v1/views/{path_part(name)}")
         asked = asked_rows(columns, where) | {"snapshot": snapshot} | ({"every": every} if every else {})
         return open_changes(self._connection, told, columns, asked, since)
 
     def _rows(
-        self, name: str, read: str, after: WriteToken | int | None, max_staleness: str, asked: dict[str, Any]
+        self, name: str, read: str, after: WriteReceipt | int | None, max_staleness: str, asked: dict[str, Any]
     ) -> Answer:
         if read not in list(Consistency):
             raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
@@ -258,25 +268,15 @@ class HttpClient(RemoteCubes):
     def execute(self, sql: str) -> int:
         """Create or drop views and cubes; return from which `at` on they are there. For admins."""
         self._tables = {}
-        body = json.dumps({"sql": sql}).encode()
-        return int(self._json("POST", "/v1/execute", body)["at"])
+        return int(self._connection.json("POST", "/v1/execute", {"sql": sql})["at"])
 
     def status(self) -> dict[str, Any]:
         """Return the numbers of the server's source."""
-        return dict(self._json("GET", "/v1/stats"))
+        return dict(self._connection.json("GET", "/v1/stats"))
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of any other request that may be sent more than once, such as those of cubes."""
-        return self._json(method, path, None if body is None else json.dumps(body).encode())
-
-    def _table_answer(self, path: str, body: Any, parameters: Mapping[str, Any]) -> Any:
-        headers = {"Accept": ARROW, "Content-Type": "application/json"}
-        sent = json.dumps(body).encode()
-        return self._connection.send("POST", path, parameters=parameters, headers=headers, body=sent)
-
-    def _json(self, method: str, path: str, body: bytes | None = None) -> Any:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        return self._connection.send(method, path, headers=headers, body=body).json()
+        return self._connection.json(method, path, body)
 
 
 class RemoteTransaction:
@@ -285,26 +285,31 @@ class RemoteTransaction:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
         self.parts: list[dict[str, Any]] = []
-        self.token: WriteToken | None = None
+        self.token: WriteReceipt | None = None
 
     def insert(self, table: str, rows: Any) -> None:
         """Insert rows."""
-        self._add("insert", table, rows)
+        self.add("insert", table, rows)
 
     def delete(self, table: str, rows: Any) -> None:
         """Delete rows, all columns given."""
-        self._add("delete", table, rows)
+        self.add("delete", table, rows)
 
     def upsert(self, table: str, rows: Any) -> None:
         """Insert rows, each in place of the row with its primary key if there is one."""
-        self._add("upsert", table, rows)
+        self.add("upsert", table, rows)
 
-    def _add(self, op: Operation, table: str, rows: Any) -> None:
+    def add(self, op: Operation, table: str, rows: Any) -> None:
+        """Do something with rows of a table: "insert", "delete" or "upsert"."""
         name, packed = self._client.packed(table, rows)
         self.parts.append({"op": op, "table": name, "arrow": base64.b64encode(to_ipc(packed)).decode()})
 
+    def body(self) -> bytes:
+        """Return the parts as a request has them."""
+        return json.dumps({"parts": self.parts}).encode()
 
-def _after(after: WriteToken | int | None) -> dict[str, Any]:
+
+def _after(after: WriteReceipt | int | None) -> dict[str, Any]:
     return {} if after is None else {"after": after if isinstance(after, int) else after.at}
 
 
@@ -315,4 +320,4 @@ def _answer(name: str, answer: Any) -> Answer:
         consistency = Consistency(answer.headers.get("X-Cumulus-Consistency", ""))
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise RemoteProtocolError(f"{answer.url}: no Arrow stream of a view: {problem}") from None
-    return Answer(name, table, consistency, None if at is None else int(at), {})
+    return Answer(table, None if at is None else int(at), consistency, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic, sleep
@@ -26,6 +27,9 @@ def _httpx() -> Any:
     except ImportError:
         raise MissingError("httpx is not installed", hint="pip install 'cumulus-ivm[client]'") from None
     return httpx
+
+
+ARROW = "application/vnd.apache.arrow.stream"
 
 
 class HttpConnection:
@@ -63,6 +67,17 @@ class HttpConnection:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the JSON of the answer to a request that may be sent more than once; see `send`."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        sent = None if body is None else json.dumps(body).encode()
+        return self.send(method, path, headers=headers, body=sent).json()
+
+    def rows(self, path: str, body: Any, parameters: Mapping[str, Any] | None = None) -> httpx.Response:
+        """Return the answer to a POST that asks for rows as Arrow; see `send`."""
+        headers = {"Accept": ARROW, "Content-Type": "application/json"}
+        return self.send("POST", path, parameters=parameters, headers=headers, body=json.dumps(body).encode())
 
     def send(
         self,

@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 
 from cumulus.catalog.arrow import from_ipc
 from cumulus.errors import RemoteProtocolError
 from cumulus.http_client.asked_rows import path_part
+from cumulus.http_client.connection import HttpConnection
 from cumulus.http_client.told_columns import columns_of
 from cumulus.olap import Answered, CubeExplanation, CubeShape, Dimension, KeptLevel, Measure, Question
 from cumulus.olap.question_json import as_json
 from cumulus.views.folding import Candidate
 from cumulus.views.reader import Consistency
 
-ARROW = "application/vnd.apache.arrow.stream"
 
-
-class RemoteCubes(ABC):
+class RemoteCubes:
     """A `CubeSource` over requests to a server."""
 
-    @abstractmethod
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of a request that may be sent more than once."""
-
-    @abstractmethod
-    def _table_answer(self, path: str, body: Any, parameters: Mapping[str, Any]) -> Any:
-        """Return the answer to a POST that asks for Arrow."""
+    _connection: HttpConnection
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the cubes, then those of the other views."""
-        told = self.ask("GET", "/v1/cubes")
+        told = self._connection.json("GET", "/v1/cubes")
         return (*told["cubes"], *told["views"])
 
     def shape(self, name: str) -> CubeShape:
         """Return what a cube is made of; UnknownNameError if there is none."""
-        told = self.ask("GET", _path(name))
+        told = self._connection.json("GET", _path(name))
         return CubeShape(
             told["name"],
             columns_of(told["columns"]),
@@ -51,12 +41,12 @@ class RemoteCubes(ABC):
         """Return the levels of a cube for which there are maps, the finest first."""
         return tuple(
             KeptLevel(tuple(each["levels"]), each["map"], each["entries"], each["statements"], each["asked_for"])
-            for each in self.ask("GET", _path(name))["kept"]
+            for each in self._connection.json("GET", _path(name))["kept"]
         )
 
     def evaluate(self, question: Question) -> Answered:
         """Return the rows of a question."""
-        answer = self._table_answer(_path(question.shape.name, "query"), as_json(question), {})
+        answer = self._connection.rows(_path(question.shape.name, "query"), as_json(question))
         try:
             table = from_ipc(answer.content)
             told = json.loads(answer.headers["X-Cumulus-Explain"])
@@ -69,7 +59,7 @@ class RemoteCubes(ABC):
 
     def facts(self, question: Question, limit: int) -> pa.Table:
         """Return base rows behind a question's groups."""
-        answer = self._table_answer(_path(question.shape.name, "facts"), as_json(question), {"limit": limit})
+        answer = self._connection.rows(_path(question.shape.name, "facts"), as_json(question), {"limit": limit})
         return from_ipc(answer.content)
 
 

@@ -23,7 +23,7 @@ from cumulus.olap.blocks import RowSet, key_values, stacked
 from cumulus.olap.ordering import OrderColumn, sorted_places
 from cumulus.olap.pivoting import Pivoted, free_name
 from cumulus.olap.planning import plan_of
-from cumulus.views import Consistency, Finisher
+from cumulus.views import Finisher
 from cumulus.views.entries import Key
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.folding.regrouping import Regrouping
@@ -31,7 +31,7 @@ from cumulus.views.folding.regrouping import Regrouping
 if TYPE_CHECKING:
     from cumulus.olap.question import Having, Question
 
-Folding: TypeAlias = Callable[[Sequence[str], Sequence[Bound], Sequence[str]], tuple[Partial, Consistency]]
+Folding: TypeAlias = Callable[[Sequence[str], Sequence[Bound], Sequence[str]], Partial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class CubeRows:
 
     table: pa.Table
     partial: Partial
-    consistency: Consistency
 
 
 def answer(question: Question, fold: Folding, finisher_of: Callable[[str], Finisher]) -> CubeRows:
@@ -59,7 +58,7 @@ def answer(question: Question, fold: Folding, finisher_of: Callable[[str], Finis
         If a measure cannot be folded so.
     """
     plan = plan_of(question)
-    partial, consistency = fold(plan.by, plan.where, plan.columns)
+    partial = fold(plan.by, plan.where, plan.columns)
     finisher = finisher_of(partial.choice.view)
     regrouping = Regrouping(finisher, partial)
     keep: Callable[[Key], bool] | None = None
@@ -69,7 +68,7 @@ def answer(question: Question, fold: Folding, finisher_of: Callable[[str], Finis
     whole = regrouping.to((*question.row_columns, *question.pivot_columns), keep)
 
     def again(by: Sequence[str]) -> pa.Table:
-        found, _ = fold(by, plan.where, plan.columns)
+        found = fold(by, plan.where, plan.columns)
         if found.at != partial.at:
             raise EvaluationError(
                 f"{question.shape.name} has changed while it was read", hint="Read it again, or leave the totals out."
@@ -79,7 +78,7 @@ def answer(question: Question, fold: Folding, finisher_of: Callable[[str], Finis
     # What is fixed is not put together: each set of levels is looked up in a map of its own.
     refold = again if partial.plan.fixed and keep is None else None
     rows = _Rows(question, Regrouping(finisher, whole), plan.rows, plan.pivots, refold)
-    return CubeRows(rows.table(), partial, consistency)
+    return CubeRows(rows.table(), partial)
 
 
 class _Rows:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cumulus.catalog.events import Row
-from cumulus.errors import HistoryError, UsageError
+from cumulus.errors import HistoryError, NotOfferedError
 from cumulus.olap.question import Question
 from cumulus.olap.source import Answered, CubeSource
 from cumulus.scalars.python_code import canonical
@@ -145,7 +145,7 @@ def open_stream(
     part_changes = getattr(source, "part_changes", None)
     ticks = None if part_changes is None else part_changes(question.shape.name, timeout)
     if ticks is None:
-        raise UsageError(
+        raise NotOfferedError(
             f"this source of {question.shape.name} does not tell its changes",
             hint="Read the selection again, or take changes from a Warehouse.",
         )

@@ -73,5 +73,5 @@ def explanation_of(question: Question, found: CubeRows) -> CubeExplanation:
         found.table.num_rows,
         partial.choice.candidates,
         partial.at,
-        found.consistency,
+        found.partial.consistency,
     )

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from cumulus.catalog.names import known_name
 from cumulus.errors import UsageError
+from cumulus.hosts.requests import LATEST, Freshness
 from cumulus.olap.conditions import Condition, below, condition_of, written
 from cumulus.olap.levels import ONE_UP, ShownLevels
 from cumulus.olap.shape import CubeShape
@@ -43,28 +44,6 @@ class Top:
     least: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """Which state is read.
-
-    Parameters
-    ----------
-    read
-        "committed" or "tentative"; None is what the source gives by itself.
-    after
-        At least the state after this transaction, epoch or write.
-    max_staleness
-        In seconds, at most.
-    at
-        The state of this transaction or epoch, if the source still has it; None is the last one.
-    """
-
-    read: str | None = None
-    after: Any = None
-    max_staleness: float | None = None
-    at: int | None = None
-
-
 @dataclass(frozen=True, repr=False)
 class Question:
     """What is asked of a cube: measures by some of its levels, for some of its groups. Each step returns another.
@@ -80,7 +59,7 @@ class Question:
     order: tuple[tuple[str, bool], ...] = ()
     best: Top | None = None
     most: int | None = None
-    freshness: Freshness = Freshness()
+    freshness: Freshness = LATEST
 
     def rollup(self, *levels: str, measures: Sequence[str] | None = None) -> Self:
         """Show these levels, and no others: ``"date.m"`` shows the path to it, y and m.

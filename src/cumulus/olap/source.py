@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from cumulus.catalog.names import known_name
-from cumulus.m3.program import Program
+from cumulus.errors import EvaluationError
+from cumulus.hosts.host import Host
 from cumulus.olap.answering import answer
 from cumulus.olap.blocks import key_values
 from cumulus.olap.conditions import alternatives_of
 from cumulus.olap.explain import CubeExplanation, explanation_of
 from cumulus.olap.shape import CubeShape, KeptLevel, kept_levels, shape_of
-from cumulus.views import Consistency, Finisher
-from cumulus.views.folding import Bound, Partial
+from cumulus.views import Consistency
 from cumulus.views.tables import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from cumulus.olap.question import Freshness, Question
+    from cumulus.olap.question import Question
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,48 +70,19 @@ class CubeSource(Protocol):
         """Return base rows behind a question's groups."""
 
 
-@runtime_checkable
-class FoldHost(Protocol):
-    """A host whose views are folded."""
-
-    @property
-    def program(self) -> Program:
-        """What it runs."""
-
-    def finisher(self, view: str) -> Finisher:
-        """Return what makes the rows of a view."""
-
-    def reading(self) -> AbstractContextManager[object]:
-        """Hold still what can be: all that is read in the block is of one state where the host has its turn."""
-
-    def fold(
-        self,
-        view: str,
-        by: Sequence[str],
-        where: Sequence[Bound],
-        columns: Sequence[str],
-        freshness: Freshness,
-    ) -> tuple[Partial, Consistency]:
-        """Return parts of a view's groups, and what they show."""
-
-    def entries(self, map: str) -> int | None:
-        """Return how many entries a map has; None if the host does not tell."""
-
-    def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
-        """Return base rows behind the groups that are within all bounds of one of these lists.
-
-        Raises
-        ------
-        UsageError
-            If there are none to be had.
-        """
-
-
 @dataclass(frozen=True)
 class FoldedSource:
-    """A `CubeSource` over a host: each answer is made of one fold, so it is of one state."""
+    """A `CubeSource` over a host: each answer is made of one fold, so it is of one state.
 
-    host: FoldHost
+    Parameters
+    ----------
+    holds_still
+        Whether nothing changes the host while an answer is made; else only for one that takes several folds, and finds
+        that the state has moved between them.
+    """
+
+    host: Host
+    holds_still: bool = True
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the cubes, then those of the other views."""
@@ -127,31 +98,42 @@ class FoldedSource:
 
     def kept(self, name: str) -> tuple[KeptLevel, ...]:
         """Return the levels of a cube for which there are maps, the finest first."""
-        with self.host.reading():
-            return kept_levels(self.host.program, self.shape(name), self.host.entries)
+        with self._still():
+            return kept_levels(self.host.program, self.shape(name), self.host.entry_count)
 
     def evaluate(self, question: Question) -> Answered:
         """Return the rows of a question."""
-        with self.host.reading():
-            found = answer(
-                question,
-                lambda by, where, columns: self.host.fold(question.shape.name, by, where, columns, question.freshness),
-                self.host.finisher,
-            )
-        return Answered(found.table, found.partial.at, found.consistency, explanation_of(question, found))
+        if self.holds_still:
+            with self.host.holding_still():
+                return self._answered(question)
+        try:
+            return self._answered(question)
+        except EvaluationError:
+            with self.host.holding_still():
+                return self._answered(question)
+
+    def _answered(self, question: Question) -> Answered:
+        found = answer(
+            question,
+            lambda by, where, columns: self.host.fold(question.shape.name, by, where, columns, question.freshness),
+            self.host.finisher,
+        )
+        return Answered(found.table, found.partial.at, found.partial.consistency, explanation_of(question, found))
+
+    def _still(self) -> AbstractContextManager[object]:
+        return self.host.holding_still() if self.holds_still else nullcontext()
 
     def facts(self, question: Question, limit: int) -> pa.Table:
         """Return base rows behind a question's groups."""
         shape = question.shape
-        with self.host.reading():
+        with self._still():
 
             def values(level: str) -> Iterable[Any]:
-                found, _ = self.host.fold(shape.name, [level], (), (), question.freshness)
+                found = self.host.fold(shape.name, [level], (), (), question.freshness)
                 return (value for (value,) in key_values(found.finish(), [shape.column(level)]))
 
             return self.host.facts(shape.name, alternatives_of(shape, question.where, values), limit)
 
     def part_changes(self, name: str, timeout: float | None) -> Any:
-        """Return what tells that a cube has changed; None if the host does not know."""
-        tell = getattr(self.host, "part_changes", None)
-        return None if tell is None else tell(name, timeout)
+        """Return what tells that a cube has changed; NotOfferedError if the host does not know."""
+        return self.host.part_changes(name, timeout)

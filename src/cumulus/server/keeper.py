@@ -14,20 +14,19 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from cumulus.cubes import ServedCubes, ServedHost
 from cumulus.durable.faults import crash_point
 from cumulus.errors import ClosedError, CumulusError, ProcessError, StoreError, StoreLostError, ThreadError
+from cumulus.hosts import Answer, WriteReceipt, WriteRequest
 from cumulus.m3.program import Program
-from cumulus.olap import CubeSource
-from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
+from cumulus.olap import CubeSource, FoldedSource
 from cumulus.server.journal import Journal
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import PackedRequest, Packer
-from cumulus.server.reading import WarehouseReading, status_of
 from cumulus.server.records import LogRecord, RecordKind, ViewChange, apply_rows, apply_views
 from cumulus.server.request_ids import now_ms
 from cumulus.server.settings import ServerSettings
 from cumulus.warehouse import Stats, Warehouse
+from cumulus.warehouse.host import WarehouseHost, status_of
 
 _QUARANTINE = pa.schema([("at", pa.int64()), ("table", pa.string()), ("reason", pa.string())])
 _PATIENCE_S = 0.05
@@ -55,7 +54,7 @@ class _Waiting:
             return ""
         return ", ".join(dict.fromkeys(part.table for part in self.change.parts))
 
-    def answer(self, done: Acknowledged) -> None:
+    def answer(self, done: WriteReceipt) -> None:
         """Tell who waits."""
         self.future.set_result(done if isinstance(self.change, PackedRequest) else done.at)
 
@@ -98,9 +97,8 @@ class WarehouseKeeper:
     ) -> None:
         self._warehouse, self._kept = warehouse, kept or KeptFolder.passing()
         self._settings = settings or ServerSettings(self._kept.data)
-        reading, self._packer = WarehouseReading(warehouse), Packer(warehouse.program)
-        self.view, self.get, self.query = reading.view, reading.get, reading.query
-        self.errors, self.changes = reading.errors, reading.changes
+        self.host, self._packer = WarehouseHost(warehouse, is_shared=True), Packer(warehouse.program)
+        self.errors = self.host.errors
         self._queue: queue.Queue[_Item] = queue.Queue()
         self._at = warehouse.transaction_number
         self._sizes = warehouse.stats(kept=True)
@@ -153,19 +151,19 @@ class WarehouseKeeper:
 
     def cubes(self) -> CubeSource:
         """Return what answers selections of the cubes, and of the other views that can be folded."""
-        return ServedCubes(ServedHost(self._warehouse))
+        return FoldedSource(self.host, holds_still=False)
 
-    def quarantine(self) -> ReadRows:
+    def quarantine(self) -> Answer:
         """Return the last requests that were refused when they were applied; whoever sent them was told."""
-        return ReadRows(pa.Table.from_pylist(list(self._refused), _QUARANTINE), self._at)
+        return Answer(pa.Table.from_pylist(list(self._refused), _QUARANTINE), self._at)
 
-    def epochs(self) -> ReadRows:
+    def epochs(self) -> Answer:
         """Return the last transaction."""
-        return ReadRows(pa.table({"at": pa.array([self._at], pa.int64())}), self._at)
+        return Answer(pa.table({"at": pa.array([self._at], pa.int64())}), self._at)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, request: WriteRequest) -> Future[Acknowledged]:
+    def write(self, request: WriteRequest) -> Future[WriteReceipt]:
         """Apply rows in one transaction, after those of all requests that came before.
 
         Raises
@@ -322,7 +320,7 @@ class WarehouseKeeper:
                 waiting.future.set_exception(problem)
             return
         crash_point("after-append")
-        done: list[tuple[_Waiting, Acknowledged]] = []
+        done: list[tuple[_Waiting, WriteReceipt]] = []
         refused: list[tuple[int, _Waiting, Exception]] = []
         for number, record, waiting in zip(numbers, records, fresh, strict=True):
             answer = self._apply(waiting.change)
@@ -344,7 +342,7 @@ class WarehouseKeeper:
             self._refused.append({"at": self._at, "table": waiting.about, "reason": str(why)})
             waiting.future.set_exception(unknown or why)
 
-    def _apply(self, change: PackedRequest | ViewChange) -> Acknowledged | Exception:
+    def _apply(self, change: PackedRequest | ViewChange) -> WriteReceipt | Exception:
         """Apply a change as a transaction; return the answer, or why it is refused."""
         before = self._at
         try:
@@ -359,9 +357,9 @@ class WarehouseKeeper:
             if self._warehouse.transaction_number == before:
                 return problem  # else it is committed, and somebody who was told of it has failed
         self._at = self._warehouse.transaction_number
-        return Acknowledged(self._at, change.rows if isinstance(change, PackedRequest) else 0)
+        return WriteReceipt(self._at, change.rows if isinstance(change, PackedRequest) else 0)
 
-    def _tell(self, done: Sequence[tuple[_Waiting, Acknowledged]]) -> None:
+    def _tell(self, done: Sequence[tuple[_Waiting, WriteReceipt]]) -> None:
         for moved in self._listeners:
             moved(self._at)
         for waiting, answer in done:

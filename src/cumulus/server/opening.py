@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from cumulus.cluster.live.address import is_cluster_home, is_running
 from cumulus.durable.faults import crash_point
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
-from cumulus.server.answers import Acknowledged
+from cumulus.hosts import WriteReceipt
 from cumulus.server.journal import Journal
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.kept_folder import KeptFolder
@@ -146,7 +146,7 @@ def _replay(warehouse: Warehouse, kept: KeptFolder) -> None:
         if record.kind is RecordKind.DDL:
             packer = Packer(warehouse.program)
         at = warehouse.transaction_number
-        kept.ids.add(record.id, record.digest, Acknowledged(at, rows), record.written_ms)
+        kept.ids.add(record.id, record.digest, WriteReceipt(at, rows), record.written_ms)
 
 
 def _apply(warehouse: Warehouse, packer: Packer, kept: KeptFolder, record: LogRecord) -> int:

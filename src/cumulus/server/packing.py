@@ -26,8 +26,8 @@ from cumulus.engine.frame_input import given_rows
 from cumulus.engine.frames.tagged_texts import from_text, to_text
 from cumulus.engine.rows_in import Checker, arrow_rows, checker
 from cumulus.errors import UsageError
+from cumulus.hosts import TableRows, WriteRequest
 from cumulus.m3.program import Program
-from cumulus.server.answers import TableRows, WriteRequest
 
 Op: TypeAlias = Literal["insert", "delete", "upsert"]
 _OPS: tuple[Op, ...] = ("insert", "delete", "upsert")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cumulus.durable.files import write_bytes
 from cumulus.errors import RepeatedIdError, StoreError
-from cumulus.server.answers import Acknowledged
+from cumulus.hosts import WriteReceipt
 
 _Kept: TypeAlias = tuple[bytes, int, int, int]
 """Digest, `at`, rows, when the request came in milliseconds since 1970."""
@@ -38,7 +38,7 @@ class AnsweredIds:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def find(self, name: str, digest: bytes) -> Acknowledged | None:
+    def find(self, name: str, digest: bytes) -> WriteReceipt | None:
         """Return the answer that a request was given; None if it was not acknowledged, or that is forgotten.
 
         Raises
@@ -54,9 +54,9 @@ class AnsweredIds:
                 f"another request had the id {name!r}, with other content",
                 hint="Give each request an id of its own, and send a request again as it was.",
             )
-        return Acknowledged(found[1], found[2], is_repeated=True)
+        return WriteReceipt(found[1], found[2], is_repeated=True)
 
-    def add(self, name: str, digest: bytes, answer: Acknowledged, written_ms: int) -> None:
+    def add(self, name: str, digest: bytes, answer: WriteReceipt, written_ms: int) -> None:
         """Keep the answer to a request, if it has an id; forget what is too old, or too much."""
         if not name:
             return
@@ -91,7 +91,7 @@ class AnsweredIds:
         try:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             for name, digest, at, rows, written_ms in _rows(table):
-                self.add(name, digest, Acknowledged(at, rows), written_ms)
+                self.add(name, digest, WriteReceipt(at, rows), written_ms)
         except (OSError, pa.ArrowException, ValueError) as problem:
             raise StoreError(f"{path} cannot be read: {problem}", hint="Restore the folder from a copy.") from None
 

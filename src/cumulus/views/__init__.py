@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cumulus.views.consistency import Consistency
     from cumulus.views.finishing import Finisher, finish
-    from cumulus.views.reader import MapViewReader, ViewReader
+    from cumulus.views.reader import MapViewReader
     from cumulus.views.tables import Result
 
-__all__ = ["Consistency", "Finisher", "MapViewReader", "Result", "ViewReader", "finish"]
+__all__ = ["Consistency", "Finisher", "MapViewReader", "Result", "finish"]
 
 _MODULES = {
     "Consistency": "consistency",
     "Finisher": "finishing",
     "MapViewReader": "reader",
     "Result": "tables",
-    "ViewReader": "reader",
     "finish": "finishing",
 }
 

@@ -16,15 +16,11 @@ from cumulus.views.finishing import Finisher
 from cumulus.views.vectors import NotColumnarError
 
 
-class CopiedColumns(Protocol):
-    """Where columns of maps are copied from."""
+class CopiedSource(MapSource, Protocol):
+    """Maps that can be read, and copied."""
 
     def copied_columns(self, map: str, turn: AbstractContextManager[object]) -> MapColumns | None:
         """Return the entries as columns that stay as they are; see `cumulus.engine.protocol.Maps`."""
-
-
-class CopiedSource(MapSource, CopiedColumns, Protocol):
-    """Maps that can be read, and copied."""
 
 
 class _CopiedMaps(ColumnsAlone):

@@ -86,7 +86,7 @@ class BagDifferences:
     def _changes_at(self, changes: MapChanges, keys: Iterable[Key], now: _CachedEntries) -> list[Change]:
         """Return the changes of the rows at some keys."""
         found: list[Change] = []
-        before = EntriesBefore(now, self._source.find, changes)
+        before = EntriesBefore(now, self._source, changes)
         entry = self._finisher.entry
         for key in keys:
             was, is_now = self._both(changes, key, now.read)
@@ -115,7 +115,7 @@ class _CachedEntries:
 
     def __init__(self, source: MapSource, maps: Iterable[str] = ()) -> None:
         self.whole = {map: dict(source.items(map)) for map in maps}
-        self._read, self.end, self.along = cache(source.read), cache(source.end), source.along
+        self._read, self.end = cache(source.read), cache(source.end)
 
     def read(self, map: str, key: Key) -> Values | None:
         """Return the values of an entry; see `Entries.read`."""

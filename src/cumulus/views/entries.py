@@ -45,14 +45,7 @@ class Entries(Protocol):
         """
 
 
-class Slices(Entries, Protocol):
-    """`Entries` that may keep slices of maps in order."""
-
-    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
-
-
-class MapSource(Slices, Protocol):
+class MapSource(Entries, Protocol):
     """Where entries of maps come from."""
 
     def items(self, map: str) -> Iterator[tuple[Key, Values]]:
@@ -66,6 +59,9 @@ class MapSource(Slices, Protocol):
 
     def find(self, map: str, positions: tuple[int, ...], values: Key) -> Iterator[tuple[Key, Values]]:
         """Iterate over the existing entries that have `values` at `positions`."""
+
+    def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
+        """Return the values of which `end` takes the first, in order; None if it looks at the whole slice."""
 
     def in_order(self, map: str, axis: int, descending: bool) -> Iterator[tuple[Key, Values]] | None:
         """Return the existing entries by a key or value column; None where that is no quicker than sorting them."""
@@ -140,20 +136,20 @@ class EntriesBefore:
     ----------
     now
         The entries after it.
-    find
-        From a map, positions and values there to its existing entries that have them.
+    source
+        Of the same entries: slices of maps, in order where they are kept so.
     changes
         What it changed.
     """
 
     def __init__(
         self,
-        now: Slices,
-        find: Callable[[str, tuple[int, ...], Key], Iterable[tuple[Key, Values]]],
+        now: Entries,
+        source: MapSource,
         changes: MapChanges,
     ) -> None:
         self._now = now
-        self._find = find
+        self._source = source
         self._changes = changes
         self._moved: dict[tuple[str, int, int | None], dict[Key, tuple[set[Any], set[Any]]]] = {}
 
@@ -173,12 +169,12 @@ class EntriesBefore:
         come, gone = self._moved[which][others]
         if now not in come:
             return end_of(end, [now, *gone])
-        walk = self._now.along(map, end, axis, others, column)
+        walk = self._source.along(map, end, axis, others, column)
         if walk is not None:
             return end_of(end, [next((key for key in walk if key not in come), None), *gone])
         stayed = [
             key[axis]
-            for key, values in self._find(map, all_but(axis, len(others) + 1), others)
+            for key, values in self._source.find(map, all_but(axis, len(others) + 1), others)
             if key[axis] not in come and _is_candidate(values, column)
         ]
         return end_of(end, [*stayed, *gone])

@@ -1,10 +1,10 @@
-"""`ViewReader`: how anyone reads a view, in whatever host; and the reader over maps in this process."""
+"""The reader of one view over maps in this process: rows, columns, one row by its key."""
 
 from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,59 +22,15 @@ from cumulus.views.tables import Shown
 from cumulus.views.vectors import NotColumnarError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from cumulus.views.folding import Bound, Partial
+    pass
 
 T = TypeVar("T")
 _FEW_ENTRIES = 32
 """Beginning with columns takes as long as so many entries one by one."""
 
 
-class ViewReader(Protocol):
-    """Reads one view."""
-
-    @property
-    def name(self) -> str:
-        """The view's name."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Names and types of the rows."""
-
-    @property
-    def consistency(self) -> Consistency:
-        """What the reader sees."""
-
-    def arrow(self) -> pa.Table:
-        """Return all rows as Arrow."""
-
-    def pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas frame."""
-
-    def polars(self) -> Any:
-        """Return all rows as a polars frame."""
-
-    def rows(self) -> list[Row]:
-        """Return all rows as tuples."""
-
-    def get(self, *key: Any) -> Row | None:
-        """Return the row with a key, None if there is none."""
-
-    def fold(
-        self,
-        by: Sequence[str],
-        where: Mapping[str, Any] | Sequence[Bound] = (),
-        columns: Sequence[str] | None = None,
-    ) -> Partial:
-        """Return the parts of the view's groups, put together to larger groups.
-
-        docs/reading.md, "Fewer grouping columns: folding".
-        """
-
-
 class MapViewReader(Shown):
-    """Reads rows as a `ViewReader`, from maps in this process: it always sees the last committed transaction."""
+    """Reads the rows of a view from maps in this process: it always sees the last committed transaction."""
 
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         self._finisher = finisher

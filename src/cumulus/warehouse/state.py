@@ -96,7 +96,10 @@ class WarehouseState:
             view.name: Finisher(session.program, view, self.functions) for view in session.program.views
         }
         self.readers = _Readers(self)
-        self.folds, self.columns = Folds(session.program, self.finishers), KeptColumns(session.engine)
+        self.folds, self.columns = (
+            Folds(session.program, self.finishers),
+            KeptColumns(session.engine, session.engine.memory),
+        )
         self.turn.use(session)
         self.subscriptions.open(session.engine, self.finishers)
 

@@ -27,7 +27,7 @@ from cumulus.warehouse.view_errors import ViewErrors
 
 
 class WarehouseView(Shown):
-    """The reader of one view of a warehouse; a `cumulus.views.ViewReader`. It stays good when views are created."""
+    """The reader of one view of a warehouse. It stays good when views are created."""
 
     def __init__(self, name: str, state: WarehouseState) -> None:
         self._name, self._state = name, state

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.cluster.live.answers import Answer, WriteToken
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import CumulusError
+from cumulus.hosts import Answer, WriteReceipt
 from cumulus.views.consistency import Consistency
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 
@@ -116,7 +116,7 @@ class SumReads:
         self.furthest = max(self.furthest, abs(total))
 
 
-def _insert(cluster: RunningCluster, table: str, parts: Sequence[pa.Table]) -> list[WriteToken]:
+def _insert(cluster: RunningCluster, table: str, parts: Sequence[pa.Table]) -> list[WriteReceipt]:
     """Insert transfers into one table, by a client of its own."""
     with cluster.connect() as client:
         return [client.insert(table, part) for part in parts]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cumulus.cluster.live.answers import WriteToken
 from cumulus.cluster.live.client import ClusterClient
+from cumulus.hosts import WriteReceipt
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 
 SQL = """
@@ -60,7 +60,7 @@ class ShopLoad:
         self._held: deque[tuple[pa.Table, pa.Table]] = deque()
         self._next = 0
         self._most_held = held
-        self._last: WriteToken | None = None
+        self._last: WriteReceipt | None = None
         if events_per_s:
             self._pace_s = (2 * batch * (1 + _ITEMS) + _MOVING) / events_per_s
         self._is_over = Event()
@@ -77,7 +77,7 @@ class ShopLoad:
             client.view("revenue", after=self._last)
         self._thread.start()
 
-    def stop(self) -> WriteToken:
+    def stop(self) -> WriteReceipt:
         """End, and return the token of the last rows; raise what the thread has run into."""
         self._is_over.set()
         self._thread.join()
@@ -138,7 +138,7 @@ class ShopLoad:
         drawn = self._draw.integers(least, most, count)
         return pa.array([f"{each // 100}.{each % 100:02}" for each in drawn.tolist()])
 
-    def _note(self, token: WriteToken) -> None:
+    def _note(self, token: WriteReceipt) -> None:
         self.events += token.rows
         if self._last is None or token.epoch >= self._last.epoch:
             self._last = token

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.cluster.live.answers import WriteToken
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import CumulusError
+from cumulus.hosts import WriteReceipt
 from cumulus.machine import Name
 from cumulus.workloads import checks
 from cumulus_lab.bench.agreement import compare
@@ -134,7 +134,7 @@ def check_slowed(rows: Sequence[LoadRow], warm: int) -> list[str]:
     return found
 
 
-def end(cluster: RunningCluster, load: ShopLoad, last: WriteToken, cpu_before: float) -> dict[str, Any]:
+def end(cluster: RunningCluster, load: ShopLoad, last: WriteReceipt, cpu_before: float) -> dict[str, Any]:
     """Return what all of the load has cost.
 
     Raises

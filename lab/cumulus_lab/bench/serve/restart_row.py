@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.server.answers import TableRows, WriteRequest
+from cumulus.hosts import TableRows, WriteRequest
 from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings

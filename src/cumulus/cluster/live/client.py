@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +15,9 @@ from typing import Any
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.names import known_name
-from cumulus.catalog.types import coerce
 from cumulus.cluster.live.address import STATE, read_address
-from cumulus.cluster.live.answers import Answer, WriteToken
 from cumulus.cluster.live.client_rows import rows_to_send
-from cumulus.cluster.live.committed_reads import check_staleness, committed_rows, rows_with, wait_until_committed
+from cumulus.cluster.live.committed_reads import check_staleness, not_committed, wait_until_committed
 from cumulus.cluster.live.folds import ClusterFolds
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.live.status import STATUS_SECONDS, status_of
@@ -29,8 +27,13 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.card import read_card
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.publisher import PUBLISHER
+from cumulus.epochs.output.host import FolderHost
 from cumulus.epochs.output.identity import resumed_program
+from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import ClosedError, InputError, UsageError
+from cumulus.hosts.answers import Answer, WriteReceipt
+from cumulus.hosts.requests import RowRequest
+from cumulus.hosts.selecting import typed_value
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name
@@ -83,8 +86,12 @@ class ClusterClient:
         return plan_of(self._program, self._card)
 
     @cached_property
+    def _committed(self) -> FolderHost:
+        return FolderHost(self.home, self.functions, program=self._program)
+
+    @cached_property
     def _folds(self) -> ClusterFolds:
-        return ClusterFolds(self.home, self._plan, self.functions)
+        return ClusterFolds(self._plan, self._committed)
 
     @property
     def program(self) -> Program:
@@ -126,7 +133,7 @@ class ClusterClient:
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def insert(self, table: str, rows: Any) -> WriteToken:
+    def insert(self, table: str, rows: Any) -> WriteReceipt:
         """Insert rows; return when they are on the disk.
 
         Parameters
@@ -145,15 +152,15 @@ class ClusterClient:
         """
         return self._send(INSERT, table, rows)
 
-    def delete(self, table: str, rows: Any) -> WriteToken:
+    def delete(self, table: str, rows: Any) -> WriteReceipt:
         """Delete rows, all columns given; see `insert`."""
         return self._send(DELETE, table, rows)
 
-    def upsert(self, table: str, rows: Any) -> WriteToken:
+    def upsert(self, table: str, rows: Any) -> WriteReceipt:
         """Insert rows, each in place of the row with its primary key if there is one; see `insert`."""
         return self._send(UPSERT, table, rows)
 
-    def _send(self, op: int, table: str, data: Any) -> WriteToken:
+    def _send(self, op: int, table: str, data: Any) -> WriteReceipt:
         relation = self._tables[known_name(table, self._tables, "table")]
         rows = rows_to_send(relation, op, data)
         until, epoch = time.monotonic() + self._timeout_s, 0
@@ -163,7 +170,7 @@ class ClusterClient:
             for begin in range(0, rows.num_rows, most):
                 payload = to_ipc(rows.slice(begin, most))
                 epoch = links.send(switch, ClientRows(self._next_number(), relation.name, payload), until).epoch
-        return WriteToken(epoch, rows.num_rows)
+        return WriteReceipt(epoch, rows.num_rows)
 
     def _next_number(self) -> int:
         self._number += 1
@@ -180,7 +187,7 @@ class ClusterClient:
     # --- views ------------------------------------------------------------------------------------------------------
 
     def view(
-        self, name: str, read: str = "committed", *, after: WriteToken | None = None, max_staleness: str = ""
+        self, name: str, read: str = "committed", *, after: WriteReceipt | None = None, max_staleness: str = ""
     ) -> Answer:
         """Return the rows of a view.
 
@@ -203,7 +210,7 @@ class ClusterClient:
         return self._read(name, {}, read, after, max_staleness)
 
     def get(
-        self, name: str, *key: Any, read: str = "committed", after: WriteToken | None = None, max_staleness: str = ""
+        self, name: str, *key: Any, read: str = "committed", after: WriteReceipt | None = None, max_staleness: str = ""
     ) -> Answer:
         """Return the row with a key: the values of the view's grouping columns, in the order of the SELECT list.
 
@@ -223,7 +230,7 @@ class ClusterClient:
         name: str,
         *,
         read: str = "committed",
-        after: WriteToken | None = None,
+        after: WriteReceipt | None = None,
         max_staleness: str = "",
         **keys: Any,
     ) -> Answer:
@@ -240,7 +247,7 @@ class ClusterClient:
         columns: Sequence[str] | None = None,
         *,
         read: str = "committed",
-        after: WriteToken | None = None,
+        after: WriteReceipt | None = None,
         max_staleness: str = "",
     ) -> Partial:
         """Return the parts of a view's groups, put together to larger groups; `finish()` makes rows of them.
@@ -266,34 +273,29 @@ class ClusterClient:
         """
         view, bounds = self._view_named(name), bounds_of(where)
         is_tentative = self._is_tentative(view, read, after, max_staleness)
-        with self._opened(max_staleness) as links:
+        with self._opened(max_staleness):
             if not is_tentative:
                 return self._folds.committed(view.name, by, bounds, columns)
-            until = time.monotonic() + self._timeout_s
-            return self._folds.tentative(
-                lambda machine, message_of: links.ask(machine, message_of(self._next_number()), until),
-                view.name,
-                by,
-                bounds,
-                columns,
-            )
+            return self._folds.tentative(self._asking(), view.name, by, bounds, columns)
 
     def _view_named(self, name: str) -> ViewDef:
         return self._views[known_name(name, self._views, "view")]
 
     def _read(
-        self, name: str, given: Mapping[str, Any], read: str, after: WriteToken | None, max_staleness: str
+        self, name: str, given: Mapping[str, Any], read: str, after: WriteReceipt | None, max_staleness: str
     ) -> Answer:
         view = self._view_named(name)
-        values = {column: _of_column(view, column, value) for column, value in given.items()}
+        values = {column: typed_value(view, column, value) for column, value in given.items()}
         is_tentative = self._is_tentative(view, read, after, max_staleness)
         with self._opened(max_staleness):
             if is_tentative:
-                return self._tentative(view.name, values)
-            rows, epoch = committed_rows(self.home, view)
-            return Answer(view.name, rows_with(rows, values), Consistency.COMMITTED, epoch, {})
+                return tentative_rows(self._plan, self._asking(), view.name, values, self.functions)
+            if newest_manifest(self.home) is None:
+                raise not_committed(self.home)
+            where = tuple(Bound(column, (value,)) for column, value in values.items())
+            return self._committed.read(RowRequest(view.name, where=where))
 
-    def _is_tentative(self, view: ViewDef, read: str, after: WriteToken | None, max_staleness: str) -> bool:
+    def _is_tentative(self, view: ViewDef, read: str, after: WriteReceipt | None, max_staleness: str) -> bool:
         """Whether tentative rows are read, when what is to be committed before is so."""
         if read not in list(Consistency):
             raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
@@ -307,6 +309,13 @@ class ClusterClient:
             wait_until_committed(self._open_links, self.home, after, self._timeout_s)
         return is_tentative
 
+    def wait_committed(self, after: WriteReceipt | None, max_staleness: str = "") -> None:
+        """Wait until the rows of a receipt are committed; DelayError if they are not in time, or what is is too old."""
+        if after is not None:
+            wait_until_committed(self._open_links, self.home, after, self._timeout_s)
+        with self._opened(max_staleness):
+            pass
+
     @contextmanager
     def _opened(self, max_staleness: str) -> Iterator[ClientLinks]:
         with self._lock:
@@ -316,15 +325,10 @@ class ClusterClient:
                 check_staleness(float(behind_ms) / 1000, max_staleness)
             yield links
 
-    def _tentative(self, name: str, values: Mapping[str, Any]) -> Answer:
+    def _asking(self) -> Callable[[Name, Callable[[int], Any]], list[Any]]:
+        """Return what asks a machine, by a message with the number that it is given, and returns what it answers."""
         until = time.monotonic() + self._timeout_s
-        return tentative_rows(
-            self._plan,
-            lambda machine, message_of: self._open_links.ask(machine, message_of(self._next_number()), until),
-            name,
-            values,
-            self.functions,
-        )
+        return lambda machine, message_of: self._open_links.ask(machine, message_of(self._next_number()), until)
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
@@ -337,14 +341,3 @@ class ClusterClient:
         until = time.monotonic() + self._timeout_s
         (told,) = self._open_links.ask(machine, StatusAsked(self._next_number()), until)
         return dict(told.facts)
-
-
-def _of_column(view: ViewDef, name: str, value: Any) -> Any:
-    """Return a value as one of a column of a view."""
-    column = next(each for each in view.columns if each.name == name)
-    if column.type is None or value is None:
-        return value
-    try:
-        return coerce(value, column.type)
-    except (TypeError, ValueError) as problem:
-        raise UsageError(f"{view.name}.{name}: {problem}", hint=f"It is a {column.type}.") from None

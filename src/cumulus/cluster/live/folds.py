@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, reduce
 from operator import add
-from pathlib import Path
 
 from cumulus.cluster.clients.parts import bounds_sent, nodes_to_ask, partial_of
 from cumulus.cluster.live.committed_reads import not_committed
 from cumulus.cluster.messages import PartsRead, ReadParts, node_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.epochs.output.folder import OutputFolder
+from cumulus.epochs.output.host import FolderHost
 from cumulus.epochs.output.sink import newest_manifest
-from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.machine import Name
-from cumulus.scalars.user import Functions
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Folds, Partial
 from cumulus.views.folding.access import WantedKeys
@@ -27,14 +24,12 @@ class ClusterFolds:
 
     Parameters
     ----------
-    home
-        Its output folder, too.
-    functions
-        The user's that the views call.
+    committed
+        Its home, the output folder of its epochs.
     """
 
-    def __init__(self, home: Path, plan: ClusterPlan, functions: Functions) -> None:
-        self._home, self._plan, self._functions = home, plan, functions
+    def __init__(self, plan: ClusterPlan, committed: FolderHost) -> None:
+        self._plan, self._committed = plan, committed
         self._spread = plan.division.spread
 
     @cached_property
@@ -45,10 +40,6 @@ class ClusterFolds:
     def _folds(self) -> Folds:
         return Folds(self._spread, self._finishers)
 
-    @cached_property
-    def _folder(self) -> OutputFolder:
-        return OutputFolder(self._home, self._functions)
-
     def committed(self, view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str] | None) -> Partial:
         """Return the parts of a cube after the last committed epoch.
 
@@ -57,9 +48,9 @@ class ClusterFolds:
         DelayError
             If no epoch is committed yet.
         """
-        if newest_manifest(self._home) is None:
-            raise not_committed(self._home)
-        return self._folder.fold(view, by, where, columns)
+        if newest_manifest(self._committed.out) is None:
+            raise not_committed(self._committed.out)
+        return self._committed.fold(view, by, where, columns)
 
     def tentative(
         self,
@@ -90,5 +81,6 @@ class ClusterFolds:
 
     def _committed_count(self, map: str) -> int:
         """Return how many entries a map had in the last epoch: the nodes are not asked which level is the smallest."""
-        manifest = newest_manifest(self._home)
-        return 0 if manifest is None or map not in manifest.parts else entry_count(self._home, manifest, map)
+        if newest_manifest(self._committed.out) is None:
+            return 0
+        return self._committed.entry_count(map) or 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cumulus.cluster.live.answers import Answer
-from cumulus.cluster.live.committed_reads import rows_with
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, ReadEntries
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.versions import unpack
+from cumulus.hosts.answers import Answer
+from cumulus.hosts.selecting import rows_with
 from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions, given_functions
@@ -43,4 +44,12 @@ def tentative_rows(
     reader = MapViewReader(Finisher(spread, view, given_functions(functions)), remote)
     one = reader.rows_at(values) if values else None
     rows = rows_with(reader.arrow(), values) if one is None else one
-    return Answer(name, rows, Consistency.TENTATIVE, None, remote.versions)
+    return TentativeAnswer(rows, None, Consistency.TENTATIVE, name, remote.versions)
+
+
+class TentativeAnswer(Answer):
+    """Rows as new as the nodes have them; later corrections may change them."""
+
+    def _notes(self) -> list[str]:
+        seen = ", ".join(f"{name} in epoch {unpack(version)[0]}" for name, version in sorted(self.versions.items()))
+        return [f"tentative, up to {seen or 'what was committed'}"]

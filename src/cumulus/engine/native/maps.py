@@ -26,7 +26,7 @@ from cumulus.scalars.python_code import canonical
 
 
 class NativeMaps:
-    """The `cumulus.engine.protocol.Maps` and `cumulus.engine.protocol.MapSnapshots` of machine code."""
+    """The `cumulus.engine.protocol.Maps` of machine code."""
 
     def __init__(self, code: CurrentCode, grants: MemoryGrants, transactions: Transactions) -> None:
         self._code = code

@@ -10,18 +10,16 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cumulus.catalog.arrow import rows_equal
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
-from cumulus.catalog.types import coerce
 from cumulus.epochs.output.identity import written_program
 from cumulus.epochs.output.query import manifest_of
 from cumulus.epochs.output.sink import Manifest, committed_epochs
 from cumulus.epochs.output.stored_parts import StoredParts, entry_count
 from cumulus.errors import EvaluationError, StoreError, UsageError
+from cumulus.hosts.selecting import row_with_key
 from cumulus.m3.program import Program, ViewDef
-from cumulus.m3.view_reads import key_columns
 from cumulus.scalars.user import Functions, given_functions
 from cumulus.views import Consistency, Finisher
 from cumulus.views.folding import Bound, Folds, Partial, bounds_of
@@ -52,7 +50,7 @@ class OutputFolder:
     def __init__(self, out: str | Path, functions: Functions | None = None) -> None:
         manifest_of(out)
         self.path = Path(out)
-        self._functions = given_functions(functions)
+        self.functions = given_functions(functions)
 
     @cached_property
     def program(self) -> Program:
@@ -68,7 +66,7 @@ class OutputFolder:
     @cached_property
     def finishers(self) -> Mapping[str, Finisher]:
         """What makes the rows of each view."""
-        return {view.name: Finisher(self.program, view, self._functions) for view in self.program.views}
+        return {view.name: Finisher(self.program, view, self.functions) for view in self.program.views}
 
     @cached_property
     def _folds(self) -> Folds:
@@ -153,7 +151,7 @@ class OutputFolder:
 
 
 class FolderView(Shown):
-    """The reader of a view of an output folder; a `cumulus.views.ViewReader`."""
+    """The reader of a view of an output folder."""
 
     def __init__(self, folder: OutputFolder, view: ViewDef, epoch: int) -> None:
         self._folder, self._view, self._epoch = folder, view, epoch
@@ -193,24 +191,8 @@ class FolderView(Shown):
         UsageError
             If the number of values is wrong, or several rows have them.
         """
-        keys = key_columns(self._view, self._folder.program.map(self._view.maps[0]).keys)
-        shown = [column for column in self.columns if column.name in keys]
-        if len(key) != len(shown):
-            raise UsageError(
-                f"{self.name} is looked up by ({', '.join(column.name for column in shown)}), {len(key)} values were "
-                "given",
-                hint="Give one value for each of these columns.",
-            )
-        table = self.arrow()
-        for column, value in zip(shown, key, strict=True):
-            try:
-                given = value if value is None or column.type is None else coerce(value, column.type)
-            except (TypeError, ValueError) as problem:
-                raise UsageError(f"{self.name}.{column.name}: {problem}", hint=f"It is a {column.type}.") from None
-            table = table.filter(rows_equal(table.column(column.name), given))
-        if table.num_rows > 1:
-            raise UsageError(f"{table.num_rows} rows of {self.name} have these values", hint="Use rows().")
-        return tuple(table.to_pylist()[0].values()) if table.num_rows else None
+        found = row_with_key(self._folder.program, self._view, key, self.arrow())
+        return tuple(found.to_pylist()[0].values()) if found.num_rows else None
 
     def fold(
         self,

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from cumulus.cluster.live.address import read_address
-from cumulus.cluster.live.answers import Answer
 from cumulus.cluster.live.client import ClusterClient
-from cumulus.cluster.live.status import silent_machines
-from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cubes.cluster_host import ClusterHost
-from cumulus.errors import CumulusError, DataError, UsageError
+from cumulus.cluster.live.host import ClusterHost
+from cumulus.epochs.output.follower import EpochFollower
+from cumulus.errors import CumulusError, DataError, NotOfferedError, UsageError
+from cumulus.hosts import WriteReceipt, WriteRequest
 from cumulus.m3.program import Program
 from cumulus.olap import CubeSource, FoldedSource
-from cumulus.server.answers import Acknowledged, ReadRows, WriteRequest
-from cumulus.server.followed.epoch_reading import EpochReading
-from cumulus.server.followed.following import EpochFollower
 from cumulus.server.packing import PackedRequest, Packer
-from cumulus.server.reading import WantedRows
 from cumulus.server.request_ids import AnsweredIds, now_ms
 from cumulus.server.settings import ServerSettings
-from cumulus.views.folding import Bound
-from cumulus.views.reader import Consistency
 
-_PATIENCE_S = 5.0
-"""How long a machine may be in a step until it is said not to answer."""
 _MOST_UNSETTLED = 10_000
 
 
@@ -56,65 +45,27 @@ class FollowedCluster:
         self._unsettled: dict[str, None] = {}
         """The ids of requests that were sent, to which no answer has come."""
         self._writing = ThreadPoolExecutor(1, "writing")
-        self._follower = EpochFollower(home)
-        self._cubes = FoldedSource(ClusterHost(self._client, self._follower.look))
-        self._reading = reading = EpochReading(self._follower, self.program, self._client.functions)
-        self.query, self.changes, self.listen = reading.query, reading.changes, self._follower.listen
-        self.errors, self.quarantine, self.epochs = reading.errors, reading.quarantine, reading.epochs
+        self.host = ClusterHost(self._client, EpochFollower(home))
+        committed = self.host.committed
+        self.errors, self.quarantine, self.epochs = (
+            committed.errors,
+            committed.records.quarantine,
+            committed.records.epochs,
+        )
+        self.status, self.listen = self.host.status, self.host.listen
 
     @property
     def at(self) -> int:
         """The committed epoch whose rows readers see."""
-        return self._follower.at
-
-    # --- reading ----------------------------------------------------------------------------------------------------
-
-    def view(
-        self,
-        name: str,
-        *,
-        columns: Sequence[str] | None = None,
-        where: Sequence[Bound] = (),
-        limit: int | None = None,
-        read: str = Consistency.COMMITTED,
-    ) -> ReadRows:
-        """Return rows of a view; tentative ones, of a view that is spread, as new as the nodes have them."""
-        if not self._is_tentative(name, read):
-            return self._reading.view(name, columns=columns, where=where, limit=limit)
-        found = self._client.view(name, Consistency.TENTATIVE)
-        view = self.program.view(found.view)
-        return _read_rows(found, WantedRows.of(view.name, view.columns, columns, where, limit))
-
-    def get(self, name: str, key: Sequence[Any], *, read: str = Consistency.COMMITTED) -> ReadRows:
-        """Return the row of a view with a key; a tentative one from the node that owns it."""
-        if not self._is_tentative(name, read):
-            return self._reading.get(name, key)
-        return _read_rows(self._client.get(name, *key, read=Consistency.TENTATIVE))
-
-    def _is_tentative(self, name: str, read: str) -> bool:
-        return read == Consistency.TENTATIVE and name.lower() in map(str.lower, self._client.spread_views)
+        return self.host.at
 
     def cubes(self) -> CubeSource:
         """Return what answers selections of the cubes, and tentative ones of the other views that are spread."""
-        return self._cubes
-
-    def status(self) -> dict[str, Any]:
-        """Return the numbers of the last epoch, how far each machine is behind, and what is the matter with them."""
-        found = self._reading.status()
-        try:
-            machines = self._client.status(_PATIENCE_S)
-        except CumulusError as problem:
-            return {**found, "problem": found["problem"] or problem.message}
-        silent = ", ".join(silent_machines(machines))
-        if silent:
-            found["problem"] = found["problem"] or f"{silent} of the cluster give no answer"
-        if PUBLISHER not in silent_machines(machines):
-            found["behind_ms"] = machines[PUBLISHER]["behind_ms"]
-        return {**found, "lag_epochs": {name: each.get("lag_epochs", 0) for name, each in machines.items()}}
+        return FoldedSource(self.host)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, request: WriteRequest) -> Future[Acknowledged]:
+    def write(self, request: WriteRequest) -> Future[WriteReceipt]:
         """Send rows to the switch of their table; `at` is the epoch from which on the committed views have them.
 
         Raises
@@ -131,7 +82,7 @@ class FollowedCluster:
             )
         return self._writing.submit(self._send, self._packer.pack(request))
 
-    def _send(self, request: PackedRequest) -> Acknowledged:
+    def _send(self, request: PackedRequest) -> WriteReceipt:
         before = self._ids.find(request.id, request.digest)
         if before is not None:
             return before
@@ -141,7 +92,7 @@ class FollowedCluster:
                 hint="Look in the views whether they are; if not, send them with a new id.",
             )
         read_address(self._home)  # nothing was sent where nothing runs
-        done = Acknowledged(self.at, 0)
+        done = WriteReceipt(self.at, 0)
         for part in request.parts:
             try:
                 token = getattr(self._client, part.op)(part.table, part.rows)
@@ -153,20 +104,20 @@ class FollowedCluster:
                     if len(self._unsettled) > _MOST_UNSETTLED:
                         del self._unsettled[next(iter(self._unsettled))]
                 raise
-            done = Acknowledged(token.epoch, token.rows)
+            done = WriteReceipt(token.epoch, token.rows)
         self._ids.add(request.id, request.digest, done, now_ms())
         return done
 
     def execute(self, sql: str) -> Future[int]:
         """Refuse it: the views are those of the cluster's script."""
-        raise UsageError(
+        raise NotOfferedError(
             f"{self._home} is the home of a cluster, whose views are those of its script",
             hint="Start another cluster with another script, in a home of its own.",
         )
 
     def snapshot(self) -> Future[int]:
         """Refuse it: machines write theirs when they are due."""
-        raise UsageError(
+        raise NotOfferedError(
             f"{self._home} is the home of a cluster, whose machines write their snapshots by themselves",
             hint="Its epochs are on the disk as they are committed.",
         )
@@ -174,10 +125,4 @@ class FollowedCluster:
     def close(self) -> None:
         """Send what was taken, and leave the cluster, which goes on."""
         self._writing.shutdown()
-        self._follower.close()
-        self._client.close()
-
-
-def _read_rows(found: Answer, wanted: WantedRows | None = None) -> ReadRows:
-    table = found.arrow()
-    return ReadRows(table if wanted is None else wanted.take(table), found.epoch, found.consistency)
+        self.host.close()

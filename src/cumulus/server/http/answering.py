@@ -14,7 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from cumulus.errors import QueryTimeoutError
-from cumulus.server.answers import ReadRows
+from cumulus.hosts import Answer
 from cumulus.server.http.formats import FORMATS, JSON, PIECE_BYTES, RowFormat, wanted_format
 from cumulus.server.http.models import ErrorAnswer, RowsAnswer
 from cumulus.server.http.site import Site
@@ -58,7 +58,7 @@ def unchanged(site: Site, request: Request, form: RowFormat) -> Response | None:
 
 
 async def rows_response(
-    site: Site, found: ReadRows, form: RowFormat, next_page: str = "", left_s: float | None = None
+    site: Site, found: Answer, form: RowFormat, next_page: str = "", left_s: float | None = None
 ) -> Response:
     """Return rows in a form: whole where they are few, else piece by piece, written in threads.
 

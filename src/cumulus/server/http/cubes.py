@@ -12,9 +12,9 @@ from fastapi.responses import Response
 from cumulus.catalog.names import known_name
 from cumulus.cubes import Cube
 from cumulus.errors import UsageError
+from cumulus.hosts import Answer
 from cumulus.olap import Answered, CubeExplanation, CubeShape, Measure, Selection, selection_of
 from cumulus.server.access import User
-from cumulus.server.answers import ReadRows
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response
 from cumulus.server.http.bodies import small_json
 from cumulus.server.http.models import (
@@ -104,7 +104,7 @@ def _selection_routes(site: Site, router: APIRouter) -> None:
         """Return the rows of a selection."""
         user, form = user_of(request), format_of(request)
         answer = await _answer(site, user, await _selection(site, user, name, request))
-        found = site.check_size(ReadRows(answer.table, answer.at, answer.consistency))
+        found = site.check_size(Answer(answer.table, answer.at, answer.consistency))
         response = await rows_response(site, found, form)
         response.headers[EXPLAIN] = json.dumps(_explained(user, answer.explanation))
         return response
@@ -129,7 +129,7 @@ def _selection_routes(site: Site, router: APIRouter) -> None:
         selection = await _selection(site, user, name, request)
         at = site.source.at  # they are of this state, or of a later one
         table = await site.read(site.source.cubes().facts, selection, limit)
-        response = await rows_response(site, site.check_size(ReadRows(table, at)), form)
+        response = await rows_response(site, site.check_size(Answer(table, at)), form)
         del response.headers["ETag"]
         return response
 

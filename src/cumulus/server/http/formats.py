@@ -16,7 +16,7 @@ from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.interval_texts import span_as_text
 from cumulus.errors import LimitError, UsageError
-from cumulus.server.answers import ReadRows
+from cumulus.hosts import Answer
 from cumulus.server.http.column_types import sql_type_name
 from cumulus.server.json_columns import decimal_texts, rows_as_json
 
@@ -43,7 +43,7 @@ class RowFormat:
 
     name: str
     media_type: str
-    pieces: Callable[[ReadRows, str], Iterator[bytes]]
+    pieces: Callable[[Answer, str], Iterator[bytes]]
 
 
 class _Gathered(io.RawIOBase):
@@ -106,7 +106,7 @@ def _halved(batch: pa.RecordBatch, most: int, largest: int) -> Iterator[pa.Recor
         yield batch
 
 
-def _json(found: ReadRows, next_page: str) -> Iterator[bytes]:
+def _json(found: Answer, next_page: str) -> Iterator[bytes]:
     refuse_twins(found.table)
     columns = [{"name": field.name, "type": sql_type_name(field.type)} for field in found.table.schema]
     head = {"at": found.at, "consistency": found.consistency, "columns": columns, "next": next_page or None}
@@ -118,13 +118,13 @@ def _json(found: ReadRows, next_page: str) -> Iterator[bytes]:
     yield first + b"]}\n"
 
 
-def _ndjson(found: ReadRows, _: str) -> Iterator[bytes]:
+def _ndjson(found: Answer, _: str) -> Iterator[bytes]:
     refuse_twins(found.table)
     for batch in text_batches(found.table):
         yield rows_as_json(batch, "", "\n")
 
 
-def _csv(found: ReadRows, _: str) -> Iterator[bytes]:
+def _csv(found: Answer, _: str) -> Iterator[bytes]:
     table = _without_intervals(found.table)
     for place, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
@@ -160,7 +160,7 @@ def _without_intervals(table: pa.Table) -> pa.Table:
     return table
 
 
-def _arrow(found: ReadRows, _: str) -> Iterator[bytes]:
+def _arrow(found: Answer, _: str) -> Iterator[bytes]:
     sink = _Gathered()
     with pa.ipc.new_stream(sink, found.table.schema) as writer:
         for batch in batches_of(found.table):
@@ -169,7 +169,7 @@ def _arrow(found: ReadRows, _: str) -> Iterator[bytes]:
     yield sink.take()
 
 
-def _parquet(found: ReadRows, _: str) -> Iterator[bytes]:
+def _parquet(found: Answer, _: str) -> Iterator[bytes]:
     refuse_twins(found.table)
     sink, table = _Gathered(), _without_intervals(found.table)
     try:

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from cumulus.explain.view_costs import explain
+from cumulus.hosts import Answer
 from cumulus.m3.dataflow import to_json
-from cumulus.server.answers import ReadRows
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response
 from cumulus.server.http.models import ProgramText
 from cumulus.server.http.site import Site, user_of
@@ -73,8 +73,8 @@ def inspection_routes(site: Site) -> APIRouter:
         user_of(request).require_all_views()
         return await _rows(request, await site.read(site.source.epochs), limit)
 
-    async def _rows(request: Request, found: ReadRows, limit: int) -> Response:
-        part = ReadRows(found.table.slice(0, limit), found.at, found.consistency)
+    async def _rows(request: Request, found: Answer, limit: int) -> Response:
+        part = Answer(found.table.slice(0, limit), found.at, found.consistency)
         response = await rows_response(site, part, format_of(request))
         if "ETag" in response.headers:
             del response.headers["ETag"]  # these may change while `at` stays

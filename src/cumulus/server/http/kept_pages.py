@@ -10,12 +10,12 @@ from threading import Lock
 from time import monotonic
 
 from cumulus.errors import HistoryError
-from cumulus.server.answers import ReadRows
+from cumulus.hosts import Answer
 
 
 @dataclass(slots=True)
 class _Kept:
-    found: ReadRows
+    found: Answer
     user: str
     until: float
 
@@ -29,7 +29,7 @@ class KeptPages:
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, found: ReadRows, user: str) -> str:
+    def keep(self, found: Answer, user: str) -> str:
         """Keep an answer for a user; return what it is asked for by."""
         key = secrets.token_urlsafe(12)
         with self._lock:
@@ -46,7 +46,7 @@ class KeptPages:
     def _drop(self, key: str) -> None:
         self._bytes -= self._kept.pop(key).found.table.nbytes
 
-    def get(self, key: str, user: str) -> ReadRows:
+    def get(self, key: str, user: str) -> Answer:
         """Return an answer that was kept for a user; HistoryError if it is not any more."""
         with self._lock:
             kept = self._kept.get(key)

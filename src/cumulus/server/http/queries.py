@@ -17,6 +17,7 @@ from cumulus.server.http.models import QueryModel
 from cumulus.server.http.site import Site, entry_of, user_of
 from cumulus.server.http.views import AFTER, FORMAT
 from cumulus.server.intake.json_slices import parsed_json
+from cumulus.views.duckdb_limits import QueryGuard
 
 
 def query_routes(site: Site) -> APIRouter:
@@ -72,6 +73,6 @@ async def _query(site: Site, request: Request, sql: str, parameters: Any, after:
     if entry is not None:
         entry.when_ended(lambda _: stop.stop())
     limits, begun = replace(site.query_limits, stop=stop), monotonic()
-    found = await site.read(site.source.query, sql, parameters, only=only, limits=limits)
+    found = await site.read(site.source.host.query, sql, parameters, QueryGuard(only, limits))
     left_s = max(site.limits.statement_s - (monotonic() - begun), 0.0)
     return await rows_response(site, site.check_size(found), form, left_s=left_s)

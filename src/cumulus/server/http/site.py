@@ -16,9 +16,9 @@ from starlette.requests import HTTPConnection
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.errors import BusyError, ClosedError, DelayError, LimitError, StoreError
+from cumulus.hosts import Answer
 from cumulus.m3.program import ViewDef
 from cumulus.server.access import EVERYBODY, LOG, NOBODY, User, UserFile, UserList
-from cumulus.server.answers import QueryLimits, ReadRows
 from cumulus.server.asking.processes import QueryProcesses
 from cumulus.server.http.entrance.open_requests import OpenRequest, OpenRequests
 from cumulus.server.http.entrance.sessions import Sessions
@@ -28,6 +28,7 @@ from cumulus.server.intake.bounds import BodyBounds
 from cumulus.server.limits import ByteBudget, Limits
 from cumulus.server.settings import ServerSettings
 from cumulus.server.sources import ServedSource
+from cumulus.views.duckdb_limits import QueryLimits
 
 T = TypeVar("T")
 _UNPACKERS = 2
@@ -96,6 +97,8 @@ class Site:
     nonce: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def __post_init__(self) -> None:
+        self.limits: Limits = self.settings.limits
+        """The limits of the server."""
         self.users, self.sessions = UserFile(self.settings.data), Sessions()
         try:
             self.users.require()
@@ -141,11 +144,6 @@ class Site:
         if entry.session and self.sessions.user_of(entry.session) != entry.user:
             return False
         return entry.user in known.users  # with the same role and views
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the server."""
-        return self.settings.limits
 
     @property
     def query_limits(self) -> QueryLimits:
@@ -197,7 +195,7 @@ class Site:
         if scope.cancelled_caught:
             raise BusyError("too many others are reading", hint="Ask again a little later.")
 
-    def check_size(self, found: ReadRows) -> ReadRows:
+    def check_size(self, found: Answer) -> Answer:
         """Return rows; LimitError if they are more than one answer may have."""
         rows, size = self.limits.result_rows, self.limits.result_bytes
         if rows is not None and found.table.num_rows > rows:

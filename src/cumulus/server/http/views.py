@@ -10,10 +10,10 @@ from fastapi.responses import Response
 
 from cumulus.catalog.schema import Column
 from cumulus.errors import DelayError, UsageError
+from cumulus.hosts import Answer, Freshness, RowRequest
 from cumulus.m3.program import ViewDef
 from cumulus.m3.view_reads import key_columns
 from cumulus.server.access import User
-from cumulus.server.answers import ReadRows
 from cumulus.server.http.answering import PROBLEMS, ROW_ANSWERS, format_of, rows_response, unchanged
 from cumulus.server.http.models import ColumnModel, RowParameters, ViewList, ViewModel
 from cumulus.server.http.selections import (
@@ -83,20 +83,23 @@ def view_routes(site: Site) -> APIRouter:
             same = unchanged(site, request, form)
             if same is not None:
                 return same
-        columns = wanted_columns(view, wanted.columns)
+        named = wanted_columns(view, wanted.columns)
+        columns = None if named is None else tuple(named)
         if wanted.key is not None or wanted.keys is not None:
             key = _key(site, view, wanted.key, wanted.keys)
-            found = await site.read(site.source.get, view.name, key, read=wanted.read)
-            if columns is not None:
-                found = ReadRows(found.table.select(columns), found.at, found.consistency)
+            found = await site.read(
+                site.source.host.read, RowRequest(view.name, columns, key=tuple(key)), Freshness(wanted.read)
+            )
             return await rows_response(site, found, form)
         bounds = wanted_rows(view, request.query_params, _OPTIONS)
         most = None if wanted.limit is None else wanted.offset + wanted.limit
         found = await site.read(
-            site.source.view, view.name, columns=columns, where=bounds, limit=most, read=wanted.read
+            site.source.host.read,
+            RowRequest(view.name, columns, tuple(bounds), limit=most),
+            Freshness(wanted.read),
         )
         if wanted.offset:
-            found = ReadRows(found.table.slice(wanted.offset), found.at, found.consistency)
+            found = Answer(found.table.slice(wanted.offset), found.at, found.consistency)
         if wanted.page is not None and found.table.num_rows > wanted.page:
             kept = site.pages.keep(found, user.name)
             return await _page_of(site, user, view, f"{kept}.0.{wanted.page}", request)
@@ -135,7 +138,7 @@ async def _page_of(site: Site, user: User, view: ViewDef, cursor: str, request: 
     if first + rows < found.table.num_rows:
         asked = {"cursor": f"{key}.{first + rows}.{rows}", "format": form.name}
         following = f"/v1/views/{quote(view.name, safe='')}/rows?{urlencode(asked)}"
-    part = ReadRows(found.table.slice(first, rows), found.at, found.consistency)
+    part = Answer(found.table.slice(first, rows), found.at, found.consistency)
     response = await rows_response(site, site.check_size(part), form, following)
     del response.headers["ETag"]
     return response

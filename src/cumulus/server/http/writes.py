@@ -22,8 +22,8 @@ from cumulus.errors import (
     UnknownNameError,
     UsageError,
 )
+from cumulus.hosts import TableRows, WriteRequest
 from cumulus.server.access import Role, User
-from cumulus.server.answers import TableRows, WriteRequest
 from cumulus.server.http.answering import PROBLEMS
 from cumulus.server.http.bodies import (
     MEDIA_TYPES,
@@ -214,8 +214,10 @@ def _parts(
 async def _apply(site: Site, user: User, parts: tuple[TableRows, ...], id: str, size: int) -> WrittenAnswer:
     # Keys of different users have nothing to do with each other.
     request = WriteRequest(parts, f"{user.name}:{id}" if id else "")
-    rows = sum(len(part.rows) for part in parts)
-    unpacked = sum(_unpacked_bytes(part.rows) for part in parts)
+    rows, unpacked = 0, 0
+    for part in parts:
+        rows += len(part.rows)
+        unpacked += _unpacked_bytes(part.rows)
     if size <= QUICK_BYTES and rows <= QUICK_ROWS and unpacked <= SMALL_BYTES:
         future, unpacked = site.source.write(request), 0
     else:

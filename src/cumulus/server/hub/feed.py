@@ -6,21 +6,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
 
 from cumulus.catalog.events import Row
 from cumulus.errors import HistoryError
-from cumulus.views.row_changes import ViewChanges
-
-
-class OpenChanges(Protocol):
-    """The changes of a view from some transaction on, as a source of a server gives them."""
-
-    def take(self) -> list[ViewChanges]:
-        """Return what has come since, each the changes of one transaction or epoch, or of several if `is_sum`."""
-
-    def close(self) -> None:
-        """End it."""
+from cumulus.hosts import ChangeFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +32,7 @@ class ViewFeed:
         So many changed rows are kept; older ones are forgotten.
     """
 
-    def __init__(self, view: str, changes: OpenChanges, at: int, kept_rows: int) -> None:
+    def __init__(self, view: str, changes: ChangeFeed, at: int, kept_rows: int) -> None:
         self.view, self.at = view, at
         """The last transaction that is in it, or did not change the view."""
         self.since = at

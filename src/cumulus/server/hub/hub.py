@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from cumulus.catalog.names import known_name
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, HistoryError, UsageError
-from cumulus.m3.program import Program
-from cumulus.server.answers import ReadRows
+from cumulus.hosts import RowRequest
 from cumulus.server.hub.channel import Channel, Message
-from cumulus.server.hub.feed import OpenChanges, ViewFeed
+from cumulus.server.hub.feed import ViewFeed
 from cumulus.server.hub.messages import MessageForm, encode, encode_error
 from cumulus.server.hub.selections import RowSelection, select_rows
+from cumulus.server.sources import ServedSource
 from cumulus.views.folding import Bound
 from cumulus.views.row_changes import CHANGE
 
@@ -28,29 +28,6 @@ _ChannelKey: TypeAlias = tuple[RowSelection, MessageForm, float]
 """Changes are kept so long after the last subscriber went, for one that comes back."""
 _ROWS_AT_ONCE = 10_000
 """More rows of a snapshot come in several messages."""
-
-
-class ChangingSource(Protocol):
-    """What the hub asks of a source; see `ServedSource`."""
-
-    @property
-    def program(self) -> Program:
-        """The program that runs."""
-
-    @property
-    def at(self) -> int:
-        """The last transaction or epoch that readers see."""
-
-    def listen(self, moved: Callable[[int], None]) -> None:
-        """Call a function each time that `at` has moved."""
-
-    def changes(self, view: str) -> tuple[int, OpenChanges]:
-        """Return the changes of a view from now on, and after which transaction that is."""
-
-    def view(
-        self, name: str, *, columns: Sequence[str] | None, where: Sequence[Bound], limit: int | None, read: str
-    ) -> ReadRows:
-        """Return rows of a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +60,7 @@ class Hub:
         The loop in which subscribers wait.
     """
 
-    def __init__(
-        self, source: ChangingSource, loop: asyncio.AbstractEventLoop, limits: HubLimits | None = None
-    ) -> None:
+    def __init__(self, source: ServedSource, loop: asyncio.AbstractEventLoop, limits: HubLimits | None = None) -> None:
         self._source, self._loop, self._limits = source, loop, limits or HubLimits()
         self._feeds: dict[str, ViewFeed] = {}
         self._channels: dict[_ChannelKey, Channel] = {}
@@ -182,7 +157,7 @@ class Hub:
             selection, form, every_s = key
             feed = self._feeds.get(selection.view)
             if feed is None:
-                at, changes = self._source.changes(selection.view)
+                at, changes = self._source.host.changes(selection.view)
                 feed = self._feeds[selection.view] = ViewFeed(selection.view, changes, at, self._limits.kept_rows)
             channel = self._channels.get(key)
             if channel is None:
@@ -196,9 +171,7 @@ class Hub:
         if not snapshot:
             at = self._source.at
             return [encode(form, selection.table(selection.net([])), at)], at
-        found = self._source.view(
-            selection.view, columns=selection.names, where=selection.where, limit=None, read="committed"
-        )
+        found = self._source.host.read(RowRequest(selection.view, tuple(selection.names), selection.where))
         assert found.at is not None
         ones = pa.array([1] * min(found.table.num_rows, _ROWS_AT_ONCE), pa.int64())
         messages = []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
-from cumulus.errors import LimitError, UsageError
+from cumulus.errors import LimitError, NotOfferedError
+from cumulus.hosts import LATEST, Answer, Freshness, Host, RowRequest
 from cumulus.m3.program import Program
-from cumulus.olap import CubeShape, FoldHost, Freshness
-from cumulus.views import Consistency, Finisher
+from cumulus.olap import CubeShape
+from cumulus.views import Finisher
 from cumulus.views.folding import Bound, MeasureKind, Partial
 from cumulus.views.folding.regrouping import Regrouping
 
@@ -18,8 +18,8 @@ MOST_GROUPS = 500_000
 """A cube of more groups is not held."""
 
 
-class PinnedHost:
-    """A `FoldHost` that folds what another one had when this was made.
+class PinnedHost(Host):
+    """A `Host` that folds what another one had when this was made.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ class PinnedHost:
         If it has too many groups.
     """
 
-    def __init__(self, host: FoldHost, shape: CubeShape) -> None:
+    def __init__(self, host: Host, shape: CubeShape) -> None:
         self._shape = shape
         levels = [column.name for column in shape.columns]
         measures = [each.name for each in shape.measures if each.kind != MeasureKind.FIXED]
-        with host.reading():
+        with host.holding_still():
             self._program = host.program
-            self._whole, self._consistency = host.fold(shape.name, levels, (), measures, Freshness())
+            self._whole = host.fold(shape.name, levels, (), measures)
             self._finisher = host.finisher(self._whole.choice.view)
         if len(self._whole.groups) > MOST_GROUPS:
             raise LimitError(
@@ -61,25 +61,30 @@ class PinnedHost:
         """Return what makes the rows of the cube."""
         return self._finisher
 
-    def reading(self) -> AbstractContextManager[object]:
-        """Hold still what does not move."""
-        return nullcontext()
+    def read(self, request: RowRequest, freshness: Freshness = LATEST) -> Answer:
+        """Refuse it: parts of groups are held, not rows."""
+        raise self.not_offered("read")
 
     def fold(
-        self, view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str], freshness: Freshness
-    ) -> tuple[Partial, Consistency]:
+        self,
+        view: str,
+        by: Sequence[str],
+        where: Sequence[Bound] = (),
+        columns: Sequence[str] | None = None,
+        freshness: Freshness = LATEST,
+    ) -> Partial:
         """Return parts of groups, put together from those that are held."""
         regrouping = Regrouping(self._finisher, self._whole)
         known = {column.name: column for column in self._shape.columns}
         bounds = [each.typed(view, known[each.column]) for each in where]
         tests = [(regrouping.key_of([each.column]), each.test()) for each in bounds]
         keep = (lambda group: all(test(key_of(group)[0]) for key_of, test in tests)) if tests else None
-        return regrouping.to(by, keep), self._consistency
+        return regrouping.to(by, keep)
 
     def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:
         """Refuse: base rows go on."""
-        raise UsageError("base rows are not held with the cube", hint="Ask for them without holding it.")
+        raise NotOfferedError("base rows are not held with the cube", hint="Ask for them without holding it.")
 
-    def entries(self, map: str) -> int | None:
+    def entry_count(self, map: str) -> int | None:
         """Return how many groups are held of the map that they were read from; of others nothing is."""
         return len(self._whole.groups) if map == self._whole.map else None

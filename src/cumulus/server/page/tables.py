@@ -14,6 +14,7 @@ from cumulus.catalog.arrow import table_of, to_ipc, values_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import CumulusError, LimitError
+from cumulus.hosts import RowRequest
 from cumulus.scalars.python_code import canonical
 from cumulus.server.page.grid import formats, label
 from cumulus.server.sources import ServedSource
@@ -104,7 +105,7 @@ class FedTable:
     def __init__(self, client: Any, source: ServedSource, view: str, tell: Callable[[dict[str, Any]], None]) -> None:
         self._columns: tuple[Column, ...] = source.program.view(view).columns
         self._source, self._view, self.tell = source, view, tell
-        self._at, self._changes = source.changes(view)
+        self._at, self._changes = source.host.changes(view)
         self._numbers: dict[Row, list[int]] = {}
         try:
             self._table = client.table(self._whole(), index=NUMBER_OF_ROW)
@@ -128,7 +129,7 @@ class FedTable:
 
     def _whole(self) -> bytes:
         """Return all rows, numbered anew."""
-        found = self._source.view(self._view, columns=None, where=(), limit=MOST_ROWS + 1, read="committed")
+        found = self._source.host.read(RowRequest(self._view, limit=MOST_ROWS + 1))
         if found.table.num_rows > MOST_ROWS:
             raise LimitError(
                 f"{self._view} has more than {MOST_ROWS:,} rows",

@@ -47,7 +47,7 @@ class StoredMaps(Protocol):
         """Return everything that is stored as columns, good until the next event; None where entries are tuples."""
 
     def along(self, map: str, end: str, axis: int, others: Key, column: int | None) -> Iterator[Any] | None:
-        """Return the values of which `end` takes the first; see `cumulus.views.entries.Slices.along`."""
+        """Return the values of which `end` takes the first; see `cumulus.views.entries.MapSource.along`."""
 
 
 class WantedKeys:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from cumulus.views.folding.access import StoredMaps
 from cumulus.views.folding.columns import FoldColumns
 
 
-class MapsInMemory(StoredMaps, Protocol):
-    """Maps of this process."""
-
-    def memory(self) -> int:
-        """Return how many bytes they take, roughly."""
-
-
 class KeptColumns:
-    """`StoredMaps` over an engine; between two readings it keeps no more memory than the maps take."""
+    """`StoredMaps` over an engine; between two readings it keeps no more memory than the maps take.
 
-    def __init__(self, engine: MapsInMemory) -> None:
-        self._engine = engine
+    Parameters
+    ----------
+    memory
+        Returns how many bytes the maps take, roughly.
+    """
+
+    def __init__(self, engine: StoredMaps, memory: Callable[[], int]) -> None:
+        self._engine, self._memory = engine, memory
         self._kept: dict[str, FoldColumns] = {}
         self._stamp: object = None
         self.items, self.stored, self.stored_at = engine.items, engine.stored, engine.stored_at
@@ -33,7 +32,7 @@ class KeptColumns:
             self._stamp = stamp
         elif self._kept:
             held = sum(each.held_bytes for each in self._kept.values())
-            while held > self._engine.memory():
+            while held > self._memory():
                 held -= self._kept.pop(next(iter(self._kept))).held_bytes
         return self
 

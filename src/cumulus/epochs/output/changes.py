@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import plain_list, table_of
+from cumulus.epochs.output.follower import EpochFollower
 from cumulus.epochs.output.query import net_rows
 from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.errors import StoreError
 from cumulus.m3.program import ViewDef
 from cumulus.scalars.python_code import canonical
-from cumulus.server.followed.following import EpochFollower
 from cumulus.views.row_changes import Change, ViewChanges
 
 
@@ -23,14 +23,19 @@ class EpochChanges:
     The rows of the last epoch are held, file by file: its own files may be gone when the next one is read. Files that
     two epochs share, of buckets that did not change, are read once.
 
+    Parameters
+    ----------
+    owns
+        Whether the follower ends with it.
+
     Raises
     ------
     StoreError
         If a file cannot be read.
     """
 
-    def __init__(self, follower: EpochFollower, view: ViewDef) -> None:
-        self._follower, self._view = follower, view
+    def __init__(self, follower: EpochFollower, view: ViewDef, *, owns: bool = False) -> None:
+        self._follower, self._view, self._owns = follower, view, owns
         self._tables: dict[str, pa.Table] = {}
         self._epoch = 0
         self.at = 0
@@ -52,6 +57,8 @@ class EpochChanges:
     def close(self) -> None:
         """Hold no rows any more."""
         self._tables = {}
+        if self._owns:
+            self._follower.close()
 
     def _begin(self, manifest: Manifest) -> None:
         self._hold(manifest, self._read(manifest))

@@ -1,75 +1,75 @@
-"""What a client gets: tokens for what it has sent, and rows that say of which state they are."""
+"""What a host answers: rows that say of which state they are, and receipts for rows that were written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from cumulus.catalog.events import Row
-from cumulus.cluster.versions import unpack
 from cumulus.errors import UsageError
 from cumulus.views.consistency import Consistency
 from cumulus.views.tables import Shown
 
 
 @dataclass(frozen=True, slots=True)
-class WriteToken:
+class WriteReceipt:
     """What a client gets for rows that were accepted.
 
     Attributes
     ----------
-    epoch
-        The committed views of this epoch, and of all later ones, have the rows.
+    at
+        Committed reads of this transaction or epoch, and of all later ones, have the rows.
     rows
         How many there were.
+    is_repeated
+        Whether the request had been acknowledged before.
     """
 
-    epoch: int
+    at: int
     rows: int
+    is_repeated: bool = False
 
     @property
-    def at(self) -> int:
-        """The same number, as servers call it: a transaction or an epoch."""
-        return self.epoch
+    def epoch(self) -> int:
+        """The same number as `at`, as clusters call it."""
+        return self.at
 
 
+@dataclass(frozen=True, repr=False)
 class Answer(Shown):
-    """Rows of a view, of a state that is told.
+    """Rows that were read, all of one state.
 
     Attributes
     ----------
-    view
-        Its name.
+    table
+        The rows.
+    at
+        The transaction (warehouse) or epoch (folder, cluster) after which they are; None for tentative ones.
     consistency
         What was read; the tentative value of a gated view is its committed one.
-    epoch
-        The epoch whose rows these are; None for tentative ones.
+    view
+        Its name; "" for the result of a query.
     versions
         Of tentative rows: switch → the last version that may be in them. Nodes are asked one after the other, so an
         earlier one may be missing in one place and be in another. Empty for committed rows.
     """
 
-    def __init__(
-        self,
-        view: str,
-        table: pa.Table,
-        consistency: Consistency,
-        epoch: int | None,
-        versions: Mapping[str, int],
-    ) -> None:
-        self.view, self.consistency, self.epoch, self.versions = view, consistency, epoch, dict(versions)
-        self._table = table
+    table: pa.Table
+    at: int | None
+    consistency: Consistency = Consistency.COMMITTED
+    view: str = ""
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     def arrow(self) -> pa.Table:
         """Return the rows as an Arrow table."""
-        return self._table
+        return self.table
 
     @property
-    def at(self) -> int | None:
-        """The same number as `epoch`, as servers call it: a transaction or an epoch."""
-        return self.epoch
+    def epoch(self) -> int | None:
+        """The same number as `at`, as clusters call it."""
+        return self.at
 
     @property
     def row(self) -> Row | None:
@@ -89,7 +89,6 @@ class Answer(Shown):
         return self.view
 
     def _notes(self) -> list[str]:
-        if self.epoch is not None:
-            return [f"committed, epoch {self.epoch}"]
-        seen = ", ".join(f"{name} in epoch {unpack(version)[0]}" for name, version in sorted(self.versions.items()))
-        return [f"tentative, up to {seen or 'what was committed'}"]
+        if not self.view:
+            return []
+        return ["tentative"] if self.at is None else [f"{self.consistency}, epoch {self.at}"]
