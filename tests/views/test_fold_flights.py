@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
 from typing import Any
@@ -13,10 +12,8 @@ import pyarrow as pa
 import pytest
 
 import cumulus
-from cumulus.cubes.warehouse_host import WarehouseHost
-from cumulus.olap import Freshness
-from cumulus.views import Consistency
 from cumulus.views.folding import Folds, Partial
+from cumulus.warehouse.host import WarehouseHost
 from cumulus.workloads import flights
 from support.oracle import same_bag
 from support.read_maps import ReadMaps
@@ -47,20 +44,16 @@ def script(kept: tuple[tuple[str, ...], ...]) -> str:
         AS SELECT {", ".join(KEYS)}, {MEASURES} FROM flights GROUP BY ALL"""
 
 
-@dataclass(frozen=True)
 class CountingHost(WarehouseHost):
     """A warehouse whose folds go through maps that count what they hand out."""
 
-    folds: Folds
-    maps: ReadMaps
+    def __init__(self, warehouse: cumulus.Warehouse) -> None:
+        super().__init__(warehouse)
+        state = warehouse._state
+        self.folds, self.maps = Folds(state.session.program, state.finishers), ReadMaps(state.session.engine)
 
-    def fold(self, view: Any, by: Any, where: Any, columns: Any, freshness: Freshness) -> tuple[Partial, Consistency]:
-        return self.folds.fold(self.maps, view, by, where, columns), Consistency.COMMITTED
-
-
-def counting(warehouse: cumulus.Warehouse) -> CountingHost:
-    state = warehouse._state
-    return CountingHost(warehouse, Folds(state.session.program, state.finishers), ReadMaps(state.session.engine))
+    def fold(self, view: Any, by: Any, where: Any = (), columns: Any = None, freshness: Any = None) -> Partial:
+        return self.folds.fold(self.maps, view, by, where, columns)
 
 
 @cache
@@ -112,7 +105,7 @@ def check(flown: Flown, most_bound: int) -> None:
     cases = list(selections(most_bound))
     sizes: dict[tuple[str, ...], int] = {}
     for kept, warehouse in flown.warehouses.items():
-        host = counting(warehouse)
+        host = CountingHost(warehouse)
         cube = cumulus.Cube(host, "cube")
         levels = (KEYS, *kept)
         for level in levels:
@@ -160,7 +153,7 @@ def test_the_smallest_map_answers_and_no_more_is_read_than_is_told(few: Flown) -
 def test_a_look_up_with_all_keys_bound_reads_one_entry(few: Flown) -> None:
     keys = few.rows(f"SELECT {', '.join(KEYS)} FROM flights LIMIT 5")
     for kept, warehouse in few.warehouses.items():
-        host = counting(warehouse)
+        host = CountingHost(warehouse)
         for level in (KEYS, *kept):
             cube = cumulus.Cube(host, "cube").rollup(measures=SUMS)
             for key in keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -250,3 +251,14 @@ def test_values_of_several_maps_of_a_view_are_added() -> None:
     warehouse.insert("r", [(1, 1, 0), (1, 2, 5), (2, 2, 1)])
     assert rows(warehouse.view("w").fold(["a"])) == [(1, 2, 5), (2, 1, 1)]
     assert rows(warehouse.view("w").fold([], columns=["s"])) == [(6,)]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "auto"])
+def test_a_sum_of_squares_may_be_beyond_its_columns_type(engine: str) -> None:
+    """A find of the law: VAR_POP(10²⁰) is 0, and the square is no number of 128 bits."""
+    script = "CREATE TABLE r (a INT, x HUGEINT); CREATE VIEW v AS SELECT a, VAR_POP(x) AS spread FROM r GROUP BY a"
+    warehouse = cumulus.Warehouse(script, engine=engine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.EngineWarning)
+        warehouse.insert("r", [(1, 10**20), (1, 10**20), (2, 10**20)])
+    assert warehouse.view("v").fold([]).finish().to_pylist() == [{"spread": 0.0}]

@@ -14,6 +14,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, overload
 
@@ -37,6 +38,8 @@ from cumulus.scalars.casts import cast_value
 from cumulus.scalars.function import common_type, failure
 from cumulus.scalars.registry import FUNCTIONS
 
+IS_CALLED: ContextVar[bool] = ContextVar("is_called", default=False)
+"""Whether DuckDB, maybe in a thread of its own, is calling a function of the user's, in which this is asked."""
 _ANNOTATIONS: dict[Any, SqlType] = {
     bool: BOOLEAN,
     int: BIGINT,

@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from typing import Any
 
 import duckdb
@@ -16,7 +15,7 @@ from duckdb.func import FunctionNullHandling
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import Interval
 from cumulus.interrupts import calling_on_interrupt
-from cumulus.scalars.user import Given, UserFunction, runnable
+from cumulus.scalars.user import IS_CALLED, Given, UserFunction, runnable
 
 
 def set_utc(connection: duckdb.DuckDBPyConnection) -> None:
@@ -72,14 +71,6 @@ def create_functions(connection: duckdb.DuckDBPyConnection, functions: Mapping[s
         )
 
 
-_is_called = ContextVar("is_called", default=False)
-
-
-def is_called() -> bool:
-    """Whether DuckDB, maybe in a thread of its own, is calling a function of the user's, in which this is asked."""
-    return _is_called.get()
-
-
 def _adapt(implement: Callable[..., Any], signature: FunctionSignature) -> Callable[..., Any]:
     """Return `implement` as DuckDB calls it: with a Python signature that it can count, and its own intervals."""
     strict = not signature.called_with_null
@@ -87,11 +78,11 @@ def _adapt(implement: Callable[..., Any], signature: FunctionSignature) -> Calla
     def call(*arguments: Any) -> Any:
         if strict and None in arguments:
             return None
-        token = _is_called.set(True)
+        token = IS_CALLED.set(True)
         try:
             value = implement(*map(_from_duckdb, arguments))
         finally:
-            _is_called.reset(token)
+            IS_CALLED.reset(token)
         return _to_duckdb(value) if isinstance(value, Interval) else value
 
     named = [

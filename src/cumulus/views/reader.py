@@ -18,7 +18,7 @@ from cumulus.views.column_finishing import Columnar
 from cumulus.views.consistency import Consistency as Consistency  # whoever reads imports it from here, too
 from cumulus.views.entries import MapSource
 from cumulus.views.finishing import Finished, Finisher
-from cumulus.views.tables import Shown
+from cumulus.views.tables import FirstRows, Shown
 from cumulus.views.vectors import NotColumnarError
 
 if TYPE_CHECKING:
@@ -226,8 +226,18 @@ class MapViewReader(Shown):
             )
         return found[0] if found else None
 
-    def _first(self, count: int) -> tuple[pa.Table, int]:
-        return self.head(count), self.count()
+    def first(self, count: int) -> FirstRows:
+        """Return so many of the first rows, to be shown."""
+        types = [column.type for column in self.columns]
+        if not self._has_few_rows() or any(each is None or each.kind is Kind.INTERVAL for each in types):
+            return FirstRows.of(self.head(count), self.count())
+        rows = self.rows()  # without Arrow, whose arrays import pandas
+        columns = [[row[place] for row in rows[:count]] for place in range(len(types))]
+        numeric = [each is not None and each.is_numeric for each in types]
+        return FirstRows([column.name for column in self.columns], columns, numeric, len(rows))
+
+    def _first(self, count: int) -> FirstRows:
+        return self.first(count)
 
     def _title(self) -> str:
         return self.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,38 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS = 10
 _SHOWN_WIDTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """What is shown of a table.
+
+    Parameters
+    ----------
+    columns
+        The values of each column.
+    numeric
+        Which columns hold numbers.
+    count
+        How many rows there are in all.
+    """
+
+    names: list[str]
+    columns: list[list[Any]]
+    numeric: list[bool]
+    count: int
+
+    @classmethod
+    def of(cls, table: pa.Table, count: int) -> FirstRows:
+        """Return the rows of a table as the first of so many."""
+        types = [field.type for field in table.schema]
+        numeric = [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in types]
+        return cls(table.column_names, [column.to_pylist() for column in table.columns], numeric, count)
+
+    def cells(self) -> list[list[str]]:
+        """Return the texts of each column, its name first."""
+        texts = ([cell(value, _SHOWN_WIDTH) for value in column] for column in self.columns)
+        return [[cell(name), *column] for name, column in zip(self.names, texts, strict=True)]
 
 
 class Shown(ABC):
@@ -85,14 +118,14 @@ class Shown(ABC):
         """Return what must be said below the rows."""
         return []
 
-    def _first(self, count: int) -> tuple[pa.Table, int]:
-        """Return the first rows, and how many there are in all."""
+    def _first(self, count: int) -> FirstRows:
+        """Return so many of the first rows."""
         table = self.arrow()
-        return table.slice(0, count), table.num_rows
+        return FirstRows.of(table.slice(0, count), table.num_rows)
 
     def __repr__(self) -> str:
-        table, count = self._first(_SHOWN_ROWS)
-        cells, numeric = _cells(table)
+        first = self._first(_SHOWN_ROWS)
+        cells, numeric = first.cells(), first.numeric
         widths = [max(map(cell_len, column)) for column in cells]
         lines = [
             "  ".join(
@@ -102,18 +135,18 @@ class Shown(ABC):
         ]
         if lines:
             lines.insert(1, "  ".join("─" * width for width in widths))
-        return "\n".join([*lines, _footer(self._title(), count), *self._notes()])
+        return "\n".join([*lines, _footer(self._title(), first.count), *self._notes()])
 
     def _repr_html_(self) -> str:
-        table, count = self._first(_SHOWN_ROWS)
-        cells, numeric = _cells(table)
+        first = self._first(_SHOWN_ROWS)
+        cells, numeric = first.cells(), first.numeric
         styles = ["text-align:right" if right else "text-align:left" for right in numeric]
         body = []
         for place, line in enumerate(zip(*cells, strict=True)):
             tag = "td" if place else "th"
             marked = (f'<{tag} style="{s}">{html.escape(c)}</{tag}>' for c, s in zip(line, styles, strict=True))
             body.append(f"<tr>{''.join(marked)}</tr>")
-        below = "".join(f"<p>{html.escape(line)}</p>" for line in (_footer(self._title(), count), *self._notes()))
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in (_footer(self._title(), first.count), *self._notes()))
         return f"<table>{''.join(body)}</table>{below}"
 
 
@@ -132,16 +165,6 @@ class Result(Shown):
     def arrow(self) -> pa.Table:
         """Return the rows as an Arrow table."""
         return self._table
-
-
-def _cells(table: pa.Table) -> tuple[list[list[str]], list[bool]]:
-    """Return the texts of each column, its name first, and which columns hold numbers."""
-    cells = [
-        [cell(name), *(cell(value, _SHOWN_WIDTH) for value in column.to_pylist())]
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    types = [field.type for field in table.schema]
-    return cells, [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in types]
 
 
 def _footer(title: str, rows: int) -> str:

@@ -18,22 +18,7 @@ from cumulus.warehouse.state import WarehouseState
 
 
 def recheck(state: WarehouseState, views: Iterable[str], maps: bool, limit: int) -> Report:
-    """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
-
-    By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
-
-    Parameters
-    ----------
-    maps
-        Compare every map with its definition, too.
-    limit
-        Witnesses per view, at most.
-
-    Raises
-    ------
-    UsageError
-        Naming the tables whose rows are not kept, or a map without a definition.
-    """
+    """Return what differs between views and the kept rows: see `cumulus.Warehouse.recheck`."""
     with state.turn, interruptible():
         session, finishers = state.session, state.finishers
         program, engine = session.program, session.engine

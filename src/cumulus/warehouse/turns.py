@@ -20,7 +20,7 @@ from cumulus.engine.protocol import FastPath
 from cumulus.engine.session import Session
 from cumulus.errors import ClosedError, ThreadError, UsageError
 from cumulus.interrupts import Deferring, interruptible
-from cumulus.views.duckdb_functions import is_called
+from cumulus.scalars.user import IS_CALLED
 
 _PATIENCE_S = 0.001
 """After so long the first of those who wait goes before whoever comes anew: a busy thread cannot keep others out."""
@@ -168,7 +168,7 @@ class Turn:
         """Wait for the lock as long as this thread is to wait; raise if that was too short."""
         deadline = self._deadline()
         self._check_alive()
-        if is_called():
+        if IS_CALLED.get():
             raise UsageError(
                 "a function that a query calls must not wait for a warehouse: its query may be what it waits for",
                 hint="Give the function what it needs as arguments, or use the warehouse after the query.",

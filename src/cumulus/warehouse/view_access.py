@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -16,14 +16,16 @@ from cumulus.errors import EvaluationWarning, UsageError
 from cumulus.interrupts import interruptible
 from cumulus.views import Consistency, Finisher, MapViewReader, Result
 from cumulus.views.copied_rows import CopiedRows
-from cumulus.views.duckdb_limits import QueryGuard
-from cumulus.views.duckdb_selects import Parameters
 from cumulus.views.folding import Bound, Partial, bounds_of
-from cumulus.views.tables import Shown
+from cumulus.views.tables import FirstRows, Shown
 from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
+
+if TYPE_CHECKING:  # DuckDB is imported when it is asked
+    from cumulus.views.duckdb_limits import QueryGuard
+    from cumulus.views.duckdb_selects import Parameters
 
 
 class WarehouseView(Shown):
@@ -214,9 +216,9 @@ class WarehouseView(Shown):
         with _ViewReading(self._state, self._name):
             pass
 
-    def _first(self, count: int) -> tuple[pa.Table, int]:
+    def _first(self, count: int) -> FirstRows:
         with _ViewReading(self._state, self._name) as reader, interruptible():
-            return reader.head(count), reader.count()
+            return reader.first(count)
 
     def _title(self) -> str:
         return self._name

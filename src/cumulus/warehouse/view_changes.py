@@ -26,7 +26,6 @@ from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
 from cumulus.scalars.user import Given
 from cumulus.warehouse.loading.sql_equivalence import difference_in_sql
-from cumulus.warehouse.loading.sql_loads import Computer, put
 from cumulus.warehouse.program_sources import changed_views, extended, make_function, with_function
 from cumulus.warehouse.state import WarehouseState
 
@@ -148,6 +147,8 @@ def compute(
     UsageError, EvaluationError
         A map that cannot be computed.
     """
+    from cumulus.warehouse.loading.sql_loads import Computer, put  # DuckDB, when it loads
+
     wanted = [each for each in maps if any(tables[name].num_rows for name in bases_of(each))]
     fallible: list[str] = []
     with Computer(new.program, tables, functions) as computer:

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from cumulus.catalog.types import SqlType
 from cumulus.engine.limits import bytes_of
 from cumulus.errors import UsageError
-from cumulus.explain.explanation import Explanation
-from cumulus.explain.view_costs import explain
 from cumulus.m3.program import Program
-from cumulus.recheck import Report
 from cumulus.scalars.user import Functions, declared, given_functions
 from cumulus.views import Result
-from cumulus.views.duckdb_limits import QueryGuard
-from cumulus.views.duckdb_selects import Parameters
 from cumulus.warehouse import event_intake, saved_folder, view_access, view_changes
 from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.frame_schemas import declare
 from cumulus.warehouse.loading.initial_load import Filled, fill_tables
 from cumulus.warehouse.program_sources import check_choices, read_source, script_of
-from cumulus.warehouse.recheck import recheck
 from cumulus.warehouse.shared_docs import described_by
 from cumulus.warehouse.state import WarehouseOptions, WarehouseState
 from cumulus.warehouse.stats import Stats, sizes_of, stats_of
@@ -31,6 +25,12 @@ from cumulus.warehouse.subscriptions import Callback, Subscription
 from cumulus.warehouse.turns import Turn
 from cumulus.warehouse.view_access import WarehouseView
 from cumulus.warehouse.view_errors import ViewErrors
+
+if TYPE_CHECKING:  # what is imported when it is used
+    from cumulus.explain.explanation import Explanation
+    from cumulus.recheck import Report
+    from cumulus.views.duckdb_limits import QueryGuard
+    from cumulus.views.duckdb_selects import Parameters
 
 
 class Warehouse:
@@ -294,11 +294,29 @@ class Warehouse:
 
     def explain(self, view: str) -> Explanation:
         """Return what keeping a view costs: its maps, what events touch; UnknownNameError if there is no such view."""
+        from cumulus.explain.view_costs import explain
+
         return explain(self.program, view, python=self._state.session.engine.python_functions)
 
-    @described_by(recheck)
     def recheck(self, *views: str, maps: bool = False, limit: int = 5) -> Report:
-        """Recompute views, all if none are named, from the kept rows of the tables; return what differs."""
+        """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
+
+        By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
+
+        Parameters
+        ----------
+        maps
+            Compare every map with its definition, too.
+        limit
+            Witnesses per view, at most.
+
+        Raises
+        ------
+        UsageError
+            Naming the tables whose rows are not kept, or a map without a definition.
+        """
+        from cumulus.warehouse.recheck import recheck
+
         return recheck(self._state, views, maps, limit)
 
     def stats(self, *, kept: bool = False) -> Stats:

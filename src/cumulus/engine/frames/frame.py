@@ -36,7 +36,8 @@ _MAGIC = b"CuF1"
 _LITTLE = np.dtype("<i8")
 _FEW = 64
 """So many numbers are looked at one by one."""
-NO_TEXTS = pa.array([], pa.large_binary())
+NO_TEXTS = pa.Array.from_buffers(pa.large_binary(), 0, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])
+"""No texts, made without `pyarrow.array`, which imports pandas."""
 _SURROGATES = "surrogatepass"
 
 

@@ -209,6 +209,8 @@ class Partial:
         try:
             return read_cell(value) if kind.is_float else coerce(value, kind)
         except (ValueError, EvaluationError) as problem:
+            if number.is_inner and isinstance(value, int):
+                return value
             names = ", ".join(number.shown) or "its count of rows"
             what = problem.message if isinstance(problem, EvaluationError) else f"{problem}"
             raise EvaluationError(

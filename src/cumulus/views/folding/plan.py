@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL
-from cumulus.algebra.terms import MapEnd, Range, Scalar, Term, Var, children, rebuild
+from cumulus.algebra.terms import Apply, MapEnd, Range, Scalar, Term, Var, children, rebuild
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import folded, known_name
 from cumulus.catalog.schema import Column
@@ -48,7 +48,8 @@ class FoldedEnd:
 class FoldedNumber:
     """A value column that is put together: of which of the view's maps, which column, and which view columns show it.
 
-    `distinct` is None for one that is added.
+    `distinct` is None for one that is added. `is_inner` says that no column shows it as it is: expressions compute with
+    it, so it may be beyond the type of its column, as in a map of the interpreter.
     """
 
     place: int
@@ -56,6 +57,7 @@ class FoldedNumber:
     type: Any
     shown: tuple[str, ...]
     distinct: DistinctColumn | None
+    is_inner: bool = False
 
     @property
     def zero(self) -> Any:
@@ -206,6 +208,17 @@ def measure_kinds(finisher: Finisher) -> dict[str, frozenset[MeasureKind]]:
     return found
 
 
+def _is_shown_by(scalar: Any, name: str) -> bool:
+    """Whether a value with this name is what an expression gives, at least in one of its cases."""
+    match scalar:
+        case Var(own):
+            return own == name
+        case Apply("case" | "if" | "coalesce", args):
+            return any(_is_shown_by(each, name) for each in args)
+        case _:
+            return False
+
+
 def _check_view(finisher: Finisher) -> None:
     view = finisher.view
     hint = "Fold a view that only groups: leave this out, and do it with the rows of the folded view."
@@ -278,6 +291,8 @@ class _Planner:
         self._key_places = {key.name: place for place, key in enumerate(self._first.keys)}
         self._numbers: dict[tuple[int, int], DistinctColumn | None] = {}
         self._shown: dict[tuple[int, int], list[str]] = {}
+        self._plain: set[tuple[int, int]] = set()
+        """Numbers that a column shows as they are."""
         self._ends: dict[FoldedEnd, Column] = {}
         self._is_exact = len(self._by) == len(self._first.keys)
         self._fixed: list[int] = []
@@ -389,6 +404,8 @@ class _Planner:
             if name in self._finisher.values:
                 number = self._finisher.values[name]
                 kinds.add(self._use(number, shown))
+                if _is_shown_by(made, name):
+                    self._plain.add(number)
             elif name not in left:
                 raise _NotFoldedError(f"it needs the grouping column {name}, which is not in by")
         return made, frozenset(kinds)
@@ -424,7 +441,8 @@ class _Planner:
         number = place, column
         value = self._finisher.maps[place].values[column]
         shown = tuple(dict.fromkeys(self._shown.get(number, ())))
-        return FoldedNumber(place, column, value.type, shown, self._numbers[number])
+        is_inner = bool(shown) and number not in self._plain
+        return FoldedNumber(place, column, value.type, shown, self._numbers[number], is_inner)
 
     def _maps_used(self) -> tuple[str, ...]:
         return tuple(

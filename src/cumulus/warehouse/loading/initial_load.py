@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
@@ -29,8 +28,10 @@ from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program
 from cumulus.scalars.user import Given
 from cumulus.warehouse.loading.sql_equivalence import compares_rows, difference_in_sql
-from cumulus.warehouse.loading.sql_loads import Computer, put
 from cumulus.warehouse.state import WarehouseState
+
+if TYPE_CHECKING:
+    from cumulus.warehouse.loading.sql_loads import Computer
 
 WAYS = ("auto", "sql", "replay")
 _VISITS = {"native": 10_000_000, "interpreter": 1_000_000}
@@ -160,6 +161,8 @@ def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[
             why = why or "SQL would compare all rows with all"
         way = "sql" if _loops_much(session, bulks) else "replay"
     if way == "sql" and not why:
+        import duckdb  # takes a while, and most programs never need it
+
         try:
             with interruptible():
                 computed = _compute_maps(session.program, bulks, functions)
@@ -211,6 +214,8 @@ def _compute_maps(
     program: Program, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given]
 ) -> list[tuple[MapDef, pa.Table]]:
     """Return the maps of a program that have entries, by SQL."""
+    from cumulus.warehouse.loading.sql_loads import Computer
+
     tables = {each.name: table_of(each.columns, []) for each in program.relations}
     tables |= {bulk.names[0]: _table(bulk) for bulk in bulks if len(bulk)}
     assigned = sources(program)
@@ -225,6 +230,8 @@ def _compute_maps(
 
 def _load(session: Session, bulks: Sequence[Rows | Columns], computed: list[tuple[MapDef, pa.Table]]) -> None:
     """Make what was computed the contents of the maps."""
+    from cumulus.warehouse.loading.sql_loads import put
+
     with session.filling() as filled:
         computed.reverse()
         while computed:
