@@ -21,7 +21,7 @@ that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.
    tell what changed.
 7. Subscribers hear which rows of their view were which before (`cumulus.views.differences`,
    `cumulus.warehouse.subscriptions`).
-8. Whoever reads a view gets its rows made from the entries of its maps: ratios, NULLs, HAVING, ORDER BY
+8. Reading a view makes its rows from the entries of its maps: ratios, NULLs, HAVING, ORDER BY
    (`cumulus.views`). Any SQL over views is DuckDB's work, on the same rows as Arrow (`Warehouse.query`).
 
 Names here are imported when they are first used.
