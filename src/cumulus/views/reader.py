@@ -40,8 +40,9 @@ class MapViewReader(Shown):
         self._key_columns = tuple(place for place, column in enumerate(finisher.view.columns) if column.name in shown)
         self._key_places = tuple(shown.values())
         self._is_unique = len(shown) == len(keys)
-        self.is_quick = self._is_unique and not finisher.program.functions
-        """Whether `get` is one look-up, and calls nothing of the user's."""
+        self.is_quick = (
+            self._is_unique and not finisher.program.functions
+        )  # then `get` is one look-up, and calls nothing
         self._is_in_order = self._key_places == tuple(range(len(keys)))
         types = [self.columns[place].type for place in self._key_columns]
         self._key_is_text = [each is not None and each.kind is Kind.VARCHAR for each in types]
@@ -60,11 +61,6 @@ class MapViewReader(Shown):
     def columns(self) -> tuple[Column, ...]:
         """Names and types of the rows."""
         return self._finisher.view.columns
-
-    @property
-    def consistency(self) -> Consistency:
-        """What the reader sees."""
-        return Consistency.COMMITTED
 
     def arrow(self, *, skip_errors: bool = False) -> pa.Table:
         """Return all rows as Arrow: the view's columns, types and order.
@@ -85,7 +81,7 @@ class MapViewReader(Shown):
     def rows(self, *, skip_errors: bool = False) -> list[Row]:
         """Return all rows as tuples of plain values; see `arrow`."""
         rows = None if self._has_few_rows() else self._by_columns(Columnar.rows)
-        return self._one_by_one(skip_errors) if rows is None else rows
+        return rows if rows is not None else self._one_by_one(skip_errors)
 
     @property
     def schema(self) -> pa.Schema:
@@ -140,8 +136,7 @@ class MapViewReader(Shown):
 
     def _has_few_rows(self) -> bool:
         """Whether rows are made sooner one by one than columns are begun with."""
-        source = self._source
-        return all(source.stored_count(each) <= _FEW_ENTRIES for each in self._finisher.affected.maps)
+        return all(self._source.stored_count(each) <= _FEW_ENTRIES for each in self._finisher.affected.maps)
 
     def _by_columns(self, make: Callable[[Columnar], T]) -> T | None:
         """Return what is made by columns; None where rows are made one by one, or only the first ones are."""
@@ -153,10 +148,10 @@ class MapViewReader(Shown):
             return None
 
     def _one_by_one(self, skip_errors: bool = False) -> list[Row]:
-        has_first = self._finisher.top is not None and not skip_errors
-        first = self._finisher.first_rows(self._source) if has_first else None
-        if first is not None:
-            return first[0]
+        if self._finisher.top is not None and not skip_errors:
+            first = self._finisher.first_rows(self._source)
+            if first is not None:
+                return first[0]
         return self._finisher.rows(self._source.items, self._source, skip_errors=skip_errors)
 
     def get(self, *key: Any) -> Row | None:
@@ -174,9 +169,9 @@ class MapViewReader(Shown):
             If the number of values is wrong, or several rows have them.
         """
         if len(key) != len(self._key_columns):
-            names = [self.columns[place].name for place in self._key_columns]
+            names = ", ".join(self.columns[place].name for place in self._key_columns)
             raise UsageError(
-                f"{self.name} is looked up by ({', '.join(names)}), {len(key)} values were given",
+                f"{self.name} is looked up by ({names}), {len(key)} values were given",
                 hint="Give one value for each of these columns.",
             )
         wanted = key
@@ -232,12 +227,7 @@ class MapViewReader(Shown):
         if not self._has_few_rows() or any(each is None or each.kind is Kind.INTERVAL for each in types):
             return FirstRows.of(self.head(count), self.count())
         rows = self.rows()  # without Arrow, whose arrays import pandas
-        columns = [[row[place] for row in rows[:count]] for place in range(len(types))]
-        numeric = [each is not None and each.is_numeric for each in types]
-        return FirstRows([column.name for column in self.columns], columns, numeric, len(rows))
-
-    def _first(self, count: int) -> FirstRows:
-        return self.first(count)
+        return FirstRows.of_rows(self.columns, rows[:count], len(rows))
 
     def _title(self) -> str:
         return self.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from rich.cells import cell_len
 
 from cumulus.catalog.events import Row
+from cumulus.catalog.schema import Column
 from cumulus.errors import MissingError, UsageError
 from cumulus.views.cell_texts import cell, padded
 
@@ -46,6 +48,13 @@ class FirstRows:
         types = [field.type for field in table.schema]
         numeric = [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in types]
         return cls(table.column_names, [column.to_pylist() for column in table.columns], numeric, count)
+
+    @classmethod
+    def of_rows(cls, columns: Sequence[Column], rows: Sequence[Row], count: int) -> FirstRows:
+        """Return rows of typed columns as the first of so many."""
+        values = [[row[place] for row in rows] for place in range(len(columns))]
+        numeric = [column.type is not None and column.type.is_numeric for column in columns]
+        return cls([column.name for column in columns], values, numeric, count)
 
     def cells(self) -> list[list[str]]:
         """Return the texts of each column, its name first."""
@@ -118,13 +127,13 @@ class Shown(ABC):
         """Return what must be said below the rows."""
         return []
 
-    def _first(self, count: int) -> FirstRows:
-        """Return so many of the first rows."""
+    def first(self, count: int) -> FirstRows:
+        """Return so many of the first rows, to be shown."""
         table = self.arrow()
         return FirstRows.of(table.slice(0, count), table.num_rows)
 
     def __repr__(self) -> str:
-        first = self._first(_SHOWN_ROWS)
+        first = self.first(_SHOWN_ROWS)
         cells, numeric = first.cells(), first.numeric
         widths = [max(map(cell_len, column)) for column in cells]
         lines = [
@@ -138,7 +147,7 @@ class Shown(ABC):
         return "\n".join([*lines, _footer(self._title(), first.count), *self._notes()])
 
     def _repr_html_(self) -> str:
-        first = self._first(_SHOWN_ROWS)
+        first = self.first(_SHOWN_ROWS)
         cells, numeric = first.cells(), first.numeric
         styles = ["text-align:right" if right else "text-align:left" for right in numeric]
         body = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
@@ -11,14 +12,34 @@ from cumulus.engine.session import Session
 from cumulus.errors import UsageError
 from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of
-from cumulus.recheck import Report, check_maps, check_views
-from cumulus.recheck.checking import tables_behind
-from cumulus.recheck.oracle import Oracle
 from cumulus.warehouse.state import WarehouseState
+
+if TYPE_CHECKING:
+    from cumulus.recheck import Report
 
 
 def recheck(state: WarehouseState, views: Iterable[str], maps: bool, limit: int) -> Report:
-    """Return what differs between views and the kept rows: see `cumulus.Warehouse.recheck`."""
+    """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
+
+    By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
+
+    Parameters
+    ----------
+    maps
+        Compare every map with its definition, too.
+    limit
+        Witnesses per view, at most.
+
+    Raises
+    ------
+    UsageError
+        Naming the tables whose rows are not kept, or a map without a definition.
+    """
+    # DuckDB and what compares: imported when it is asked for.
+    from cumulus.recheck import Report, check_maps, check_views
+    from cumulus.recheck.checking import tables_behind
+    from cumulus.recheck.oracle import Oracle
+
     with state.turn, interruptible():
         session, finishers = state.session, state.finishers
         program, engine = session.program, session.engine

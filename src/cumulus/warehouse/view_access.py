@@ -216,7 +216,8 @@ class WarehouseView(Shown):
         with _ViewReading(self._state, self._name):
             pass
 
-    def _first(self, count: int) -> FirstRows:
+    def first(self, count: int) -> FirstRows:
+        """Return so many of the first rows, to be shown."""
         with _ViewReading(self._state, self._name) as reader, interruptible():
             return reader.first(count)
 
@@ -319,7 +320,7 @@ def open_view(state: WarehouseState, name: str) -> WarehouseView:
     UnknownNameError
         If there is no such view.
     """
-    return WarehouseView(state.finisher(name).view.name, state)
+    return WarehouseView(name if name in state.finishers else state.finisher(name).view.name, state)
 
 
 def errors(state: WarehouseState, view: str) -> ViewErrors:

@@ -18,6 +18,7 @@ from cumulus.warehouse.change_streams import ChangeStream
 from cumulus.warehouse.frame_schemas import declare
 from cumulus.warehouse.loading.initial_load import Filled, fill_tables
 from cumulus.warehouse.program_sources import check_choices, read_source, script_of
+from cumulus.warehouse.recheck import recheck
 from cumulus.warehouse.shared_docs import described_by
 from cumulus.warehouse.state import WarehouseOptions, WarehouseState
 from cumulus.warehouse.stats import Stats, sizes_of, stats_of
@@ -148,8 +149,6 @@ class Warehouse:
     @described_by(view_access.open_view)
     def view(self, name: str) -> WarehouseView:
         """Return the reader of a view; UnknownNameError if there is none."""
-        if name in self._state.finishers:
-            return WarehouseView(name, self._state)
         return view_access.open_view(self._state, name)
 
     @described_by(view_access.query)
@@ -298,25 +297,9 @@ class Warehouse:
 
         return explain(self.program, view, python=self._state.session.engine.python_functions)
 
+    @described_by(recheck)
     def recheck(self, *views: str, maps: bool = False, limit: int = 5) -> Report:
-        """Recompute views, all if none are named, from the kept rows of the tables; return what differs.
-
-        By DuckDB, in the words of your SQL; a warehouse made from M3 by the definitions of its maps.
-
-        Parameters
-        ----------
-        maps
-            Compare every map with its definition, too.
-        limit
-            Witnesses per view, at most.
-
-        Raises
-        ------
-        UsageError
-            Naming the tables whose rows are not kept, or a map without a definition.
-        """
-        from cumulus.warehouse.recheck import recheck
-
+        """Recompute views, all if none are named, from the kept rows of the tables; return what differs."""
         return recheck(self._state, views, maps, limit)
 
     def stats(self, *, kept: bool = False) -> Stats:
