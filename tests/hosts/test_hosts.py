@@ -153,6 +153,22 @@ def test_what_is_wrong_is_named(made: Hosted, request_: RowRequest, error: type[
         made.host.read(request_)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"columns": "n"},
+        {"limit": -1},
+        {"limit": 1.5},
+        {"limit": True},
+        {"key": (1,), "limit": 1},
+        {"key": (1,), "where": (Bound("n", (1,)),)},
+    ],
+)
+def test_a_request_that_says_two_things_is_none(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        RowRequest("by_country", **given)
+
+
 def test_sql_over_the_views(made: Hosted) -> None:
     found = made.host.query("SELECT SUM(n) AS n, COUNT(*) AS groups FROM by_country WHERE n > ?", [3])
     counted = f"SELECT SUM(n), COUNT(*) FROM ({SELECTS['by_country']}) WHERE n > 3"

@@ -26,7 +26,7 @@ from cumulus.errors import (
     UnsupportedError,
     UsageError,
 )
-from cumulus.views.duckdb_functions import set_utc
+from cumulus.views.duckdb_sql.functions import set_utc
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import read_address
 from support.command_line import cumulus

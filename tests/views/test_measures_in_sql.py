@@ -6,7 +6,7 @@ import pytest
 
 import cumulus
 from cumulus.errors import UsageError
-from cumulus.views.duckdb_limits import QueryGuard
+from cumulus.views.duckdb_sql.limits import QueryGuard
 
 SALES = """
 CREATE TABLE t (y INT, m INT, region VARCHAR, rev DECIMAL(8,2), delay DOUBLE, item INT);

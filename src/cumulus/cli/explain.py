@@ -51,8 +51,8 @@ def explain_command(
     if second and view and second != view:
         raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
     from cumulus.engine.engines import python_functions
+    from cumulus.explain.layout.one_round import choose_layout
     from cumulus.explain.view_costs import explain_views
-    from cumulus.layout.one_round import choose_layout
 
     program = program_in(file, rely=rely, functions=given)
     statistics = statistics_given(program, rows, distinct, source)

@@ -1,4 +1,4 @@
-"""Which rows go to which bucket: a one-round layout (`cumulus.layout`) and a number of buckets, as plain data."""
+"""Which rows go to which bucket: a one-round layout (`explain.layout`) and a number of buckets, as plain data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cumulus.layout.one_round import Layout, lay_out
+from cumulus.explain.layout.one_round import Layout, lay_out
 from cumulus.m3.program import Program
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from cumulus.errors import UsageError
 from cumulus.views.folding import Bound, bounds_of
 
 
@@ -53,6 +54,11 @@ class RowRequest:
         The values of the view's grouping columns: the one row that has them. Not together with `where` or `limit`.
     limit
         So many rows at most, the first ones in the order of the view; 0 or more, None is all of them.
+
+    Raises
+    ------
+    UsageError
+        If `columns` is a text, `limit` is no such number, or `key` comes with `where` or `limit`.
     """
 
     view: str
@@ -60,6 +66,14 @@ class RowRequest:
     where: tuple[Bound, ...] = ()
     key: tuple[Any, ...] | None = None
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise UsageError(f"columns={self.columns!r} is no list of names", hint=f"Give [{self.columns!r}].")
+        if self.limit is not None and not (type(self.limit) is int and self.limit >= 0):
+            raise UsageError(f"limit={self.limit!r} is no number of rows", hint="Give 0 or more, or None for all rows.")
+        if self.key is not None and (self.where or self.limit is not None):
+            raise UsageError("key= asks for one row, and where= or limit= is given, too", hint="Give one of them.")
 
     @classmethod
     def of(
@@ -76,6 +90,8 @@ class RowRequest:
         >>> RowRequest.of("v", ["a"], {"a": 1}).where
         (Bound(column='a', within=(1,)),)
         """
+        if isinstance(columns, str):  # which would be taken letter by letter
+            raise UsageError(f"columns={columns!r} is no list of names", hint=f"Give [{columns!r}].")
         return cls(view, None if columns is None else tuple(columns), bounds_of(where or ()), None, limit)
 
 

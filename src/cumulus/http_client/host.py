@@ -15,8 +15,8 @@ from cumulus.hosts.requests import LATEST, Freshness, RowRequest, WriteRequest
 from cumulus.http_client.client import HttpClient
 from cumulus.http_client.remote_changes import RemoteChanges
 from cumulus.views.consistency import Consistency
-from cumulus.views.duckdb_limits import QueryGuard
-from cumulus.views.duckdb_selects import Parameters
+from cumulus.views.duckdb_sql.limits import QueryGuard
+from cumulus.views.duckdb_sql.selects import Parameters
 from cumulus.views.row_changes import ViewChanges
 
 _CUBES = ("a server answers questions about cubes, and gives no parts of groups", "Use Cube(client, name).")
@@ -60,6 +60,8 @@ class HttpHost(Host):
     def read(self, request: RowRequest, freshness: Freshness = LATEST) -> Answer:
         """Return rows of a view; the server picks rows and columns."""
         self._check(freshness)
+        if len({bound.column.lower() for bound in request.where}) < len(request.where):
+            raise NotOfferedError("two bounds of one column do not go over HTTP", hint="Give one that says both.")
         read, after = freshness.read or Consistency.COMMITTED, freshness.after
         most = "" if freshness.max_staleness is None else f"{round(freshness.max_staleness * 1000)}ms"
         if request.key is not None:

@@ -5,7 +5,6 @@ DuckDB takes the view's own SELECT apart, as JSON: its FROM and WHERE stay, its 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from cumulus.compiler.declarations import declarations
 from cumulus.errors import UsageError
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.quoting import for_duckdb
+from cumulus.views.duckdb_sql.trees import parsed_whole, printed
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Between, Bound
 
@@ -67,7 +67,7 @@ def facts_query(
         "modifiers": [],
     }
     with duckdb.connect() as connection:
-        inner = _only(connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]))
+        inner = printed(connection, statement)
     columns = {column.name: column for column in view.columns}
     parameters: list[Any] = []
     alternatives = [
@@ -87,17 +87,11 @@ def _statement(view: str, script: str | None) -> tuple[Any, dict[str, Any]]:
         raise _refusal(view, "it was not made from SQL")
     with duckdb.connect() as connection:
         text = for_duckdb(declared[view].text)
-        tree = json.loads(_only(connection.execute("SELECT json_serialize_sql(?)", [text])))
+        tree = parsed_whole(connection, text)
     node = None if tree["error"] else tree["statements"][0]["node"]
     if node is None or node["type"] != "SELECT_NODE":
         raise _refusal(view, "it is not one SELECT")
     return tree, node
-
-
-def _only(result: duckdb.DuckDBPyConnection) -> Any:
-    row = result.fetchone()
-    assert row is not None, "a function has a value"
-    return row[0]
 
 
 def _condition(name: str, bound: Bound, column: Column, parameters: list[Any]) -> str:

@@ -28,7 +28,7 @@ from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
 from cumulus.sql.syntax.parse import parse_script
 from cumulus.sql.syntax.quoting import for_duckdb
-from cumulus.views.duckdb_functions import set_utc
+from cumulus.views.duckdb_sql.functions import set_utc
 
 Base: TypeAlias = Mapping[str, Mapping[Row, int]]
 """Table → row → how often it stands."""

@@ -19,9 +19,9 @@ from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Given
 from cumulus.views import Finisher, MapViewReader
 from cumulus.views.datasets import Scanning, ViewDataset
-from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, QueryLimits, lock
-from cumulus.views.duckdb_selects import Answering, Parameters, select
+from cumulus.views.duckdb_sql.functions import create_functions, set_utc
+from cumulus.views.duckdb_sql.limits import NOTHING_ELSE, UNLIMITED, QueryLimits, lock
+from cumulus.views.duckdb_sql.selects import Answering, Parameters, select
 from cumulus.views.measuring import Fold, Measuring
 
 

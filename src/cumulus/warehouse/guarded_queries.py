@@ -8,13 +8,11 @@ turn, and where there is one in a process apart.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Lock
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -24,12 +22,13 @@ from cumulus.engine.protocol import Engine
 from cumulus.errors import CumulusError, EvaluationError, QueryTimeoutError, UsageError
 from cumulus.views import Finisher, MapViewReader, Result
 from cumulus.views.copied_rows import CopiedRows
-from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_limits import NOTHING_ELSE, ApartQuery, QueryGuard, lock
-from cumulus.views.duckdb_selects import Parameters, select
+from cumulus.views.duckdb_sql.functions import create_functions, set_utc
+from cumulus.views.duckdb_sql.limits import NOTHING_ELSE, ApartQuery, QueryGuard, lock
+from cumulus.views.duckdb_sql.plain_sql import is_plain, split_explain
+from cumulus.views.duckdb_sql.selects import Parameters, select
+from cumulus.views.duckdb_sql.trees import everything, parsed_whole
 from cumulus.views.measuring import Fold, may_measure
 from cumulus.views.measuring.functions import create_finishing
-from cumulus.views.plain_sql import is_plain, split_explain
 from cumulus.views.vectors import NotColumnarError
 from cumulus.warehouse.ad_hoc_queries import Desk
 from cumulus.warehouse.state import WarehouseState
@@ -218,22 +217,11 @@ def _table(rows: CopiedRows | pa.Table) -> pa.Table:
 def _names_in(sql: str, known: Collection[str]) -> set[str]:
     """Return the known names that a query has in it, and maybe more; names in texts are found later."""
     with duckdb.connect(config=dict(NOTHING_ELSE)) as connection:
-        (told,) = connection.execute("SELECT json_serialize_sql($1)", [split_explain(sql)[1]]).fetchone() or ("{}",)
-    tree = json.loads(told)
-    if tree.get("error"):  # a PIVOT, which it takes for several statements
+        tree = parsed_whole(connection, split_explain(sql)[1])
+    if tree["error"]:  # a PIVOT, which it takes for several statements
         return set(known)
-    return {name for each in _table_names(tree) if (name := find_name(each, known)) is not None}
-
-
-def _table_names(tree: Any) -> Iterator[Any]:
-    waiting = [tree]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            yield part.get("table_name")
-            waiting.extend(part.values())
-        elif isinstance(part, list):
-            waiting.extend(part)
+    named = (find_name(part.get("table_name"), known) for part in everything(tree))
+    return {name for name in named if name is not None}
 
 
 def _answered(

@@ -16,8 +16,8 @@ from cumulus.hosts.host import Host
 from cumulus.hosts.requests import LATEST, Freshness, RowRequest, WriteRequest
 from cumulus.hosts.selecting import TableSelection
 from cumulus.m3.program import Program
-from cumulus.views.duckdb_limits import QueryGuard
-from cumulus.views.duckdb_selects import Parameters
+from cumulus.views.duckdb_sql.limits import QueryGuard
+from cumulus.views.duckdb_sql.selects import Parameters
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.row_changes import ViewChanges

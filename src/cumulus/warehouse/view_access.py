@@ -24,8 +24,8 @@ from cumulus.warehouse.state import WarehouseState
 from cumulus.warehouse.view_errors import ViewErrors
 
 if TYPE_CHECKING:  # DuckDB is imported when it is asked
-    from cumulus.views.duckdb_limits import QueryGuard
-    from cumulus.views.duckdb_selects import Parameters
+    from cumulus.views.duckdb_sql.limits import QueryGuard
+    from cumulus.views.duckdb_sql.selects import Parameters
 
 
 class WarehouseView(Shown):

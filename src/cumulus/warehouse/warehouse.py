@@ -30,8 +30,8 @@ from cumulus.warehouse.view_errors import ViewErrors
 if TYPE_CHECKING:  # what is imported when it is used
     from cumulus.explain.explanation import Explanation
     from cumulus.recheck import Report
-    from cumulus.views.duckdb_limits import QueryGuard
-    from cumulus.views.duckdb_selects import Parameters
+    from cumulus.views.duckdb_sql.limits import QueryGuard
+    from cumulus.views.duckdb_sql.selects import Parameters
 
 
 class Warehouse:

@@ -9,19 +9,17 @@ for two things. All that reads anything but tables of the ring is refused here, 
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
-from cumulus.catalog.utf8 import half_character
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
+from cumulus.views.duckdb_sql.trees import Tree, check_characters, parsed_whole, printed
 
-Tree: TypeAlias = dict[str, Any]
 """A part of a query as DuckDB says it in JSON."""
 
 
@@ -102,9 +100,8 @@ def rewrite(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str
         name = f"{table.name}{mark}{number}"
         part["table_name"], part["qualified_name"] = name, {"path": [name]}
         found.append(Occurrence(number, table, name, part["alias"], number in shared))
-    text = _written(connection, tree)
-    again: Tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
-    if _meaning(again) != _meaning(tree):
+    text = printed(connection, tree)
+    if _meaning(parsed_whole(connection, text)) != _meaning(tree):
         raise UnsupportedError(
             "DuckDB cannot say this query again with the same meaning",
             hint="Put what stands in parentheses into a FROM: SELECT * FROM (SELECT …).",
@@ -114,12 +111,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
-    half = half_character(sql)
-    if half >= 0:
-        raise SqlSyntaxError(
-            f"character {half + 1} of the SQL, {sql[half]!r}, is half a character: no UTF-8 says it",
-            hint="Write the whole character, or save the file as UTF-8.",
-        )
+    check_characters(sql, SqlSyntaxError)
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as problem:
@@ -141,8 +133,7 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
         raise UnsupportedError(
             "the query has parameters, and a ring gets none", hint="Write the values into the SQL.", feature="parameter"
         )
-    said = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
-    tree: Tree = json.loads(said)
+    tree = parsed_whole(connection, sql)
     if tree["error"] or kind is not duckdb.StatementType.SELECT:
         word = sql.split(None, 1)[0].upper().rstrip(";") if kind is duckdb.StatementType.SELECT else kind.name
         raise UnsupportedError(
@@ -154,18 +145,12 @@ def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
 
 
 def _from_table(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
-    tree: Tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
-    found: Tree = tree["statements"][0]["node"]["from_table"]
+    found: Tree = parsed_whole(connection, sql)["statements"][0]["node"]["from_table"]
     return found
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _written(connection: duckdb.DuckDBPyConnection, tree: Tree) -> str:
-    text: str = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(tree)]).fetchall()[0][0]
-    return text
 
 
 def _meaning(part: Any) -> Any:
@@ -271,7 +256,7 @@ class _Mentions:
         alone = {"type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": []}, "select_list": [item]}
         rest = {"from_table": {"type": "EMPTY"}, "group_expressions": [], "group_sets": []}
         said = {"error": False, "statements": [{"node": {**alone, **rest, "aggregate_handling": "STANDARD_HANDLING"}}]}
-        item["alias"] = _written(self._connection, said).removeprefix("SELECT ").removesuffix(";")
+        item["alias"] = printed(self._connection, said).removeprefix("SELECT ").removesuffix(";")
 
     def _table(self, part: Tree, scope: Mapping[str, _Readers]) -> None:
         name, schema, catalog = part["table_name"], folded(part["schema_name"]), folded(part["catalog_name"])

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from cumulus.machine_facts import exact_cpu_seconds
-from cumulus.views.duckdb_functions import set_utc
+from cumulus.views.duckdb_sql.functions import set_utc
 from cumulus.workloads import tpch
 from cumulus.workloads.checks import views
 from cumulus_lab.bench.agreement import compare

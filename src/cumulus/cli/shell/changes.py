@@ -15,7 +15,7 @@ from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.cli.shell.statements import first_word
 from cumulus.errors import UsageError
-from cumulus.views.duckdb_functions import set_utc
+from cumulus.views.duckdb_sql.functions import set_utc
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.DOTALL)
 """Texts, quoted names and comments."""

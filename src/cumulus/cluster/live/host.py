@@ -20,8 +20,8 @@ from cumulus.hosts.requests import LATEST, Freshness, RowRequest
 from cumulus.hosts.selecting import TableSelection
 from cumulus.m3.program import Program
 from cumulus.views.consistency import Consistency
-from cumulus.views.duckdb_limits import QueryGuard
-from cumulus.views.duckdb_selects import Parameters
+from cumulus.views.duckdb_sql.limits import QueryGuard
+from cumulus.views.duckdb_sql.selects import Parameters
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Partial
 

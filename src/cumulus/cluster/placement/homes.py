@@ -14,8 +14,8 @@ from cumulus.catalog.names import find_name
 from cumulus.cluster.placement.segments import At, Flow, Reach, ReplicaSet, axis_of, flows, needed
 from cumulus.cluster.program import Homes
 from cumulus.errors import UsageError
+from cumulus.explain.layout.shared_keys import partition_choices, references
 from cumulus.explain.sizes import Statistics, bytes_per_entry, distinct, size_of
-from cumulus.layout.shared_keys import partition_choices, references
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.program import MapDef, Program
 

@@ -26,8 +26,8 @@ from cumulus.hosts.requests import LATEST, Freshness, RowRequest, WriteRequest
 from cumulus.hosts.selecting import TableSelection, row_with_key
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions
-from cumulus.views.duckdb_limits import QueryGuard
-from cumulus.views.duckdb_selects import Parameters
+from cumulus.views.duckdb_sql.limits import QueryGuard
+from cumulus.views.duckdb_sql.selects import Parameters
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Partial
 

@@ -22,12 +22,12 @@ from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
-from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_limits import NOTHING_ELSE, UNLIMITED, ApartQuery, QueryGuard, QueryLimits, lock
-from cumulus.views.duckdb_selects import Answering, Parameters, select, whole
+from cumulus.views.duckdb_sql.functions import create_functions, set_utc
+from cumulus.views.duckdb_sql.limits import NOTHING_ELSE, UNLIMITED, ApartQuery, QueryGuard, QueryLimits, lock
+from cumulus.views.duckdb_sql.plain_sql import is_plain, split_explain
+from cumulus.views.duckdb_sql.selects import Answering, Parameters, select, whole
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.measuring import Measuring, may_measure, parts_in
-from cumulus.views.plain_sql import is_plain, split_explain
 from cumulus.views.row_changes import CHANGE, check_change
 
 

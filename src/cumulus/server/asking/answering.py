@@ -15,9 +15,9 @@ import pyarrow as pa
 from cumulus.algebra.printing import print_text, quoted
 from cumulus.errors import LimitError, QueryTimeoutError, UsageError
 from cumulus.server.asking.protocol import READY, receive, receive_table, send, send_table
-from cumulus.views.duckdb_functions import set_utc
-from cumulus.views.duckdb_limits import NOTHING_ELSE, ApartQuery, lock
-from cumulus.views.duckdb_selects import select
+from cumulus.views.duckdb_sql.functions import set_utc
+from cumulus.views.duckdb_sql.limits import NOTHING_ELSE, ApartQuery, lock
+from cumulus.views.duckdb_sql.selects import select
 from cumulus.views.measuring.functions import create_finishing
 
 _HIGHER = "Ask for less of it, or start the server with a higher --limit query_bytes."

@@ -29,7 +29,7 @@ from cumulus.errors import (
     ServerError,
 )
 from cumulus.server.asking.protocol import READY, receive, receive_table, send, send_table
-from cumulus.views.duckdb_limits import ApartQuery
+from cumulus.views.duckdb_sql.limits import ApartQuery
 
 _LOOK_S = 0.02
 _GRACE_S = 1.0

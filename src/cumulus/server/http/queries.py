@@ -17,7 +17,7 @@ from cumulus.server.http.models import QueryModel
 from cumulus.server.http.site import Site, entry_of, user_of
 from cumulus.server.http.views import AFTER, FORMAT
 from cumulus.server.intake.json_slices import parsed_json
-from cumulus.views.duckdb_limits import QueryGuard
+from cumulus.views.duckdb_sql.limits import QueryGuard
 
 
 def query_routes(site: Site) -> APIRouter:

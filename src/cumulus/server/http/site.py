@@ -28,7 +28,7 @@ from cumulus.server.intake.bounds import BodyBounds
 from cumulus.server.limits import ByteBudget, Limits
 from cumulus.server.settings import ServerSettings
 from cumulus.server.sources import ServedSource
-from cumulus.views.duckdb_limits import QueryLimits
+from cumulus.views.duckdb_sql.limits import QueryLimits
 
 T = TypeVar("T")
 _UNPACKERS = 2

@@ -20,14 +20,14 @@ from cumulus.catalog.names import find_name, folded
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
 from cumulus.scalars.duckdb_text import literal
+from cumulus.views.duckdb_sql import trees
+from cumulus.views.duckdb_sql.trees import Tree
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Partial
 from cumulus.views.folding.plan import FoldPlan, plan_fold
-from cumulus.views.measuring import trees
 from cumulus.views.measuring.functions import create_finishing
 from cumulus.views.measuring.parts import PartsTable
 from cumulus.views.measuring.scopes import Mention, check_select, is_measure, refuse_aggregates
-from cumulus.views.measuring.trees import Tree
 
 Fold: TypeAlias = Callable[[str, Sequence[str], Sequence[Bound], Sequence[str]], Partial]
 """From a view, the grouping columns that are left, which groups, and which measures, to the parts."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from cumulus.catalog.names import find_name, folded
 from cumulus.errors import UsageError
+from cumulus.views.duckdb_sql import trees
+from cumulus.views.duckdb_sql.trees import Tree
 from cumulus.views.finishing import Finisher
-from cumulus.views.measuring import trees
-from cumulus.views.measuring.trees import Tree
 
 _WHOLE = frozenset({"min", "max", "bool_and", "bool_or", "any_value"})
 """Aggregates to which it does not matter how often a row stands."""

@@ -22,8 +22,8 @@ from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.access import Pattern, accesses
 from cumulus.m3.program import MapDef, Program
 from cumulus.scalars.user import Given
-from cumulus.views.duckdb_functions import create_functions, set_utc
-from cumulus.views.duckdb_selects import fetch
+from cumulus.views.duckdb_sql.functions import create_functions, set_utc
+from cumulus.views.duckdb_sql.selects import fetch
 
 
 class Computer:

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from cumulus.catalog.utf8 import half_character
 from cumulus.errors import UsageError
-from cumulus.views.duckdb_functions import stopped_by_interrupts
-from cumulus.views.plain_sql import split_explain
+from cumulus.views.duckdb_sql.functions import stopped_by_interrupts
+from cumulus.views.duckdb_sql.plain_sql import split_explain
+from cumulus.views.duckdb_sql.trees import check_characters
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """Values for ``?`` in order (or ``$1``), or for ``$name`` by name."""
@@ -47,12 +48,7 @@ def select(
     """
     if not isinstance(sql, str) or not sql.strip():
         raise UsageError(f"{sql!r} is no query", hint="query takes one SELECT over the views.")
-    half = half_character(sql)
-    if half >= 0:
-        raise UsageError(
-            f"character {half + 1} of the SQL, {sql[half]!r}, is half a character: no UTF-8 says it",
-            hint="Write the whole character, or save the file as UTF-8.",
-        )
+    check_characters(sql, UsageError)
     explain, query = split_explain(sql)
     wanted = _parameters_of(connection, query)
     if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable | None):

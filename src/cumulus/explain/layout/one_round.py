@@ -18,8 +18,8 @@ from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import ONE, Number, add
 from cumulus.catalog.partition import bucket_of
 from cumulus.errors import LayoutError
-from cumulus.layout.placement import PART_TAG, SAME_TAG, Illegal, Place, PlaceKind, Placer, Spread, Tag
-from cumulus.layout.shared_keys import partition_choices, references
+from cumulus.explain.layout.placement import PART_TAG, SAME_TAG, Illegal, Place, PlaceKind, Placer, Spread, Tag
+from cumulus.explain.layout.shared_keys import partition_choices, references
 from cumulus.m3.dataflow import reachable, topological
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef

@@ -9,18 +9,43 @@ from typing import Any, TypeAlias
 import duckdb
 
 from cumulus.catalog.names import folded
+from cumulus.catalog.utf8 import half_character
+from cumulus.errors import CumulusError
 
 Tree: TypeAlias = dict[str, Any]
 """An expression, a part of FROM or a query, as `json_serialize_sql` has it; what is empty or NULL may be left out."""
 
 
+def check_characters(sql: str, kind: type[CumulusError]) -> None:
+    """Raise an error of a kind if a text has half a character, of which DuckDB would make another one."""
+    half = half_character(sql)
+    if half >= 0:
+        raise kind(
+            f"character {half + 1} of the SQL, {sql[half]!r}, is half a character: no UTF-8 says it",
+            hint="Write the whole character, or save the file as UTF-8.",
+        )
+
+
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree | None:
     """Return one statement as a tree; None for what is no SELECT, for several, and for what DuckDB refuses."""
-    found = json.loads(connection.execute(_PARSE, [sql]).fetchall()[0][0])
+    found = _value(connection, _PARSE_BRIEFLY, sql)
     return None if found["error"] or len(found["statements"]) != 1 else found
 
 
-_PARSE = "SELECT json_serialize_sql(CAST(? AS VARCHAR), skip_null := true, skip_empty := true, skip_default := true)"
+def parsed_whole(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
+    """Return a statement as a tree with all that is empty or NULL, too; its `error` says whether it is one."""
+    return _value(connection, _PARSE, sql)
+
+
+def _value(connection: duckdb.DuckDBPyConnection, asked: str, sql: str) -> Tree:
+    found: Tree = json.loads(connection.execute(asked, [sql]).fetchall()[0][0])
+    return found
+
+
+_PARSE = "SELECT json_serialize_sql(CAST(? AS VARCHAR))"
+_PARSE_BRIEFLY = (
+    "SELECT json_serialize_sql(CAST(? AS VARCHAR), skip_null := true, skip_empty := true, skip_default := true)"
+)
 
 
 def expressions(connection: duckdb.DuckDBPyConnection, texts: Sequence[str]) -> list[Tree]:

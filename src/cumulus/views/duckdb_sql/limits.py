@@ -102,7 +102,7 @@ class ApartQuery:
     Parameters
     ----------
     parameters
-        As of `cumulus.views.duckdb_selects.select`.
+        As of `cumulus.views.duckdb_sql.selects.select`.
     tables, files
         Name → rows, or the paths of Parquet files.
     is_measured
