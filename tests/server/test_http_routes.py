@@ -126,6 +126,28 @@ def test_values_of_all_types_go_in_and_come_out(http: httpx.Client, form: str) -
         write(http, "kinds", KINDS, "delete")
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('id,region\n1,"x\n2,y\n', "the body, row 1: a quote is not closed"),
+        ('id,"region\n1,x\n', "the body: a quote in the header is not closed"),
+        ("", "no text/csv"),
+    ],
+)
+def test_a_quote_that_is_not_closed_takes_in_no_rows(http: httpx.Client, body: str, told: str) -> None:
+    kind = {"Content-Type": "text/csv"}
+    before = http.get("/v1/tables/orders").json()["rows"]
+    answer = http.post("/v1/tables/orders/rows", content=body.encode(), headers=kind)
+    assert (answer.status_code, told in answer.text) == (422, True), answer.text
+    assert http.get("/v1/tables/orders").json()["rows"] == before
+    assert (
+        http.post("/v1/tables/orders/rows", content=b'id,region\n-7,"a ""b"",\nc"\n', headers=kind).json()["rows"] == 1
+    )
+    sold = http.get("/v1/views/sales/rows", params={"key": 'a "b",\nc'}).json()["rows"]
+    assert [row["n"] for row in sold] == [1]
+    write(http, "orders", [{"id": -7, "region": 'a "b",\nc'}], "delete")
+
+
 def test_a_large_answer_comes_in_pieces_and_whole(http: httpx.Client) -> None:
     sql = "SELECT range AS i, 'text ' || range AS t FROM range(300000)"
     with http.stream("GET", "/v1/query", params={"sql": sql, "format": "ndjson"}) as answer:

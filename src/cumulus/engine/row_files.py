@@ -6,7 +6,6 @@ in CSV as in the folders of `cumulus.epochs`. What is wrong is told with the fil
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import typed
 from cumulus.catalog.arrow_cells import plain_cells, shown_cell
 from cumulus.catalog.column_casts import converted
-from cumulus.catalog.csv_headers import split_header
+from cumulus.catalog.csv_tables import read_csv_texts
 from cumulus.catalog.parquet_tables import read_parquet_table
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType
@@ -24,8 +23,6 @@ from cumulus.errors import DataError, InputError, ValueTypeError
 PARQUET, CSV, TSV = (".parquet", ".pq"), (".csv", ".csv.gz"), (".tsv", ".tsv.gz")
 """Endings of files, by what is in them."""
 _NULLS = ["", "NULL"]
-_END = "\x1e end of the file \x1e"
-"""A cell of the row that is put behind those of a file, to see whether it is read as a row."""
 
 
 def read_file(relation: Relation, path: str | Path) -> pa.Table | list[Any]:
@@ -111,54 +108,9 @@ def _is_parquet(path: str) -> bool:
 
 
 def _read_csv(path: str) -> pa.Table:
-    import pyarrow.csv as pa_csv
-
-    delimiter = "\t" if path.lower().endswith(TSV) else ","
-
-    def read(data: bytes, names: list[str], *, is_numbered: bool) -> pa.Table:
-        return pa_csv.read_csv(
-            io.BytesIO(data),
-            read_options=pa_csv.ReadOptions(use_threads=not is_numbered),  # rows have numbers only without threads
-            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                null_values=_NULLS,
-            ),
-        )
-
     with pa.input_stream(path) as stream:  # which is unpacked, if it ends so
         data = stream.read()
-    data = data if b"\n" in data else data + b"\n"
-    first, _ = split_header(data)
-    if first.count(b'"') % 2:
-        raise InputError(
-            f"{path}: a quote in the header is not closed",
-            hint='Close it; inside quotes, a quote of the name is written twice: "".',
-        )
-    header = io.BytesIO(first + b"\n")
-    in_quotes = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    names = pa_csv.read_csv(header, parse_options=in_quotes).column_names
-    has_quotes = b'"' in data
-    if has_quotes:
-        data += b"\n" + _END.encode() + delimiter.encode() * (len(names) - 1) + b"\n"
-    try:
-        table = read(data, names, is_numbered=False)
-    except pa.ArrowInvalid:
-        table = read(data, names, is_numbered=True)  # it tells which row is wrong
-    return _without_end(table, path) if has_quotes else table
-
-
-def _without_end(table: pa.Table, path: str) -> pa.Table:
-    """Return the rows before the one that was put behind them, which a quote that nobody closed has taken in."""
-    count = table.num_rows - 1
-    if table.column(0)[count].as_py() != _END:
-        raise InputError(
-            f"{path}, row {table.num_rows}: a quote is not closed",
-            hint='Close it; inside quotes, a quote of the text is written twice: "".',
-        )
-    return table.slice(0, count)
+    return read_csv_texts(data, path, delimiter="\t" if path.lower().endswith(TSV) else ",", nulls=_NULLS)
 
 
 def _converted(column: pa.ChunkedArray, sql_type: SqlType | None) -> pa.ChunkedArray:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from cumulus.catalog.csv_headers import split_header
+from cumulus.catalog.csv_tables import split_header
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.arrow_tables import by_name
 from cumulus.epochs.formats.content import BOM, is_utf8, read_text, readable

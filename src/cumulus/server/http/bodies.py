@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 from starlette.requests import Request
 
+from cumulus.catalog.csv_tables import read_csv_texts
 from cumulus.errors import InputError, LimitError, UsageError
 from cumulus.server.intake.arrow_messages import table_of_arrow
 from cumulus.server.intake.bounds import BodyBounds
@@ -141,17 +140,7 @@ def _csv(body: bytes, bounds: BodyBounds) -> pa.Table:
     columns = body.count(b",", 0, len(body) if end < 0 else end) + 1
     if columns > 2 * bounds.columns + 100:  # names may have commas
         raise InputError(f"the header has {columns:,} columns", hint=f"The table has {bounds.columns:,}.")
-    with pa.csv.open_csv(io.BytesIO(body), parse_options=pa.csv.ParseOptions(newlines_in_values=True)) as reader:
-        names = reader.schema.names
-    options = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        null_values=[""],
-    )
-    found = pa.csv.read_csv(
-        io.BytesIO(body), convert_options=options, parse_options=pa.csv.ParseOptions(newlines_in_values=True)
-    )
+    found = read_csv_texts(body, "the body")
     bounds.check_rows(found.num_rows)
     return found
 
