@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -49,6 +50,26 @@ def test_functions_are_short() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     expect_none((name_of(path) for path in SOURCES if not source(path).docstring), "begin with a docstring")
+
+
+UNDESCRIBED = 257
+"""So many public functions with four or more parameters have no Parameters in their docstring; fewer is better."""
+
+
+def test_long_lists_of_parameters_are_described() -> None:
+    found = []
+    for path in MODULES:
+        if "src/cumulus/" not in path.as_posix():
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name.startswith("_"):
+                continue
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            count = sum(each.arg not in ("self", "cls") for each in given)
+            if count >= 4 and "Parameters" not in (ast.get_docstring(node) or ""):
+                found.append(f"{name_of(path)}:{node.name}")
+    assert len(found) <= UNDESCRIBED, found
+    assert len(found) == UNDESCRIBED, f"lower UNDESCRIBED to {len(found)}"
 
 
 def test_a_package_is_a_docstring_and_reexports() -> None:

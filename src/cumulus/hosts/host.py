@@ -100,7 +100,19 @@ class Host(ABC):
         columns: Sequence[str] | None = None,
         freshness: Freshness = LATEST,
     ) -> Partial:
-        """Return parts of a view's groups, put together by fewer columns: see `cumulus.Warehouse.view(…).fold`."""
+        """Return parts of a view's groups, put together to larger groups; `finish()` makes rows of them.
+
+        Parameters
+        ----------
+        by
+            Which of the view's grouping columns are left; none for one row of all groups.
+        where
+            Bounds of grouping columns, all of which a group must meet.
+        columns
+            Which other columns; None is all of them.
+        freshness
+            Of which state.
+        """
         raise self.not_offered("fold")
 
     def facts(self, view: str, where: Sequence[Sequence[Bound]], limit: int) -> pa.Table:

@@ -83,7 +83,14 @@ class RowRequest:
         where: Mapping[str, Any] | Sequence[Bound] | None = None,
         limit: int | None = None,
     ) -> RowRequest:
-        """Return a request, its bounds as `cumulus.Warehouse.view(…).fold` takes them.
+        """Return a request.
+
+        Parameters
+        ----------
+        view, columns, limit
+            As of the class.
+        where
+            Column → a value (None is NULL), a list of values, or `cumulus.between(low, high)`; or bounds as they are.
 
         Examples
         --------

@@ -107,6 +107,15 @@ def rows_with(table: pa.Table, values: Mapping[str, Any]) -> pa.Table:
 def row_with_key(program: Program, view: ViewDef, key: Sequence[Any], rows: pa.Table) -> pa.Table:
     """Return the one row of a view that has a key, of all its rows; no row if there is none.
 
+    Parameters
+    ----------
+    program, view
+        Which view, of which program.
+    key
+        The values of its grouping columns, in the order of the SELECT list.
+    rows
+        All rows of the view, with all columns.
+
     Raises
     ------
     UsageError
