@@ -104,14 +104,8 @@ class Host(ABC):
 
         Parameters
         ----------
-        by
-            Which of the view's grouping columns are left; none for one row of all groups.
-        where
-            Bounds of grouping columns, all of which a group must meet.
-        columns
-            Which other columns; None is all of them.
-        freshness
-            Of which state.
+        by, where, columns
+            The grouping columns that are left; bounds of grouping columns; the other columns, None is all of them.
         """
         raise self.not_offered("fold")
 

@@ -309,7 +309,10 @@ def fold_view(
     """Return the parts of a view's groups, for who has the turn."""
     counters = state.session.counters
     maps = state.columns.at((counters.transactions, counters.events))
-    return state.folds.fold(maps, view, by, where, columns, counters.transactions)
+    try:
+        return state.folds.fold(maps, view, by, where, columns, counters.transactions)
+    finally:
+        maps.trim()
 
 
 def open_view(state: WarehouseState, name: str) -> WarehouseView:

@@ -136,7 +136,7 @@ class FolderHost(Host):
         freshness: Freshness = LATEST,
     ) -> Partial:
         """Return parts of a cube's groups after the last epoch, or the one that `freshness.at` names."""
-        self._check_age(freshness)
+        _check_age(self, freshness)
         found = self.folder.view(view, freshness.at or 0).fold(by, where, columns)
         if self._follower is not None:
             self._follower.look()
@@ -155,7 +155,7 @@ class FolderHost(Host):
         return self.folder.read(0, partial(_entries_of, self.out, map))
 
     def _answer(self, read: Callable[[Manifest], pa.Table], freshness: Freshness, view: str = "") -> Answer:
-        self._check_age(freshness)
+        _check_age(self, freshness)
         table, at = self._read(read, freshness.at or 0)
         _check_after(freshness, at)
         return Answer(table, at, view=view)
@@ -165,18 +165,6 @@ class FolderHost(Host):
         if self._follower is not None and not epoch:
             return self._follower.read(read)
         return self.folder.read(epoch, lambda manifest: (read(manifest), manifest.snapshot))
-
-    def _check_age(self, freshness: Freshness) -> None:
-        """Check that an epoch was committed no longer ago than it may be; DelayError if it was."""
-        most_s = freshness.max_staleness
-        if most_s is None:
-            return
-        age_s = time.time() - self.folder.read(freshness.at or 0, lambda manifest: manifest.written_at)
-        if age_s > most_s:
-            raise DelayError(
-                f"the last epoch was committed {age_s:.1f} s ago, longer than {most_s:g} s",
-                hint="Allow more, or see whether the run goes on.",
-            )
 
     def _view_named(self, name: str) -> ViewDef:
         return self._views[known_name(name, self._views, "view")]
@@ -214,6 +202,19 @@ class FolderHost(Host):
         """Follow the folder no more."""
         if self._follower is not None:
             self._follower.close()
+
+
+def _check_age(host: FolderHost, freshness: Freshness) -> None:
+    """Check that an epoch was committed no longer ago than it may be; DelayError if it was."""
+    most_s = freshness.max_staleness
+    if most_s is None:
+        return
+    age_s = time.time() - host.folder.read(freshness.at or 0, lambda manifest: manifest.written_at)
+    if age_s > most_s:
+        raise DelayError(
+            f"the last epoch was committed {age_s:.1f} s ago, longer than {most_s:g} s",
+            hint="Allow more, or see whether the run goes on.",
+        )
 
 
 def _check_after(freshness: Freshness, at: int | None) -> None:

@@ -9,7 +9,7 @@ from cumulus.views.folding.columns import FoldColumns
 
 
 class KeptColumns:
-    """`StoredMaps` over an engine; between two readings it keeps no more memory than the maps take.
+    """`StoredMaps` over an engine; after each reading it keeps no more memory than the maps take.
 
     Parameters
     ----------
@@ -26,15 +26,18 @@ class KeptColumns:
         self.along = engine.along
 
     def at(self, stamp: object) -> KeptColumns:
-        """Forget columns that were read when the state had another stamp, and such as take more than the maps."""
+        """Forget columns that were read when the state had another stamp."""
         if stamp != self._stamp:
             self._kept.clear()
             self._stamp = stamp
-        elif self._kept:
+        return self
+
+    def trim(self) -> None:
+        """Forget the columns that were not used for longest, until the others take no more than the maps."""
+        if self._kept:
             held = sum(each.held_bytes for each in self._kept.values())
             while held > self._memory():
                 held -= self._kept.pop(next(iter(self._kept))).held_bytes
-        return self
 
     def fold_columns(self, map: str) -> FoldColumns | None:
         """Return everything that is stored as columns; None where entries are tuples."""
