@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cumulus_ring.chunks.ids import chunk_id, file_digest
-from cumulus_ring.chunks.owners import owner
+from cumulus_ring.chunks.rendezvous import owner
 
 WORDS = st.lists(st.text(max_size=4), min_size=1, max_size=3, unique=True)
 PLACES = st.tuples(st.binary(max_size=4), st.integers(0, 99), st.integers(0, 99), st.integers(1, 99), WORDS)

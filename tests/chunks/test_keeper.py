@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulus.errors import ChunkMissingError, EpochMissingError, InputError, LockedError, StoreError
-from cumulus_ring.chunks.keeper import SourceKeeper
 from cumulus_ring.chunks.parquet_files import read_chunk
 from cumulus_ring.chunks.store import ChunkStore
+from cumulus_ring.chunks.version_retention import SourceKeeper
 from cumulus_ring.chunks.versions import SourceVersions
 from support.random_files import committed, scanned, write
 from support.tiers import examples

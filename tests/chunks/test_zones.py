@@ -26,7 +26,7 @@ from cumulus_ring.chunks.predicates import (
     Predicate,
     Unread,
 )
-from cumulus_ring.chunks.zones import ColumnBounds, may_touch
+from cumulus_ring.chunks.zone_maps import ColumnBounds, may_touch
 from support.random_files import COLUMNS, connected, tables, write
 from support.tiers import examples
 

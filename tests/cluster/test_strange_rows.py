@@ -15,7 +15,7 @@ import pytest
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
-from cumulus.cluster.clients.guests import MOST_BYTES
+from cumulus.cluster.clients.client_sessions import MOST_BYTES
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import (
     ClientRows,
@@ -68,7 +68,7 @@ def test_who_was_forgotten_and_sends_again_is_refused_and_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A switch remembers so many clients; who is none of them may have sent its rows, or not."""
-    monkeypatch.setattr("cumulus.cluster.clients.guests.MOST_CLIENTS", 3)
+    monkeypatch.setattr("cumulus.cluster.clients.client_sessions.MOST_CLIENTS", 3)
 
     def from_client(number: int, amount: int, again_after: int = -1) -> Received:
         message = replace(sent_rows(1, amount).message, again_after=again_after)

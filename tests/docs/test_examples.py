@@ -26,7 +26,7 @@ from cumulus.catalog.types import Kind
 from cumulus.compiler import compile_sql
 from cumulus.errors import SqlError
 from cumulus.workloads import checks
-from cumulus_ring.process import keeper
+from cumulus_ring.process import ring_supervisor
 from support.command_line import cumulus
 from support.fences import Fence, fences, matches
 
@@ -168,7 +168,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for ring in tmp_path.glob("*/ring.json"):
-        keeper.stop(ring.parent)
+        ring_supervisor.stop(ring.parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

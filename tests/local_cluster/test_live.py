@@ -38,9 +38,9 @@ from cumulus.errors import (
     ValueTypeError,
 )
 from cumulus.hosts import WriteReceipt
+from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.framing import FrameKind, header
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.guest import GuestLink
 from cumulus.views.consistency import Consistency
 from support.orders_stream import json_lines
 
@@ -223,7 +223,7 @@ def test_who_knows_the_secret_and_sends_nonsense_loses_its_own_link(client: Clus
     for machine, place in address.machines.items():
         for number, pieces in enumerate(nonsense):
             me = Credentials(f"stranger{number}", card.program.encode(), address.read_secret())
-            link = GuestLink(me, machine, place, address.incarnation, time.monotonic() + 10)
+            link = ClientConnection(me, machine, place, address.incarnation, time.monotonic() + 10)
             link.send(pieces, time.monotonic() + 10)
             with pytest.raises(ConnectionResetError):
                 link.receive(time.monotonic() + 10)

@@ -19,7 +19,7 @@ import pytest
 
 from cumulus.errors import NotRunningError, QueryTimeoutError, RingError, UsageError
 from cumulus.workloads import tpch
-from cumulus_ring.process import keeper
+from cumulus_ring.process import ring_supervisor
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import read_address
 from support.running_ring import running_ring
@@ -251,7 +251,7 @@ def test_a_ring_that_is_stopped_with_queries_running_leaves_nothing(
             assert wait_until(lambda: all(len(state(ring, node)["queries"]) >= 2 for node in ring.nodes), 10.0)
             sockets = {number for each in processes for number in sockets_of(each)}
             begun = time.monotonic()
-            keeper.stop(ring.home)
+            ring_supervisor.stop(ring.home)
             assert time.monotonic() - begun < 5.0
             for answer in answers:
                 problem = answer.exception(timeout=5)

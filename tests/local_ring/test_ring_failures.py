@@ -32,11 +32,11 @@ from cumulus.errors import (
 )
 from cumulus.transport.greeting import Credentials
 from cumulus.workloads import tpch
-from cumulus_ring.chunks.owners import owner
+from cumulus_ring.chunks.rendezvous import owner
 from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import OpenLink
-from cumulus_ring.process import keeper
+from cumulus_ring.process import ring_supervisor
 from cumulus_ring.process.client import CLIENT, RingClient
 from cumulus_ring.process.home import LOG, read_address
 from cumulus_ring.process.settings import RingOptions, Transport
@@ -166,7 +166,7 @@ def test_a_ring_stops_with_a_node_that_hangs_and_queries_that_wait_for_it(little
             waiting = [pool.submit(sum_of, ring, table, node) for table in theirs for node in ("node2", "node3")]
             time.sleep(3)
             begun = time.monotonic()
-            keeper.stop(home)
+            ring_supervisor.stop(home)
             assert time.monotonic() - begun < 5
             assert not any(map(is_alive, pids.values()))
             for each in waiting:
@@ -200,9 +200,12 @@ def test_a_keeper_that_ends_while_nodes_adopt_leaves_none(little: Path, tmp_path
     home = tmp_path / "home"
     slowly = RingOptions(str(little), str(home), nodes=2, adopt=True, disk_mb_s=0.001)
     with ThreadPoolExecutor() as pool:
-        starting = pool.submit(keeper.start, slowly)
+        starting = pool.submit(ring_supervisor.start, slowly)
         wait_until(lambda: len(processes_of(home)) == 3, 20)
-        os.kill(next(pid for pid in processes_of(home) if b"local_ring.keeper" in command_line(pid)), number)
+        os.kill(
+            next(pid for pid in processes_of(home) if b"cumulus_ring.process.ring_supervisor" in command_line(pid)),
+            number,
+        )
         with pytest.raises(ProcessError, match="the ring cannot start"):
             starting.result(timeout=10)
     wait_until(lambda: not processes_of(home), 3)
@@ -247,7 +250,7 @@ def test_a_damaged_chunk_fails_who_reads_it_until_its_file_is_back(little: Path,
         source.rename(away)
     stored.write_bytes(data)
     with pytest.raises(ProcessError, match=f"the ring cannot start: {node} cannot start: chunk .*: table t7"):
-        keeper.start(RingOptions(str(source), str(home), nodes=3, adopt=True))
+        ring_supervisor.start(RingOptions(str(source), str(home), nodes=3, adopt=True))
     away.rename(source)
     with running_ring(source, home, nodes=3, adopt=True) as ring:
         sum_of(ring, 7, "any")
@@ -273,7 +276,7 @@ def test_a_file_that_is_cut_off_fails_who_reads_it(little: Path, tmp_path: Path)
 
 
 def start(source: Path, home: Path) -> None:
-    keeper.start(RingOptions(str(source), str(home), nodes=2))
+    ring_supervisor.start(RingOptions(str(source), str(home), nodes=2))
 
 
 @pytest.mark.slow
@@ -316,7 +319,7 @@ def test_of_several_that_start_at_once_one_does(little: Path, tmp_path: Path) ->
         assert all("the ring of this home runs already" in each for each in outcomes), outcomes
         sum_of(RingClient(home), 4, "any")
     finally:
-        keeper.stop(home)
+        ring_supervisor.stop(home)
 
 
 @pytest.mark.slow
@@ -432,7 +435,7 @@ def test_stuck_clients_disturb_nobody(little: Path, tmp_path: Path) -> None:
         assert time.monotonic() - begun < 10
         assert all(ring.status()["nodes"].values())
         begun = time.monotonic()
-        keeper.stop(home)
+        ring_supervisor.stop(home)
         assert time.monotonic() - begun < 5
         assert not any(map(is_alive, address.pids.values()))
 

@@ -48,9 +48,9 @@ class Passer:
 
 
 def passers(choices: Choices, most: int, disk: list[int]) -> Scenario:
-    """A guest feeds one member, which feeds the other."""
+    """A client feeds one member, which feeds the other."""
     machines: dict[Name, Machine] = {
-        "guest": Passer("middle", 40),
+        "client": Passer("middle", 40),
         "middle": Passer("last", 0),
         "last": Passer("", 0),
     }
@@ -65,7 +65,7 @@ def passers(choices: Choices, most: int, disk: list[int]) -> Scenario:
         | dict.fromkeys(machines, lambda name, life: machines[name]),
         WIRE,
         supervisor=SUPERVISOR,
-        guests=frozenset(["guest"]),
+        clients=frozenset(["client"]),
         at_rest={"all are there": all_are_there},
         pressure=BackPressure(most),
     )

@@ -76,21 +76,21 @@ def free(choices: Choices, counts: Counter[str]) -> Scenario:
 
 
 def supervised(choices: Choices, counts: Counter[str]) -> Scenario:
-    """Guests and members talk to each other; members do not among themselves, since what they send may be dropped."""
-    members, guests = ["m0", "m1"], ["g0", "g1"]
+    """Clients and members talk to each other; members do not among themselves, since what they send may be dropped."""
+    members, clients = ["m0", "m1"], ["g0", "g1"]
     disk: list[int] = []
 
     def made(name: Name, life: int) -> Machine:
         if name == SUPERVISOR:
             return Starter(disk, members)
-        return Chatter(life, guests if name in members else members, counts)
+        return Chatter(life, clients if name in members else members, counts)
 
-    names = [SUPERVISOR, *members, *guests]
+    names = [SUPERVISOR, *members, *clients]
     return Scenario(
         dict.fromkeys(names, made),
         Wire(lambda message: WIRE.encode(message) if isinstance(message, tuple) else b"", WIRE.decode),
         supervisor=SUPERVISOR,
-        guests=frozenset(guests),
+        clients=frozenset(clients),
         may_crash=frozenset(names),
     )
 

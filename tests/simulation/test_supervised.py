@@ -1,4 +1,4 @@
-"""Members that a supervisor starts, whose links come back when they meet anew; and a guest of theirs."""
+"""Members that a supervisor starts, whose links come back when they meet anew; and a client of theirs."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ class Member(ScriptedClient):
 
 
 class Group:
-    """A supervisor, two members and a guest, by hand."""
+    """A supervisor, two members and a client, by hand."""
 
     def __init__(self, choices: Recording = SIMPLEST, member: type[Member] = Member) -> None:
         self.member = member
         self.lives: dict[Name, list[Member]] = {}
         self.supervisor = Supervisor()
         scenario = Scenario(
-            dict.fromkeys(["supervisor", "one", "two", "guest"], self.made),
+            dict.fromkeys(["supervisor", "one", "two", "client"], self.made),
             WIRE,
             logs=frozenset(["two"]),
             supervisor="supervisor",
-            guests=frozenset(["guest"]),
+            clients=frozenset(["client"]),
         )
         self.world = World(scenario, Conditions(longest_ms=[1000]), Choices(recording=choices))
 
@@ -117,7 +117,7 @@ def test_a_member_steps_when_it_has_met_the_others_and_not_before() -> None:
     cut = group.world.network.cut([("supervisor", "two")])
     group.world.run()
     group.renew(1)
-    assert group.world.alive == ["supervisor", "one", "two", "guest"]
+    assert group.world.alive == ["supervisor", "one", "two", "client"]
     assert group.told("two") == []
     group.world.network.heal(cut)
     group.world.run()
@@ -127,9 +127,9 @@ def test_a_member_steps_when_it_has_met_the_others_and_not_before() -> None:
 def test_nobody_runs_before_the_supervisor_starts_them() -> None:
     group = Group()
     group.world.run()
-    assert group.lives.keys() == {"guest"}
+    assert group.lives.keys() == {"client"}
     group.renew(1)
-    assert group.lives.keys() == {"guest", "one", "two"}
+    assert group.lives.keys() == {"client", "one", "two"}
     assert group.told("one") == [], "it has no log, and nobody to lose"
 
 
@@ -160,14 +160,14 @@ def test_what_a_supervisor_says_to_a_member_that_has_ended_does_not_wait_for_the
 
 def test_to_meet_anew_is_to_lose_all_links_also_to_guests() -> None:
     group = met()
-    group.say("guest", "one", "hello")
-    assert group.told("one") == [Received("guest", "hello")]
+    group.say("client", "one", "hello")
+    assert group.told("one") == [Received("client", "hello")]
     group.renew(2)
-    assert group.told("one") == [Lost("two"), Lost("guest")]
+    assert group.told("one") == [Lost("two"), Lost("client")]
     assert group.told("two") == [Lost("one")]
-    assert group.told("guest") == [Lost("one")]
-    group.say("guest", "one", "again")
-    assert group.told("one") == [Received("guest", "again")]
+    assert group.told("client") == [Lost("one")]
+    group.say("client", "one", "again")
+    assert group.told("one") == [Received("client", "again")]
 
 
 def test_the_message_of_an_incarnation_comes_before_anything_else_of_it() -> None:
@@ -195,23 +195,23 @@ def test_a_message_of_an_incarnation_that_is_over_is_dropped() -> None:
 
 
 class Answering(Member):
-    """Tells the other member what a guest says."""
+    """Tells the other member what a client says."""
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
-        heard = [each.message for each in inputs if isinstance(each, Received) and each.sender == "guest"]
+        heard = [each.message for each in inputs if isinstance(each, Received) and each.sender == "client"]
         return [*super().step(inputs), *(Send("one", message) for message in heard)]
 
 
 def test_an_answer_to_what_came_before_they_met_is_not_sent() -> None:
-    """It takes its time to react, and has the guest's message, but has not answered it, when it meets the others."""
+    """It takes its time to react, and has the client's message, but has not answered it, when it meets the others."""
     for incarnations, heard in [([1], ["hello"]), ([1, 2], [])]:
         group = Group({"pace of two": [255] * 1000}, Answering)
         group.world.run()
         group.renew(1)
-        group.lives["guest"][-1].say("two", "hello")
+        group.lives["client"][-1].say("two", "hello")
         group.supervisor.tasks += [Renew(incarnation) for incarnation in incarnations[1:]]
         group.world.run()
-        assert Received("guest", "hello") in group.told("two")
+        assert Received("client", "hello") in group.told("two")
         assert [each.message for each in group.told("one") if isinstance(each, Received)] == heard
 
 
@@ -219,10 +219,10 @@ def test_a_supervisor_that_ends_takes_all_with_it() -> None:
     group = met()
     group.world.crash("supervisor")
     group.world.run()
-    assert group.world.alive == ["supervisor", "guest"]
-    assert group.told("guest") == []
+    assert group.world.alive == ["supervisor", "client"]
+    assert group.told("client") == []
     group.renew(2)
-    assert group.world.alive == ["supervisor", "one", "two", "guest"]
+    assert group.world.alive == ["supervisor", "one", "two", "client"]
     assert group.world.lives["two"].number == 2
 
 

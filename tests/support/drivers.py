@@ -18,13 +18,13 @@ class Listener:
     """Keeps what a driver says, and drives it."""
 
     def __init__(
-        self, name: Name, equipment: Equipment, secret: bytes | None = None, guests_secret: bytes | None = None
+        self, name: Name, equipment: Equipment, secret: bytes | None = None, clients_secret: bytes | None = None
     ) -> None:
         self.said: list[Any] = []
         self.links_lost: list[Name] = []
         self.notes: list[str] = []
         self.equipment = equipment
-        self.driver = Driver(Credentials(name, equipment.program, secret, guests_secret), equipment, self)
+        self.driver = Driver(Credentials(name, equipment.program, secret, clients_secret), equipment, self)
         self.task: asyncio.Task[None] | None = None
 
     def say(self, pieces: Sequence[Piece]) -> None:

@@ -174,7 +174,7 @@ def hosted(name: str, folder: Path) -> Iterator[Hosted]:
         made = InWarehouse()
         made.bring(first_rows())
         yield made
-        made.host.warehouse.close()  # type: ignore[attr-defined]
+        made.host.close()
     elif name == "folder":
         made = InFolder(folder)
         made.bring(first_rows())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cumulus.errors import NotRunningError
 from cumulus.workloads import checks, tpch
-from cumulus_ring.process import keeper
+from cumulus_ring.process import ring_supervisor
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.settings import RingOptions
 
@@ -22,12 +22,12 @@ QUERIES = tuple(f"q{number}" for number in range(1, 23))
 @contextmanager
 def running_ring(source: Path, home: Path, **options: Any) -> Iterator[RingClient]:
     """A ring in processes of its own, stopped at the end."""
-    keeper.start(RingOptions(source=str(source), home=str(home), **options))
+    ring_supervisor.start(RingOptions(source=str(source), home=str(home), **options))
     try:
         yield RingClient(home)
     finally:
         with suppress(NotRunningError):
-            keeper.stop(home)
+            ring_supervisor.stop(home)
 
 
 @contextmanager

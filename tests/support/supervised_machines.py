@@ -27,7 +27,7 @@ from cumulus.machine import (
 from cumulus_lab.simulation import Choices, Renew, Scenario, Wire, World
 
 SUPERVISOR = "supervisor"
-GUEST = "guest"
+CLIENT = "client"
 WIRE = Wire(lambda message: json.dumps(message).encode(), json.loads, lambda message: " ".join(map(str, message)))
 
 
@@ -81,8 +81,8 @@ class Adder:
                     assert incarnation > self.incarnation
                     self.incarnation, self.heard = incarnation, {}
                     effects += [Send(other, ["number", incarnation, *self.own]) for other in self.others]
-                case Received(guest, ["ask"]):
-                    effects.append(Send(guest, ["answer", len(self.own)]))
+                case Received(client, ["ask"]):
+                    effects.append(Send(client, ["answer", len(self.own)]))
                 case Received(sender, ["number", incarnation, *numbers]):
                     self.hear(sender, incarnation, numbers)
                 case Tick() if self.incarnation and len(self.own) < self.most:
@@ -106,7 +106,7 @@ class Adder:
 
 @dataclass
 class Asker:
-    """A guest: asks a member how many numbers it has, ten times, and again when it has lost it."""
+    """A client: asks a member how many numbers it has, ten times, and again when it has lost it."""
 
     member: Name
     answers: int = 0
@@ -132,21 +132,21 @@ class Asker:
 
 
 def adders(choices: Choices, numbers: int = 5) -> Scenario:
-    """Return a supervisor, members and a guest; how many members is chosen."""
+    """Return a supervisor, members and a client; how many members is chosen."""
     names = [f"member{index}" for index in range(2 + choices.stream("members").below(3))]
     disk: list[int] = []
 
     def made(name: Name, life: int) -> Machine:
         if name == SUPERVISOR:
             return Starter(disk, names)
-        if name == GUEST:
+        if name == CLIENT:
             return Asker(names[0])
         return Adder(name, [each for each in names if each != name], numbers)
 
     def agree(world: World) -> None:
-        guest = world.lives[GUEST].machine
-        assert isinstance(guest, Asker)
-        assert guest.answers >= 10
+        client = world.lives[CLIENT].machine
+        assert isinstance(client, Asker)
+        assert client.answers >= 10
         for name in names:
             machine = world.lives[name].machine
             assert isinstance(machine, Adder)
@@ -155,11 +155,11 @@ def adders(choices: Choices, numbers: int = 5) -> Scenario:
             assert machine.heard == {each: expected for each in names if each != name}, f"{name}: {machine.heard}"
 
     return Scenario(
-        dict.fromkeys([SUPERVISOR, *names, GUEST], made),
+        dict.fromkeys([SUPERVISOR, *names, CLIENT], made),
         WIRE,
         logs=frozenset(names),
         supervisor=SUPERVISOR,
-        guests=frozenset([GUEST]),
-        may_crash=frozenset([SUPERVISOR, *names, GUEST]),
+        clients=frozenset([CLIENT]),
+        may_crash=frozenset([SUPERVISOR, *names, CLIENT]),
         at_rest={"all agree": agree},
     )

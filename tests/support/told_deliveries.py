@@ -20,7 +20,7 @@ from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.clients.guests import Guests
+from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import (
     OFFSET,
@@ -101,7 +101,9 @@ class ToldDeliveries:
         plan, tables = self.plan, frozenset(self.plan.tables.tables_of(number))
         blocks = BlockMaker(Numbering(ORDER, number), Dispatch(plan.nodes_program.groups, plan.nodes), frozenset())
         spread = SpreadIntake(intake_of_switch(plan, number, partial(make_engine, "interpreter")), blocks)
-        return Switch(number, plan.nodes, tables, (), 0, spread, Guests(plan.program, tables, None, is_spread=True))
+        return Switch(
+            number, plan.nodes, tables, (), 0, spread, ClientSessions(plan.program, tables, None, is_spread=True)
+        )
 
     def _node(self, number: int) -> ClusterNode:
         spread = SpreadPart(self.plan, number, "interpreter", ORDER)

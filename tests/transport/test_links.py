@@ -93,7 +93,7 @@ def test_a_member_may_take_seconds_to_say_who_it_is() -> None:
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
         port = (await meet(nodes))["b"][1]
-        _, writer = await connect_as("guest", port, pause=5.5)
+        _, writer = await connect_as("client", port, pause=5.5)
         assert nodes["b"].notes == []
         writer.close()
         await nodes["b"].end()
@@ -104,7 +104,7 @@ def test_a_member_may_take_seconds_to_say_who_it_is() -> None:
 def test_many_strangers_and_guests_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is sent away, not the newest, which may be a member."""
     monkeypatch.setattr("cumulus.transport.links._MOST_STRANGERS", 3)
-    monkeypatch.setattr("cumulus.transport.links._MOST_GUESTS", 1)
+    monkeypatch.setattr("cumulus.transport.links._MOST_CLIENTS", 1)
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "abc"}
@@ -112,16 +112,16 @@ def test_many_strangers_and_guests_keep_nobody_out(monkeypatch: pytest.MonkeyPat
         strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
         async with asyncio.timeout(10):
             assert await asyncio.gather(*(reader.read() for reader, _ in strangers[:5])) == [b""] * 5
-            _, guest = await connect_as("guest", port)
+            _, client = await connect_as("client", port)
             assert await strangers[5][0].read() == b""
         for _, writer in strangers:
             writer.close()
-        with pytest.raises(RefusalError, match="b refuses: b has 1 guests") as raised:
+        with pytest.raises(RefusalError, match="b refuses: b has 1 clients") as raised:
             await connect_as("another", port)
         assert raised.value.outlook is Outlook.AGAIN
         nodes["a"].ask(["token", "b c"])
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
-        guest.close()
+        client.close()
         for each in nodes.values():
             await each.end()
 
@@ -184,9 +184,9 @@ def test_a_proof_that_was_heard_proves_nothing_again() -> None:
         nodes = {"b": Listener("b", make("b", None), b"secret")}
         port = (await meet(nodes))["b"][1]
         heard: list[bytes] = []
-        _, writer = await connect_as("guest", port, b"secret", heard=heard)
+        _, writer = await connect_as("client", port, b"secret", heard=heard)
         answer = await answer_to(port, b"".join(heard))
-        assert b"guest does not know the secret" in answer
+        assert b"client does not know the secret" in answer
         writer.close()
         await nodes["b"].end()
 
@@ -215,28 +215,28 @@ def test_a_hundred_strangers_are_two_notes(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_halves_of_guests_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who keeps most goes; a guest that sends a large message whole is heard."""
+    """Who keeps most goes; a client that sends a large message whole is heard."""
     monkeypatch.setattr("cumulus.transport.links._HALVES_BYTES", 3 << 20)
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "ab"}
         port = (await meet(nodes))["b"][1]
         half = header(FrameKind.MESSAGE, 8 << 20, 1) + bytes(1_500_000)
-        guests = []
+        clients = []
         for number in range(4):
-            reader, writer = await connect_as(f"guest{number}", port)
+            reader, writer = await connect_as(f"client{number}", port)
             writer.write(half)
             await writer.drain()
-            guests.append((reader, writer))
+            clients.append((reader, writer))
         async with asyncio.timeout(10):
-            while sum(reader.at_eof() for reader, _ in guests) < 2:
+            while sum(reader.at_eof() for reader, _ in clients) < 2:
                 await asyncio.sleep(0.01)
         assert nodes["b"].driver.links._links.keys() >= {"a"}
         held = [each.connection.bytes_kept for each in nodes["b"].driver.links._links.values() if each.connection]
         assert sum(held) <= 3 << 20
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
-        for _, writer in guests:
+        for _, writer in clients:
             writer.close()
         for each in nodes.values():
             await each.end()
@@ -248,21 +248,21 @@ def test_a_guest_can_take_no_name_of_a_member() -> None:
     """Members have a secret of their own."""
 
     async def go() -> None:
-        nodes = {name: Listener(name, make(name, None), b"members", b"guests") for name in "ab"}
+        nodes = {name: Listener(name, make(name, None), b"members", b"clients") for name in "ab"}
         addresses = {name: await each.driver.links.listen() for name, each in nodes.items()}
         for each in nodes.values():
             each.task = asyncio.get_running_loop().create_task(each.driver.run())
         port = addresses["b"][1]
         with pytest.raises(RefusalError, match="b refuses: b does not know the others yet") as raised:
-            await connect_as("a", port, b"guests", incarnation=0)  # as long as nobody is a member
+            await connect_as("a", port, b"clients", incarnation=0)  # as long as nobody is a member
         assert raised.value.outlook is Outlook.AGAIN
         nodes["a"].driver.meet(1, addresses)  # before b is told that a is a member
         await asyncio.sleep(0.05)  # long enough to be refused a few times
         nodes["b"].driver.meet(1, addresses)
-        for name, secret in (("a", b"guests"), ("guest", b"members"), ("b", b"members")):
+        for name, secret in (("a", b"clients"), ("client", b"members"), ("b", b"members")):
             with pytest.raises(RefusalError, match=f"b refuses: {name} does not know the secret"):
                 await connect_as(name, port, secret)
-        _, writer = await connect_as("guest", port, b"guests")
+        _, writer = await connect_as("client", port, b"clients")
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
         writer.close()
@@ -303,7 +303,7 @@ LATER = {
     "an old incarnation": (lambda: frame(FrameKind.MESSAGE, b"", 0), "a frame of kind 0 and incarnation 0"),
     "a second greeting": (lambda: frame(FrameKind.HELLO, HELLO), "a frame of kind 1 and incarnation 1 has come"),
     "a message in parts": (lambda: frame(FrameKind.PART, b""), "a frame of kind 4 and incarnation 1 has come"),
-    "a message of others": (lambda: message("nonsense", ""), "b: list from guest is not for this machine"),
+    "a message of others": (lambda: message("nonsense", ""), "b: list from client is not for this machine"),
     "no message": (lambda: frame(FrameKind.MESSAGE, b"..?"), "no message: b'..?'"),
 }
 
@@ -313,16 +313,16 @@ def test_garbage_of_a_peer_loses_its_link(data: Callable[[], bytes], reason: str
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
         port = (await meet(nodes))["b"][1]
-        reader, writer = await connect_as("guest", port)
-        writer.write(message("token", "guest"))
+        reader, writer = await connect_as("client", port)
+        writer.write(message("token", "client"))
         expected = message("token", "")
         assert await reader.readexactly(len(expected)) == expected
         writer.write(data())
-        await until(lambda: Lost("guest") in machine_of(nodes["b"].equipment).told)
+        await until(lambda: Lost("client") in machine_of(nodes["b"].equipment).told)
         assert reason in nodes["b"].notes[0]
-        assert nodes["b"].links_lost == [], "guests come and go"
+        assert nodes["b"].links_lost == [], "clients come and go"
         writer.close()
-        _, writer = await connect_as("guest", port)  # a guest may come again
+        _, writer = await connect_as("client", port)  # a client may come again
         writer.close()
         await nodes["b"].end()
 
@@ -400,24 +400,24 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
 
 def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read from no more; what it has asked for waits, up to a bound."""
-    monkeypatch.setattr("cumulus.transport.links._GUEST_BYTES", 20_000_000)
+    monkeypatch.setattr("cumulus.transport.links._CLIENT_BYTES", 20_000_000)
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "abc"}
         port = (await meet(nodes))["b"][1]
         links = nodes["b"].driver.links
-        _, writer = await connect_as("guest", port)
+        _, writer = await connect_as("client", port)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(message("flood", "guest", 1, 150, 100_000))
-        await until(lambda: links.queued().get("guest", 0) > 1_000_000, nodes.values())
-        writer.write(message("token", "guest"))
+        writer.write(message("flood", "client", 1, 150, 100_000))
+        await until(lambda: links.queued().get("client", 0) > 1_000_000, nodes.values())
+        writer.write(message("token", "client"))
         nodes["a"].ask(["token", "b c"])
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
         told = machine_of(nodes["b"].equipment).told
-        assert Received("guest", ["token", "guest"]) not in told
+        assert Received("client", ["token", "client"]) not in told
         assert not links.is_holding
-        nodes["b"].ask(["flood", "guest", 151, 150, 100_000])
-        await until(lambda: Lost("guest") in told, nodes.values())
+        nodes["b"].ask(["flood", "client", 151, 150, 100_000])
+        await until(lambda: Lost("client") in told, nodes.values())
         writer.close()
         for each in nodes.values():
             await each.end()
@@ -427,8 +427,8 @@ def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_a_guest_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cumulus.transport.connections._GUEST_MS", 1000)
-    monkeypatch.setattr("cumulus.transport.links._GUEST_BYTES", 1 << 30)
+    monkeypatch.setattr("cumulus.transport.connections._CLIENT_MS", 1000)
+    monkeypatch.setattr("cumulus.transport.links._CLIENT_BYTES", 1 << 30)
 
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
@@ -436,12 +436,12 @@ def test_a_guest_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(mo
         address = await driver.links.listen()
         nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
         driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
-        writers = [(await connect_as(name, address[1]))[1] for name in ("a", "guest")]
-        for name, writer in zip(("a", "guest"), writers, strict=True):
+        writers = [(await connect_as(name, address[1]))[1] for name in ("a", "client")]
+        for name, writer in zip(("a", "client"), writers, strict=True):
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             nodes["b"].ask(["flood", name, 1, 150, 100_000])
         told = machine_of(nodes["b"].equipment).told
-        await until(lambda: Lost("guest") in told, nodes.values(), 60)
+        await until(lambda: Lost("client") in told, nodes.values(), 60)
         assert Lost("a") not in told
         for writer in writers:
             writer.close()

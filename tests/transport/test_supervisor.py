@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from cumulus.errors import ProcessError, RemoteProtocolError
+from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.guest import GuestLink
 from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
 from support.relay import ListCodec
 from support.tiers import sampled
@@ -67,7 +67,7 @@ def runs(process: psutil.Process) -> bool:
 
 def test_a_token_goes_round_three_processes_and_nobody_is_left(tmp_path: Path) -> None:
     before = children()
-    with Supervisor(relays("a", "b", "c", log=str(tmp_path)), guests_secret=b"s") as supervisor:
+    with Supervisor(relays("a", "b", "c", log=str(tmp_path)), clients_secret=b"s") as supervisor:
         ask(supervisor, "a", "token", "b c a b")
         assert said(supervisor) == ["home", "b"]
         ask(supervisor, "b", "count")
@@ -181,13 +181,13 @@ def test_what_cannot_start_is_one_error() -> None:
             assert children() == before
 
 
-@pytest.mark.parametrize("secret", [None, b"", b"guests"])
+@pytest.mark.parametrize("secret", [None, b"", b"clients"])
 def test_without_a_secret_for_guests_there_are_none(secret: bytes | None) -> None:
     with Supervisor(relays("a", "b")) as supervisor:
-        for name in ("guest", "b"):
+        for name in ("client", "b"):
             me = Credentials(name, b"p", secret)
             with pytest.raises(RemoteProtocolError, match=f"a refuses: {name} does not know the secret"):
-                GuestLink(me, "a", supervisor.addresses()["a"], 1, time.monotonic() + 30)
+                ClientConnection(me, "a", supervisor.addresses()["a"], 1, time.monotonic() + 30)
         ask(supervisor, "a", "token", "b")
         assert said(supervisor) == ["home", "b"]
 

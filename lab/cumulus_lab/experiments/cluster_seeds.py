@@ -246,7 +246,7 @@ class Case:
             perform=self._cluster.perform,
             logs=frozenset(names),
             supervisor=SUPERVISOR,
-            guests=frozenset(self._senders),
+            clients=frozenset(self._senders),
             may_crash=frozenset([SUPERVISOR, *names]),
             at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
             reports=self._reports,

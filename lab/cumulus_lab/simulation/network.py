@@ -6,10 +6,10 @@ does. Partitions hold messages up and lose none.
 
 Between *members*, the machines that a supervisor has started, a link that is lost stays lost, as in
 `cumulus.transport`: what is sent is dropped until the member meets the others anew. Then it loses all links that it
-still has, also those to guests, and messages of members that have met before it wait for it.
+still has, also those to clients, and messages of members that have met before it wait for it.
 
-A machine of which another member has too much unread *holds*, as in `cumulus.transport`: what guests send it, and those
-members that feed it, arrives when that is read.
+A machine of which another member has too much unread *holds*, as in `cumulus.transport`: what clients send it, and
+those members that feed it, arrives when that is read.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ class Network:
     def _is_held(self, link: VirtualLink, receiver: Life) -> bool:
         """Whether a machine does not read now what comes over a link."""
         feeders = self._pressure.fed_by.get(receiver.name, frozenset())
-        is_feeding = link.sender.name in feeders or self._is_guest(link.sender.name)
+        is_feeding = link.sender.name in feeders or self._is_client(link.sender.name)
         return is_feeding and self._is_congested(receiver)
 
-    def _is_guest(self, name: Name) -> bool:
+    def _is_client(self, name: Name) -> bool:
         return name not in self._members and name != self._supervisor
 
     def _is_congested(self, life: Life) -> bool:
@@ -251,7 +251,7 @@ class Network:
                     self._fly(link, data)
 
     def met(self, life: Life, incarnation: int) -> None:
-        """Make the links of a member anew: it loses those that it still has, also to guests, who notice it later."""
+        """Make the links of a member anew: it loses those that it still has, also to clients, who notice it later."""
         former, life.incarnation = life.incarnation, incarnation
         for name in self._streams:
             old = life.links.get(name)

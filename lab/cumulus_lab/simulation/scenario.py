@@ -53,7 +53,7 @@ class BackPressure:
     most_unread
         How many bytes of it another member may leave unread; 0 for any number.
     fed_by
-        Machine → the members that feed it; guests feed every machine.
+        Machine → the members that feed it; clients feed every machine.
     """
 
     most_unread: int = 0
@@ -117,10 +117,10 @@ class Scenario:
     logs
         The machines that have a log; it is the first that each life of them is told.
     supervisor
-        The machine, if any, that starts the others but for itself and `guests`. It is told `Lost` of those that end,
+        The machine, if any, that starts the others but for itself and `clients`. It is told `Lost` of those that end,
         and performs `Renew`; before it nobody runs. If it crashes, all that it has started end, too. Without a
         supervisor machines start by themselves, and links between two of them come back by themselves.
-    guests
+    clients
         The machines that no supervisor has started.
     may_crash
         The machines that the fault `crash` may stop; those without a supervisor are started again after a while.
@@ -145,7 +145,7 @@ class Scenario:
     perform: Perform = _no_task
     logs: frozenset[Name] = frozenset()
     supervisor: Name = ""
-    guests: frozenset[Name] = frozenset()
+    clients: frozenset[Name] = frozenset()
     may_crash: frozenset[Name] = frozenset()
     after_step: Mapping[str, Callable[[World, Name], None]] = field(default_factory=dict)
     at_rest: Mapping[str, Callable[[World], None]] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Scenario:
     @property
     def members(self) -> frozenset[Name]:
         """The machines that the supervisor starts."""
-        return frozenset(self.machines) - self.guests - {self.supervisor} if self.supervisor else frozenset()
+        return frozenset(self.machines) - self.clients - {self.supervisor} if self.supervisor else frozenset()
 
 
 ScenarioOf: TypeAlias = Callable[[Choices], Scenario]

@@ -13,9 +13,14 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
 from cumulus.errors import UsageError
 
+SAVED = "warehouse.json"
+"""The file that a folder of `Warehouse.save` has."""
+
 
 def query(
-    out: Path = typer.Argument(..., help="The --out folder of a run, running or not."),
+    out: str = typer.Argument(
+        ..., help="The --out folder of a run, running or not; a folder of save(), or the address of a server."
+    ),
     sql: str = typer.Argument(..., help="One SELECT over the views, and over the tables quarantine and view_errors."),
     epoch: int = typer.Option(0, min=0, help="An earlier epoch; 0 for the last committed one."),
     functions: FunctionPlaces = None,
@@ -26,11 +31,24 @@ def query(
     as_csv: bool = AS_CSV,
     parquet: Path | None = PARQUET,
     arrow: Path | None = ARROW,
+    token: str = typer.Option("", "--token", envvar="CUMULUS_TOKEN", help="For a server.", show_default=False),
 ) -> None:
-    """Ask for what the views of OUT say, at the last committed epoch or an earlier one.
+    """Ask for what the views of OUT say, of a run at the last committed epoch or an earlier one.
 
     Example: cumulus query out/ "SELECT * FROM revenue ORDER BY revenue DESC LIMIT 10"
     """
+    output = RowOutput(as_json, as_csv, parquet, arrow)
+    called, parameters = functions_in(functions), parameters_in(param)
+    if out.startswith(("http://", "https://")) or (Path(out) / SAVED).is_file():
+        from cumulus.cubes.sources import open_host
+        from cumulus.hosts import Freshness
+
+        host = open_host(out, called, token)
+        try:
+            output.write(host.query(sql, parameters or None, freshness=Freshness(at=epoch or None)).table)
+        finally:
+            host.close()
+        return
     from rich.console import Console
 
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
@@ -38,8 +56,7 @@ def query(
     from cumulus.epochs.output.query import query as ask
     from cumulus.epochs.output.sink import committed_epochs
 
-    output = RowOutput(as_json, as_csv, parquet, arrow)
-    result = ask(out, sql, epoch, functions_in(functions), parameters_in(param))
+    result = ask(out, sql, epoch, called, parameters)
     manifest = manifest_of(out, epoch)
     warn = partial(Console(stderr=True, highlight=False, markup=False).print, soft_wrap=True)
     if manifest.snapshot != manifest.epoch:

@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.client_queue import ClientQueue
+from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
-from cumulus.cluster.clients.guests import Guests
 from cumulus.cluster.intake import Intake, OrderedIntake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
@@ -74,7 +74,7 @@ class Switch:
         The last epoch that has a manifest.
     spread
         For spread views, empty; None if there are none.
-    guests
+    sessions
         What is known of its clients: nothing.
     static
         Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
@@ -96,7 +96,7 @@ class Switch:
         gates: Sequence[int],
         committed: int,
         spread: SpreadIntake | None,
-        guests: Guests,
+        sessions: ClientSessions,
         *,
         static: bool = False,
         state: bytes | None = None,
@@ -106,7 +106,7 @@ class Switch:
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
-        self._guests, self._is_static, self._process = guests, static, process
+        self._sessions, self._is_static, self._process = sessions, static, process
         self._committed = self._told = self._ended = committed
         self._urged = 0
         """The last epoch that was asked for since what clients have sent waits for it."""
@@ -127,7 +127,7 @@ class Switch:
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
-            guests.load(saved.clients, saved.forgotten)
+            sessions.load(saved.clients, saved.forgotten)
             if spread is not None:
                 spread.intake.load(saved.intake)
 
@@ -217,20 +217,20 @@ class Switch:
         size, room = 0, self._credit.left
         while self._waiting and size < room:
             client, rows = self._waiting.pop()
-            found = self._guests.epoch_of(client, rows.number)
+            found = self._sessions.epoch_of(client, rows.number)
             if found is None:
                 try:
-                    readings.append(self._guests.reading(client, rows, place, len(readings)))
+                    readings.append(self._sessions.reading(client, rows, place, len(readings)))
                 except RemoteProtocolError as problem:
                     answers.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                     continue
                 found = epoch
                 senders.append((client, rows.number))
-                self._guests.note(client, rows.number, epoch)
+                self._sessions.note(client, rows.number, epoch)
                 size += len(rows.rows)
             answers.append(Send(client, RowsAccepted(rows.number, found)))
         if readings:
-            logged = self._guests.logged(readings, senders, epoch)
+            logged = self._sessions.logged(readings, senders, epoch)
             self._first_rows.setdefault(epoch, self._log.append(logged, effects))
             self._take_in(logged, effects)
         effects += answers
@@ -315,7 +315,7 @@ class Switch:
 
     def _state(self, epoch: int) -> SwitchState:
         intake = b"" if self._spread is None else self._spread.intake.save()
-        return SwitchState(epoch, intake, self._guests.save(), self._guests.forgotten)
+        return SwitchState(epoch, intake, self._sessions.save(), self._sessions.forgotten)
 
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
         if epoch != self._committed + 1 or epoch > self._ended:
@@ -332,7 +332,7 @@ class Switch:
             assert isinstance(logged, LoggedPayloads | LoggedRows), logged
             if isinstance(logged, LoggedRows):
                 for client, last in logged.senders:
-                    self._guests.note(client, last, logged.epoch)
+                    self._sessions.note(client, last, logged.epoch)
                 self._first_rows.setdefault(logged.epoch, number)
                 self._known.setdefault(logged.epoch, []).append(logged)
             else:

@@ -46,13 +46,50 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
     if isinstance(given, str) and given.startswith(("http://", "https://")):
         return source_of(connect(given))
     if isinstance(given, (str, Path)):
-        return _source_at(Path(given), functions)
+        return FoldedSource(open_host(given, functions))
     host = cluster_host(given)
     if host is not None:
         return FoldedSource(host)
     raise UsageError(
         f"{type(given).__name__} {given!r} holds no cubes",
         hint="Give a Warehouse, what cumulus.connect returns, or the path of a folder that has cubes.",
+    )
+
+
+def open_host(place: str | Path, functions: Functions | None = None, token: str = "") -> Host:
+    """Return the host of what is at a place; whoever opens it closes it.
+
+    Parameters
+    ----------
+    place
+        The address of a server; or a path, of a saved warehouse, of the output folder of a run, or of a cluster's home,
+        whose committed epochs are read.
+    functions
+        The user's that views in a folder call.
+    token
+        For a server.
+
+    Raises
+    ------
+    InputError
+        If there is nothing at the path.
+    StoreError
+        If the folder holds something else, or cannot be read.
+    NotRunningError
+        If the server cannot be reached.
+    """
+    if str(place).startswith(("http://", "https://")):
+        from cumulus.http_client.host import HttpHost
+
+        return HttpHost(connect(str(place), token=token))
+    path = Path(place)
+    if (path / "cumulus.json").exists():
+        return FolderHost(path, functions)
+    if path.is_dir():
+        return WarehouseHost(Warehouse.load(path, functions=functions))
+    raise InputError(
+        f"there is no folder {path}",
+        hint="Give a folder that save() wrote, the output folder of a run, or a cluster's home.",
     )
 
 
@@ -64,14 +101,3 @@ def cluster_host(given: object) -> Host | None:
     from cumulus.cluster.live.host import ClusterHost
 
     return ClusterHost(given) if isinstance(given, ClusterClient) else None
-
-
-def _source_at(path: Path, functions: Functions | None) -> CubeSource:
-    if (path / "cumulus.json").exists():
-        return FoldedSource(FolderHost(path, functions))
-    if path.is_dir():
-        return FoldedSource(WarehouseHost(Warehouse.load(path, functions=functions)))
-    raise InputError(
-        f"there is no folder {path}",
-        hint="Give a folder that save() wrote, the output folder of a run, or a cluster's home.",
-    )

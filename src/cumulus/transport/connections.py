@@ -17,8 +17,8 @@ Address: TypeAlias = tuple[str, int]
 
 CONGESTED_BYTES = 1 << 20
 """From so many unsent bytes on a peer is said not to read; until a quarter of them are left."""
-_GUEST_MS = 60_000
-"""How long a guest may leave unread what was sent to it."""
+_CLIENT_MS = 60_000
+"""How long a client may leave unread what was sent to it."""
 _LARGE_BYTES = 1 << 16
 """From this size on a piece is written by a call of its own, and not copied to its neighbours."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -32,7 +32,7 @@ def keep_alive(connection: socket.socket) -> None:
     """Let the system find out that the other side of a connection is gone, though it has said nothing.
 
     TCP_USER_TIMEOUT is left alone: it closes connections, too, whose other side is there and reads nothing for a while,
-    as a slow machine does. It is for guests (`Connection.limit_silence`), of which none is waited for.
+    as a slow machine does. It is for clients (`Connection.limit_silence`), of which none is waited for.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if connection.family in (socket.AF_INET, socket.AF_INET6):
@@ -50,7 +50,7 @@ class ConnectionOwner(Protocol):
     def admit(self, name: Name) -> None:
         """Raise RefusalError if a machine of this name may not connect now."""
 
-    def is_guest(self, name: Name) -> bool:
+    def is_client(self, name: Name) -> bool:
         """Whether nobody was told of a machine of this name."""
 
     def opened(self, connection: Connection) -> None:
@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = owner
         self._incarnation = owner.incarnation
-        self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit, is_guest=owner.is_guest)
+        self._greeting = Greeting(owner.me, owner.incarnation, peer or None, owner.admit, is_client=owner.is_client)
         self._reader = FrameReader()
         self._timer: asyncio.TimerHandle | None = None
         self.problem: RemoteProtocolError | None = None
@@ -185,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let the system close it when the other side takes nothing of what was sent for a minute."""
         connection = self._transport.get_extra_info("socket")
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GUEST_MS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _CLIENT_MS)
 
     def close(self) -> None:
         """Close when everything is sent."""
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = self._greeting.peer
         self._say(answer)
         self._stop_timer()
-        self._reader.trust(in_parts=not self._owner.is_guest(self.peer))
+        self._reader.trust(in_parts=not self._owner.is_client(self.peer))
         self.is_up = True
         self._owner.up(self)
         self.settled.set_result(None)

@@ -162,10 +162,10 @@ class Driver:
             raise RemoteProtocolError(f"{self._name}: {type(message).__name__} from {peer} is not for this machine")
         self.deliver(Received(peer, message))
 
-    def lost(self, peer: Name, is_guest: bool, reason: str) -> None:
-        """Tell the machine that a link is gone, and the supervisor, unless it was a guest's: they come and go."""
+    def lost(self, peer: Name, is_client: bool, reason: str) -> None:
+        """Tell the machine that a link is gone, and the supervisor, unless it was a client's: they come and go."""
         self.deliver(Lost(peer))
-        if not is_guest:
+        if not is_client:
             self._supervision.lost(peer, reason)
 
     def eased(self) -> None:

@@ -53,12 +53,12 @@ class Equipment:
     log
         Where records go, if the machine appends any.
     sources
-        The peers that feed the machine. Nothing is read from them, nor from guests, and no task is begun, while a peer
+        The peers that feed the machine. Nothing is read from them, nor from clients, and no task is begun, while a peer
         does not read what the machine sends. Feeding must go round in no circle: who waits for whom would, too.
     tick_ms
         How often the machine is told the time; 0 for never.
     may_send
-        Whether the machine takes a message from a peer, or a guest; if not, the link over which it came is closed.
+        Whether the machine takes a message from a peer, or a client; if not, the link over which it came is closed.
     """
 
     machine: Machine

@@ -6,7 +6,7 @@ first one. Before this proof is right, the side that listens says nothing of its
 does nothing but compare the hash. Only then it looks whether both are of the same program and incarnation, and whether
 that name may connect now.
 
-Members and guests have different secrets: who knows that of guests can take no member's name. The secrets keep
+Members and clients have different secrets: who knows that of clients can take no member's name. The secrets keep
 strangers out; they hide nothing from a reader of the network.
 """
 
@@ -39,7 +39,7 @@ class Outlook(Enum):
 
 
 _NAME_CHARACTERS = 200
-"""The most of a name: what guests are called is written into logs and quarantines."""
+"""The most of a name: what clients are called is written into logs and quarantines."""
 _OUTLOOKS = {each.value: each for each in Outlook}
 
 
@@ -61,14 +61,14 @@ class Credentials:
         What all must agree on, as a hash.
     secret
         With which it proves who it is; that of its peers, too.
-    guests_secret
-        That of guests, if it is another one.
+    clients_secret
+        That of clients, if it is another one.
     """
 
     name: Name
     program: bytes = b""
     secret: bytes | None = None
-    guests_secret: bytes | None = None
+    clients_secret: bytes | None = None
 
 
 class Greeting:
@@ -82,7 +82,7 @@ class Greeting:
         Raises RefusalError if a machine of that name may not connect now; called after the proof.
     purpose
         What the connection is for, if two machines have several; the other side learns it before it admits.
-    is_guest
+    is_client
         Whether a name is no member's.
     """
 
@@ -93,7 +93,7 @@ class Greeting:
         peer: Name | None,
         admit: Callable[[Name], None],
         purpose: str = "",
-        is_guest: Callable[[Name], bool] = lambda _: False,
+        is_client: Callable[[Name], bool] = lambda _: False,
     ) -> None:
         self.peer = peer
         """The other side; None until it has proved who it is."""
@@ -101,7 +101,7 @@ class Greeting:
         self.is_over = False
         self._me = me
         self._incarnation = incarnation
-        self._admit, self._is_guest = admit, is_guest
+        self._admit, self._is_client = admit, is_client
         self._connects = peer is not None
         mine: dict[str, Any] = {"name": me.name, "nonce": secrets.token_hex(16)}
         if self._connects:
@@ -193,8 +193,8 @@ class Greeting:
     @property
     def _secret(self) -> bytes | None:
         """The one that this connection is about."""
-        is_of_guests = not self._connects and self._is_guest(self._hello["name"])
-        return self._me.guests_secret if is_of_guests and self._me.guests_secret else self._me.secret
+        is_of_clients = not self._connects and self._is_client(self._hello["name"])
+        return self._me.clients_secret if is_of_clients and self._me.clients_secret else self._me.secret
 
 
 def refusal(reason: RemoteProtocolError) -> bytes:

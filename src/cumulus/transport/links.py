@@ -1,11 +1,11 @@
 """Links: one TCP connection for each pair of machines, which keeps the order of messages in both directions.
 
-Of two machines the one with the lesser name connects. Guests, whom nobody was told of, connect to whom they like. A
+Of two machines the one with the lesser name connects. Clients, whom nobody was told of, connect to whom they like. A
 link that is lost comes back in a new incarnation only, since what was under way in it may be gone; then all links are
 made anew, so that nothing of the old incarnation can come in the new one.
 
 What is sent before a link is up waits. What a peer does not read waits, too, and from `CONGESTED_BYTES` on these links
-are congested; who drives the machine then lets them `hold`: nothing is read from those that feed it. A guest that does
+are congested; who drives the machine then lets them `hold`: nothing is read from those that feed it. A client that does
 not read stops nobody but itself.
 """
 
@@ -33,12 +33,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 INSIST_SECONDS = 3.0
 """How long a peer must go on refusing a machine for good before it ends: what refuses may be a stranger that has taken
 the port of a machine that has just died, and nothing proves a refusal."""
-_GUEST_BYTES = 2 * PAYLOAD_BYTES
-"""With so many unsent bytes a guest is sent away: one that reads has only what it has asked for to come."""
+_CLIENT_BYTES = 2 * PAYLOAD_BYTES
+"""With so many unsent bytes a client is sent away: one that reads has only what it has asked for to come."""
 _HALVES_BYTES = 4 * PAYLOAD_BYTES
-"""What may have come of guests' messages that are not whole yet, of all of them together."""
-_MOST_STRANGERS, _MOST_GUESTS = 100, 500
-"""Connections of those who have not said who they are, and of guests: a process may have only so many files open."""
+"""What may have come of clients' messages that are not whole yet, of all of them together."""
+_MOST_STRANGERS, _MOST_CLIENTS = 100, 500
+"""Connections of those who have not said who they are, and of clients: a process may have only so many files open."""
 _BACKLOG = 1024
 """How many may wait to be accepted: beyond that a member would have to come again."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -50,7 +50,7 @@ class LinkReceiver(Protocol):
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
 
-    def lost(self, peer: Name, is_guest: bool, reason: str) -> None:
+    def lost(self, peer: Name, is_client: bool, reason: str) -> None:
         """Take notice that a link is gone."""
 
     def eased(self) -> None:
@@ -66,11 +66,11 @@ class LinkReceiver(Protocol):
 class _Link:
     """The link to one machine: what waits, and its connection, if it is up."""
 
-    __slots__ = ("bytes_waiting", "connection", "is_guest", "is_lost", "peer", "pieces")
+    __slots__ = ("bytes_waiting", "connection", "is_client", "is_lost", "peer", "pieces")
 
-    def __init__(self, peer: Name, *, is_guest: bool = False) -> None:
+    def __init__(self, peer: Name, *, is_client: bool = False) -> None:
         self.peer = peer
-        self.is_guest = is_guest
+        self.is_client = is_client
         self.is_lost = False
         self.connection: Connection | None = None
         self.pieces: list[Piece] = []
@@ -83,7 +83,7 @@ class Links:
     Parameters
     ----------
     sources
-        The peers that are not read from while this machine holds, beside all guests.
+        The peers that are not read from while this machine holds, beside all clients.
     """
 
     def __init__(self, me: Credentials, receiver: LinkReceiver, sources: frozenset[Name] = frozenset()) -> None:
@@ -166,7 +166,7 @@ class Links:
     def send(self, to: Name, pieces: Sequence[Piece], incarnation: int) -> None:
         """Send a message that was made in this incarnation; it is on its way after `flush`.
 
-        It is dropped if the incarnation, the link or the guest is gone: the machine has been told, or will be.
+        It is dropped if the incarnation, the link or the client is gone: the machine has been told, or will be.
         """
         if incarnation != self.incarnation:
             return
@@ -187,7 +187,7 @@ class Links:
                 link.connection.write(link.pieces)
                 link.pieces, link.bytes_waiting = [], 0
                 crash_point("between-peers", self.me.name)
-                if link.is_guest and link.connection.bytes_unsent > _GUEST_BYTES:
+                if link.is_client and link.connection.bytes_unsent > _CLIENT_BYTES:
                     link.connection.abort("it reads too little of what it asks for")
         self._to_write.clear()
 
@@ -195,7 +195,7 @@ class Links:
     def is_congested(self) -> bool:
         """Whether a peer leaves more unread than it should."""
         for link in self._links.values():
-            if not link.is_guest and (
+            if not link.is_client and (
                 link.connection.is_full if link.connection else link.bytes_waiting >= CONGESTED_BYTES
             ):
                 return True
@@ -217,8 +217,8 @@ class Links:
     def _pace(self, link: _Link) -> None:
         """Read from a peer, or do not."""
         if link.connection is not None:
-            feeds = link.is_guest or link.peer in self._sources
-            link.connection.pause((self.is_holding and feeds) or (link.is_guest and link.connection.is_full))
+            feeds = link.is_client or link.peer in self._sources
+            link.connection.pause((self.is_holding and feeds) or (link.is_client and link.connection.is_full))
 
     async def close(self, seconds: float = 0.0) -> None:
         """Let what was sent leave, for at most so long; then close everything."""
@@ -238,22 +238,22 @@ class Links:
 
     # --- what connections tell ---
 
-    def is_guest(self, name: Name) -> bool:
+    def is_client(self, name: Name) -> bool:
         """Whether nobody was told of a machine of this name."""
-        return name not in self._links or self._links[name].is_guest
+        return name not in self._links or self._links[name].is_client
 
     def admit(self, name: Name) -> None:
         """Raise RefusalError if a machine of this name, which it has proved, may not connect now."""
         link = self._links.get(name)
         is_mine = name in (self.me.name, SUPERVISOR)
-        if is_mine or (link is not None and not link.is_guest and name > self.me.name):
+        if is_mine or (link is not None and not link.is_client and name > self.me.name):
             raise RefusalError(f"{self.me.name} takes no connection from {name!r}", Outlook.NEVER)
         if link is not None and (link.is_lost or link.connection is not None):
-            if link.connection is not None and not link.is_guest:
+            if link.connection is not None and not link.is_client:
                 link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
             raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
-        if link is None and sum(each.is_guest for each in self._links.values()) >= _MOST_GUESTS:
-            raise RefusalError(f"{self.me.name} has {_MOST_GUESTS} guests", Outlook.AGAIN)
+        if link is None and sum(each.is_client for each in self._links.values()) >= _MOST_CLIENTS:
+            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} clients", Outlook.AGAIN)
 
     def opened(self, connection: Connection) -> None:
         """Take a connection whose other side is not known yet; if there are too many of them, an older one goes."""
@@ -273,7 +273,7 @@ class Links:
         self._strangers.pop(connection, None)
         link = self._links.get(peer)
         if link is None:
-            link = self._links[peer] = _Link(peer, is_guest=True)
+            link = self._links[peer] = _Link(peer, is_client=True)
             connection.limit_silence()
         link.connection = connection
         self._to_write[peer] = link
@@ -286,11 +286,11 @@ class Links:
         self._receiver.received(peer, payload)
 
     def grown(self) -> None:
-        """Send the guest away that keeps most, if what guests have not sent whole is too much together."""
-        guests = [each.connection for each in self._links.values() if each.is_guest and each.connection is not None]
-        if sum(each.bytes_kept for each in guests) > _HALVES_BYTES:
-            largest = max(guests, key=lambda each: each.bytes_kept)
-            largest.abort("guests keep too much memory for what they have not sent whole: send less in one message")
+        """Send the client away that keeps most, if what clients have not sent whole is too much together."""
+        clients = [each.connection for each in self._links.values() if each.is_client and each.connection is not None]
+        if sum(each.bytes_kept for each in clients) > _HALVES_BYTES:
+            largest = max(clients, key=lambda each: each.bytes_kept)
+            largest.abort("clients keep too much memory for what they have not sent whole: send less in one message")
 
     def paced(self, connection: Connection) -> None:
         """Take notice that the other side does not read, or does again."""
@@ -316,7 +316,7 @@ class Links:
         link.pieces, link.bytes_waiting = [], 0
         if not link.is_lost:
             link.is_lost = True
-            if link.is_guest:
+            if link.is_client:
                 del self._links[link.peer]
-            self._receiver.lost(link.peer, link.is_guest, reason)
+            self._receiver.lost(link.peer, link.is_client, reason)
             self._receiver.eased()

@@ -128,8 +128,8 @@ async def _run(pair: socket.socket) -> int:
         return 0
     try:
         equipment = _equip(start["name"], start["factory"], start["argument"])
-        guests_secret = None if start["guests_secret"] is None else bytes.fromhex(start["guests_secret"])
-        me = Credentials(start["name"], equipment.program, bytes.fromhex(start["secret"]), guests_secret)
+        clients_secret = None if start["clients_secret"] is None else bytes.fromhex(start["clients_secret"])
+        me = Credentials(start["name"], equipment.program, bytes.fromhex(start["secret"]), clients_secret)
         driver = Driver(me, equipment, control)
 
         def fail(_: object, context: Mapping[str, Any]) -> None:

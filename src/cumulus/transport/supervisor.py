@@ -149,7 +149,7 @@ class _Running:
         self,
         process: Process,
         secret: bytes,
-        guests_secret: bytes | None,
+        clients_secret: bytes | None,
         on_line: Callable[[Name, str], None],
         occurred: Callable[[Occurrence], None],
     ) -> None:
@@ -172,7 +172,7 @@ class _Running:
             "argument": process.argument,
             "port": process.port,
             "secret": secret.hex(),
-            "guests_secret": None if guests_secret is None else guests_secret.hex(),
+            "clients_secret": None if clients_secret is None else clients_secret.hex(),
         }
         payload = json.dumps(start).encode()
         try:
@@ -280,8 +280,8 @@ class Supervisor:
     ----------
     incarnation
         A number above that of all former lives of these machines.
-    guests_secret
-        What guests must know to connect to them; without it none can. The machines prove to each other that they have
+    clients_secret
+        What clients must know to connect to them; without it none can. The machines prove to each other that they have
         been started here by a secret that nobody else is told.
     on_line
         Takes each line that a process writes, in a thread; printed with the name, if not given.
@@ -298,7 +298,7 @@ class Supervisor:
         processes: Sequence[Process],
         *,
         incarnation: int = 1,
-        guests_secret: bytes | None = None,
+        clients_secret: bytes | None = None,
         on_line: Callable[[Name, str], None] | None = None,
         start_seconds: float = 120.0,
         idle_seconds: float | None = None,
@@ -307,7 +307,7 @@ class Supervisor:
         assert len({each.name for each in processes}) == len(processes), "two processes with one name"
         self.incarnation = incarnation
         self._processes = tuple(processes)
-        self._secret, self._guests_secret = secrets.token_bytes(32), guests_secret
+        self._secret, self._clients_secret = secrets.token_bytes(32), clients_secret
         self._on_line = on_line or _print_line
         self._start_seconds = start_seconds
         self._idle_seconds = idle_seconds
@@ -462,7 +462,7 @@ class Supervisor:
                 self._running[process.name].close()
             with Deferring():  # an interrupt in between would leave a process that nobody stops
                 self._running[process.name] = _Running(
-                    process, self._secret, self._guests_secret, self._on_line, self._take
+                    process, self._secret, self._clients_secret, self._on_line, self._take
                 )
         until = time.monotonic() + self._start_seconds
         idle = IdleWatch()

@@ -189,6 +189,10 @@ class WarehouseHost(Host):
         done.set_result(WriteReceipt(at, sum(len(part.rows) for part in request.parts)))
         return done
 
+    def close(self) -> None:
+        """Close the warehouse."""
+        self.warehouse.close()
+
     def status(self) -> Mapping[str, Any]:
         """Return the numbers of the warehouse that are kept."""
         return {"at": self.at, **status_of(self.warehouse.stats(kept=True))}

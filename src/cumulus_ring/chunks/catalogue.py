@@ -21,9 +21,9 @@ import pyarrow as pa
 from cumulus.catalog.names import folded, known_name
 from cumulus.errors import InputError
 from cumulus_ring.chunks.ids import chunk_id, file_name
-from cumulus_ring.chunks.owners import owner
 from cumulus_ring.chunks.predicates import AllOf, Predicate
-from cumulus_ring.chunks.zones import ColumnBounds, may_touch
+from cumulus_ring.chunks.rendezvous import owner
+from cumulus_ring.chunks.zone_maps import ColumnBounds, may_touch
 
 SLICE_BYTES = 16 << 20
 WHOLE_BYTES = 1 << 20
@@ -255,7 +255,7 @@ class Catalogue:
         return known[known_name(name, known, "table")]
 
     def share(self, member: str, members: Collection[str]) -> list[Chunk]:
-        """Return the chunks that a member of a ring owns (`cumulus_ring.chunks.owners`)."""
+        """Return the chunks that a member of a ring owns (`cumulus_ring.chunks.rendezvous`)."""
         return [
             chunk
             for chunk in self.chunks.values()

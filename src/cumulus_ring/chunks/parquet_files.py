@@ -19,7 +19,7 @@ from cumulus.errors import InputError
 from cumulus_ring.chunks.catalogue import Chunk, DataFile, FileRowGroup
 from cumulus_ring.chunks.encoding import plain_column, plain_type, wire_column
 from cumulus_ring.chunks.ids import file_digest
-from cumulus_ring.chunks.zones import ColumnBounds, Key
+from cumulus_ring.chunks.zone_maps import ColumnBounds, Key
 
 _VARIANT = re.compile(r"^ *\w+ group field_id=\S+ (.+) \(Variant\(", re.MULTILINE)
 _TAIL_BYTES = 8

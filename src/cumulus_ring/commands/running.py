@@ -93,8 +93,8 @@ def start(
 def _run(options: RingOptions, told: str, foreground: bool) -> None:
     """Run a ring here until Ctrl-C, or apart from this process; say so when its nodes are ready."""
     from cumulus.interrupts import Interrupt
-    from cumulus_ring.process.keeper import Keeper
-    from cumulus_ring.process.keeper import start as start_apart
+    from cumulus_ring.process.ring_supervisor import RingSupervisor
+    from cumulus_ring.process.ring_supervisor import start as start_apart
 
     console = Console(highlight=False, markup=False)
     if not foreground:
@@ -102,7 +102,7 @@ def _run(options: RingOptions, told: str, foreground: bool) -> None:
         console.print(told, soft_wrap=True)
         return
     with Interrupt() as wish:
-        Keeper(options, lambda line: console.print(line, soft_wrap=True)).keep(
+        RingSupervisor(options, lambda line: console.print(line, soft_wrap=True)).keep(
             lambda: wish.wished, lambda: console.print(told, soft_wrap=True)
         )
 
@@ -112,7 +112,7 @@ def stop(home: Path = HOME) -> None:
 
     Example: cumulus ring stop
     """
-    from cumulus_ring.process.keeper import stop as stop_ring
+    from cumulus_ring.process.ring_supervisor import stop as stop_ring
 
     stop_ring(home)
     print(f"{home}: stopped")

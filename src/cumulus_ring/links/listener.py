@@ -78,7 +78,7 @@ class LinkListener:
         self._socket, self.address = _local_socket() if is_local else _tcp_socket(me, host, port)
         self._epoch = 0
         self._expected: dict[str, Name] = {}
-        self._guests = ""
+        self._clients = ""
         self._came: Callable[[OpenLink], None] = lambda link: link.close()
         self._lock = Lock()
         self._strangers: dict[socket.socket, _Stranger] = {}  # in the order in which they came
@@ -90,18 +90,18 @@ class LinkListener:
         self._thread = Thread(target=self._listen, name=f"listener of {me.name}", daemon=True)
         self._thread.start()
 
-    def expect(self, epoch: int, peers: Expected, came: Callable[[OpenLink], None], *, guests: str = "") -> None:
+    def expect(self, epoch: int, peers: Expected, came: Callable[[OpenLink], None], *, clients: str = "") -> None:
         """Let these in from now on, each once, in this epoch of the ring alone; `came` gets their links.
 
         `came` is called by the listener's thread, and soon returns.
 
         Parameters
         ----------
-        guests
+        clients
             What for anybody who knows the secret may connect, as often as they like; empty for nothing.
         """
         with self._lock:
-            self._epoch, self._expected, self._came, self._guests = epoch, dict(peers), came, guests
+            self._epoch, self._expected, self._came, self._clients = epoch, dict(peers), came, clients
 
     def close(self) -> None:
         """Listen no more; links that are open stay."""
@@ -207,8 +207,8 @@ class LinkListener:
     def _admit(self, stranger: _Stranger, name: Name) -> None:
         purpose = stranger.greeting.purpose
         with self._lock:
-            is_guest = purpose == self._guests != ""
-            if stranger.epoch != self._epoch or not (is_guest or self._expected.get(purpose) == name):
+            is_client = purpose == self._clients != ""
+            if stranger.epoch != self._epoch or not (is_client or self._expected.get(purpose) == name):
                 raise RefusalError(
                     f"{self._me.name} expects no link of {name!r} for {purpose!r} now", Outlook.AGAIN, hint=""
                 )
@@ -224,8 +224,8 @@ class LinkListener:
         connection = self._forget(stranger)
         assert stranger.greeting.peer is not None
         with self._lock:
-            # A guest has been told that it is in, and does not care who else is a neighbour by now.
-            is_welcome = stranger.epoch == self._epoch or stranger.greeting.purpose == self._guests != ""
+            # A client has been told that it is in, and does not care who else is a neighbour by now.
+            is_welcome = stranger.epoch == self._epoch or stranger.greeting.purpose == self._clients != ""
             came = self._came
         link = OpenLink(connection, stranger.greeting.peer, stranger.greeting.purpose, stranger.epoch, stranger.counts)
         if is_welcome:

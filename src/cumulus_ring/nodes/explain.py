@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable
-from cumulus_ring.chunks.owners import owner
-from cumulus_ring.chunks.zones import may_touch
+from cumulus_ring.chunks.rendezvous import owner
+from cumulus_ring.chunks.zone_maps import may_touch
 from cumulus_ring.nodes.planning import PlanOperator, QueryPlan, ScanNeed
 
 

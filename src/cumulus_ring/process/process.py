@@ -55,7 +55,7 @@ class NodeProcess:
         start = json.loads(payload)
         try:
             me, to_clients = (
-                Credentials(start["name"], secret=bytes.fromhex(start[each])) for each in ("secret", "guests_secret")
+                Credentials(start["name"], secret=bytes.fromhex(start[each])) for each in ("secret", "clients_secret")
             )
             self._start(me, to_clients, RingOptions.from_json(start["argument"]))
         except CumulusError as problem:
@@ -119,7 +119,7 @@ class NodeProcess:
         self._node.meet(epoch, list(listening), links)
         if links is not None:
             links.open(self._listener)
-        self._door.expect(epoch, {}, self._service.take, guests=CLIENT)
+        self._door.expect(epoch, {}, self._service.take, clients=CLIENT)
         if before is not None:
             before.close()
 

@@ -23,8 +23,8 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.card import read_card
 from cumulus.cluster.processes.home import Home
 from cumulus.errors import InputError, RemoteProtocolError, UsageError
+from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.guest import GuestLink
 from support.cluster_driver import machines, start
 from support.live_load import begin, settings_of
 from support.sales_stream import SalesStream, cluster_program
@@ -95,7 +95,7 @@ def test_nobody_can_do_nothing_to_a_run_of_root(open_folder: Path) -> None:
                 for name, secret in (("client", None), ("client", b""), ("node0", None), ("publisher", b"")):
                     try:
                         me = Credentials(name, card.program.encode(), secret)
-                        GuestLink(me, machine, ("127.0.0.1", port), 1, time.monotonic() + 30)
+                        ClientConnection(me, machine, ("127.0.0.1", port), 1, time.monotonic() + 30)
                         told.append(f"{machine} has let {name} in")
                     except RemoteProtocolError as problem:
                         told.append(problem.message)
@@ -171,5 +171,5 @@ def test_a_port_that_says_nothing_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         begun = time.monotonic()
         with pytest.raises(TimeoutError):
-            GuestLink(Credentials("client"), "node0", silent.getsockname()[:2], 1, begun + 0.2)
+            ClientConnection(Credentials("client"), "node0", silent.getsockname()[:2], 1, begun + 0.2)
         assert time.monotonic() - begun >= 0.2

@@ -25,9 +25,9 @@ from cumulus.cluster.live.address import LOG, STATE, ClusterAddress, read_addres
 from cumulus.cluster.messages import ClientRows, Deltas, EpochCommit, RequestRefused
 from cumulus.cluster.processes.card import read_card
 from cumulus.errors import RemoteProtocolError
+from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.framing import FrameKind, FrameReader, header
 from cumulus.transport.greeting import Credentials, Greeting
-from cumulus.transport.guest import GuestLink
 from support.attacks import GARBAGE, Address, Steady, Trickle, held_open, resident_bytes, send_raw
 from support.live_load import PEOPLE, LiveLoad, begin, settings_of
 
@@ -106,10 +106,10 @@ def test_who_knows_the_secret_of_clients_is_no_machine(home: Path) -> None:
             for name in others(address, machine):
                 me = credentials(home, name, address.read_secret())
                 with pytest.raises(RemoteProtocolError, match=f"{name} does not know the secret"):
-                    GuestLink(me, machine, place, address.incarnation, time.monotonic() + 30)
+                    ClientConnection(me, machine, place, address.incarnation, time.monotonic() + 30)
             for message in (Deltas(()), EpochCommit(7)):  # only machines say these
                 me = credentials(home, f"client-{secrets.token_hex(6)}", address.read_secret())
-                link = GuestLink(me, machine, place, address.incarnation, time.monotonic() + 30)
+                link = ClientConnection(me, machine, place, address.incarnation, time.monotonic() + 30)
                 link.send(codec.encode(message), time.monotonic() + 30)
                 with pytest.raises(ConnectionResetError):
                     link.receive(time.monotonic() + 30)
@@ -252,7 +252,7 @@ def test_compressed_bombs_of_a_client_are_refused_and_take_no_memory(home: Path)
     with untouched(home):
         for name, place in switches.items():
             me = credentials(home, f"client-{secrets.token_hex(6)}", address.read_secret())
-            link = GuestLink(me, name, place, address.incarnation, time.monotonic() + 30)
+            link = ClientConnection(me, name, place, address.incarnation, time.monotonic() + 30)
             for number, (table, bomb) in enumerate(((t, b) for t in ("people", "sales") for b in data.values()), 1):
                 link.send(codec.encode(ClientRows(number, table, bomb)), time.monotonic() + 30)
                 payload = link.receive(time.monotonic() + 60)

@@ -24,7 +24,7 @@ from cumulus_ring.chunks.folders import read_source
 from cumulus_ring.chunks.parquet_files import read_chunk
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import read_address
-from cumulus_ring.process.keeper import start, stop
+from cumulus_ring.process.ring_supervisor import start, stop
 from cumulus_ring.process.settings import RingOptions, Transport
 
 GOALS = {("held", "local"): 1.3, ("hot", "local"): 3.0}

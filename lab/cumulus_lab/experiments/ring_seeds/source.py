@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cumulus.machine import Name
 from cumulus_lab.simulation import ChoiceStream
-from cumulus_ring.chunks.owners import owner
+from cumulus_ring.chunks.rendezvous import owner
 from cumulus_ring.machine.messages import ChunkId
 
 UNIT = 1_000

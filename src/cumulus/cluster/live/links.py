@@ -15,8 +15,8 @@ from cumulus.cluster.messages import ClientRows, EntriesRead, PartsRead, Request
 from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
+from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError
-from cumulus.transport.guest import GuestLink
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.3
 """Seconds between two attempts to reach a machine."""
@@ -37,7 +37,7 @@ class ClientLinks:
 
     def __init__(self, home: Path, name: Name, program: bytes) -> None:
         self._home, self._name, self._program = home, name, program
-        self._links: dict[Name, GuestLink] = {}
+        self._links: dict[Name, ClientConnection] = {}
         self._epochs: dict[Name, int] = {}
         """Switch → an epoch that had not ended there when it was asked last, so that the one before had."""
 
@@ -103,14 +103,14 @@ class ClientLinks:
             pause = min(2 * pause, _LONGEST_PAUSE)
             pieces = codec.encode(message if again is None else again)
 
-    def _link(self, machine: Name, until: float) -> GuestLink:
+    def _link(self, machine: Name, until: float) -> ClientConnection:
         if machine not in self._links:
             address = read_address(self._home)
             me = Credentials(self._name, self._program, address.read_secret())
-            self._links[machine] = GuestLink(me, machine, address.machines[machine], address.incarnation, until)
+            self._links[machine] = ClientConnection(me, machine, address.machines[machine], address.incarnation, until)
         return self._links[machine]
 
-    def _answers(self, link: GuestLink, number: int, until: float) -> list[Any]:
+    def _answers(self, link: ClientConnection, number: int, until: float) -> list[Any]:
         """Return what a machine answers; nothing if it has dropped the message."""
         found: list[Any] = []
         reason = "it has not answered"

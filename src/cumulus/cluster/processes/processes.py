@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.clients.guests import Guests
+from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
@@ -130,7 +130,7 @@ class _Parts:
             spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, card.block_rows))
         gates = () if plan.gate is None else plan.gate.nodes
         buckets = None if plan.gate is None else plan.gate.buckets
-        guests = Guests(plan.program, tables, buckets, is_spread=spread is not None)
+        sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
         state = self._states.newest(self._committed)
         machine = Switch(
             number,
@@ -139,7 +139,7 @@ class _Parts:
             gates,
             self._committed,
             spread,
-            guests,
+            sessions,
             static=not static.isdisjoint(tables),
             state=state,
             least_log_bytes=card.snapshot_bytes,

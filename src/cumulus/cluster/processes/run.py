@@ -90,7 +90,7 @@ class ClusterRun:
                 with Supervisor(
                     processes,
                     incarnation=incarnation,
-                    guests_secret=self._secret,
+                    clients_secret=self._secret,
                     idle_seconds=self._dead_after_s,
                     is_unwanted=is_stopped,
                 ) as supervisor:

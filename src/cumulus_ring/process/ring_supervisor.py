@@ -19,17 +19,17 @@ from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.machine import Name
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
-from cumulus_ring.chunks.keeper import SourceKeeper
+from cumulus_ring.chunks.version_retention import SourceKeeper
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
 from cumulus_ring.process.settings import RingOptions
 
-_MODULE = "cumulus_ring.process.keeper"
+_MODULE = "cumulus_ring.process.ring_supervisor"
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
 _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 """A node that adopts its share takes as long as it takes."""
 
 
-class Keeper:
+class RingSupervisor:
     """Keeps a ring running, in the process of who makes it.
 
     Parameters
@@ -67,7 +67,7 @@ class Keeper:
                 self._begin(source)
                 with Supervisor(
                     self._processes(),
-                    guests_secret=home.secret,
+                    clients_secret=home.secret,
                     on_line=self._say,
                     start_seconds=_START_SECONDS,
                     # One that adopts slowly, as it was told to, does nothing most of the time.
@@ -244,7 +244,9 @@ def stop(home: Path) -> None:
 def main() -> None:
     """Keep the ring that is given on standard input."""
     options = RingOptions.from_json(sys.stdin.read())
-    run_detached(lambda is_stopped, on_up, note: Keeper(options, note).keep(is_stopped, on_up), f"{LOG} in the home")
+    run_detached(
+        lambda is_stopped, on_up, note: RingSupervisor(options, note).keep(is_stopped, on_up), f"{LOG} in the home"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A guest's link to one machine, for whoever has no loop: it sends and waits in the thread of its caller."""
+"""A client's link to one machine, for whoever has no loop: it sends and waits in the thread of its caller."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cumulus.transport.greeting import Credentials, Greeting
 
 
 def _admit_nobody(name: Name) -> None:
-    raise RemoteProtocolError(f"{name} wants to connect to a guest")
+    raise RemoteProtocolError(f"{name} wants to connect to a client")
 
 
-class GuestLink:
+class ClientConnection:
     """A connection to a machine, from its greeting on.
 
     Parameters
@@ -66,7 +66,7 @@ class GuestLink:
         OSError
             If the link is lost, or nobody reads it in time.
         UsageError
-            If it is longer than what a guest may send.
+            If it is longer than what a client may send.
         """
         length = sum(map(len, pieces))
         if length > PAYLOAD_BYTES:

@@ -33,7 +33,7 @@ MOST_CLIENTS = 10_000
 """Of so many clients the last numbers are remembered: those that have sent something last."""
 
 
-class Guests:
+class ClientSessions:
     """What a switch knows of its clients.
 
     Parameters
