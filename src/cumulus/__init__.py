@@ -1,30 +1,36 @@
-"""Cumulus keeps SQL aggregates exact while the data changes.
+"""Incremental view maintenance for SQL: views with joins and aggregates stay exact while their tables change.
 
 The life of an update
 ---------------------
 
-Before the first one, `compile` turns CREATE TABLE and CREATE VIEW statements into one M3 program: maps, and triggers
-that say how each map changes when a row comes or goes (`cumulus.sql`, `cumulus.calculus`, `cumulus.compiler`). Then:
+`compile` turns CREATE TABLE and CREATE VIEW into one M3 program of maps and triggers (`cumulus.sql`,
+`cumulus.calculus`, `cumulus.compiler`). A trigger says how each map changes for an inserted or deleted row. The native
+engine translates the triggers to machine code with LLVM (`cumulus.engine.native`). Programs that it cannot translate,
+such as M3 with columns of no declared type, run in the interpreter (`cumulus.engine.interpreter`), after an
+`EngineWarning`; `engine="interpreter"` chooses it. Then, for each update:
 
-1. A row is inserted or deleted: by `Warehouse.insert`, by a client of a server (`cumulus.server`), by a file of a
-   folder or by a stream (`cumulus.epochs`, `cumulus.spark`; these, and clusters, take epochs of many rows).
-2. The row is checked against its table: columns, types, NULLs (`cumulus.catalog.schema.Relation.checked`; whole Arrow
-   tables in `cumulus.engine.rows_in`). It is an event now: a sign, a relation, a row.
-3. A transaction begins. Where rows are kept, keys and references are checked: an absent row, a duplicate key or an
-   orphan is a named error (`cumulus.engine.integrity`).
-4. The trigger of the event fires: as machine code (`cumulus.engine.native`), or, where there is none for the program or
-   `engine="interpreter"` says so, as Python (`cumulus.engine.interpreter`). Its statements look a few entries up,
-   multiply, and so find what must be added to each map: all of them read the state before the event. What cannot be
-   evaluated counts as 0 and becomes an error of the views concerned (`cumulus.engine.failures`).
-5. What they found is added. The entries as they were go into a journal, from which a failure takes everything back.
-6. The transaction ends: maps that are computed anew (`:=`) are computed, the journal is forgotten, and the watched maps
-   tell what changed.
-7. Subscribers hear which rows of their view were which before (`cumulus.views.differences`,
-   `cumulus.warehouse.subscriptions`).
-8. Reading a view makes its rows from the entries of its maps: ratios, NULLs, HAVING, ORDER BY
-   (`cumulus.views`). Any SQL over views is DuckDB's work, on the same rows as Arrow (`Warehouse.query`).
+1. A row arrives: from `Warehouse.insert` or `Warehouse.delete`, or from a request to a server (`cumulus.server`).
+   Folders of files, Spark and clusters bring epochs of many rows (`cumulus.epochs`, `cumulus.spark`,
+   `cumulus.cluster`).
+2. If no view of the warehouse has subscribers, a builtin of machine code takes a single row of plain values and does
+   steps 3 to 6 in one call (`cumulus.engine.native.intake.builtin`). It declines a row that fails a check; Python then
+   repeats the checks and raises the error. Other rows are checked against the table's columns, types and NULLs by
+   `cumulus.catalog.schema.Relation.checked`, Arrow tables by `cumulus.engine.rows_in`.
+3. `cumulus.engine.session.Session` begins a transaction. If the rows of a table are kept, their keys and references
+   are checked. A duplicate key, an absent row or an orphan raises a named error (`cumulus.engine.integrity`).
+4. The trigger fires, once for a row or once for a batch. Each `+=` statement reads the maps as they were before the
+   event, by hash look-ups, and computes what to add. If an expression fails, it counts as 0 and the error is recorded
+   for the view (`cumulus.engine.failures`).
+5. The amounts are added to the maps. Each changed entry is copied to the undo log first; a rollback restores it from
+   there.
+6. The transaction commits: the `:=` maps are evaluated, and the undo log is cleared. If a view has subscribers, the
+   changed entries of its maps are collected first.
+7. Subscribers and change streams receive the old and the new row for each changed row of their view
+   (`cumulus.views.differences`, `cumulus.warehouse.subscriptions`).
+8. A read computes rows from map entries: ratios, NULLs, HAVING, ORDER BY (`cumulus.views`). `Warehouse.query` runs any
+   other SQL in DuckDB, over the same rows as Arrow tables.
 
-Names here are imported when they are first used.
+Names of this module are imported on first use.
 """
 
 from __future__ import annotations
