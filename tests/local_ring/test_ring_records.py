@@ -13,7 +13,7 @@ import pytest
 
 from cumulus.errors import StoreError
 from cumulus.workloads import tpch
-from cumulus_ring.machine.messages import Reconfigured, Released, TimePassed
+from cumulus_ring.machine.messages import LeaseReleased, Reconfigured, TimePassed
 from cumulus_ring.machine.node import RingNode
 from cumulus_ring.process.home import read_address
 from cumulus_ring.process.recording import RECORD, Recorder
@@ -134,7 +134,7 @@ def test_a_step_at_which_a_machine_fails_is_in_its_record(tmp_path: Path) -> Non
     node = RingNode("n0", settings(), random.Random(0))
     recorder.step(node, 1, Reconfigured(1, 2, {7: SIZE}))
     with pytest.raises(AssertionError, match="which it has not got by reference"):
-        recorder.step(node, 2, Released(1, 7))
+        recorder.step(node, 2, LeaseReleased(1, 7))
     assert place.read_text().splitlines()[-1].startswith('[2,["Released",1,7],"AssertionError: query 1 releases')
     assert cumulus("ring", "replay", place).stdout == "n0: 2 steps, all the same\n"
     recorder.close()

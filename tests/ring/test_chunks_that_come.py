@@ -7,18 +7,18 @@ import pytest
 from cumulus_ring.machine.hot_set import new_interest
 from cumulus_ring.machine.messages import (
     ANY_GROUP,
-    Asked,
     ChunkLoaded,
     ChunkSent,
     FreeSlot,
     HandOver,
+    LeaseReleased,
     LoadChunk,
+    PullBlocked,
     QueryEnded,
+    QuerySubmitted,
     Reconfigured,
     Refreshed,
-    Released,
     SendChunk,
-    Waits,
 )
 from support.one_ring_node import SIZE, OneNode, forwarded, only, requested
 
@@ -52,7 +52,7 @@ def test_e11_without_copies_a_pin_waits_a_cycle_and_is_not_counted_or_is_on_wish
         found = node.come(8)
         assert handed(found) == []
         assert forwarded(found).copies == int(counted)
-        node.hear(Released(1, 7))
+        node.hear(LeaseReleased(1, 7))
         assert handed(node.come(8)) == [(8, "reference")]
 
 
@@ -86,8 +86,8 @@ def test_e15_a_slot_lives_until_the_last_unpin() -> None:
     node.come(7)
     assert only(FreeSlot, node.hear(ChunkSent(1))) == []
     node.hear(QueryEnded(1))  # its engine holds the batch a little longer
-    assert node.hear(Released(2, 7)) == []
-    assert node.hear(Released(1, 7)) == [FreeSlot(1)]
+    assert node.hear(LeaseReleased(2, 7)) == []
+    assert node.hear(LeaseReleased(1, 7)) == [FreeSlot(1)]
 
 
 # --- figure 8 -------------------------------------------------------------------------------------------------------
@@ -195,13 +195,13 @@ def test_e22_a_level_is_kept_for_the_dwell_time() -> None:
 
 def test_e36_a_chunk_that_two_scans_look_at_is_unpinned_after_the_last_use() -> None:
     node = OneNode()
-    node.hear(Asked(1, [[[7]], [[7]]]))
+    node.hear(QuerySubmitted(1, [[[7]], [[7]]]))
     for scan in (0, 1):
-        node.hear(Waits(1, scan))
+        node.hear(PullBlocked(1, scan))
     node.come(7)
     node.hear(ChunkSent(1))
-    assert node.hear(Released(1, 7)) == []
-    assert node.hear(Released(1, 7)) == [FreeSlot(1)]
+    assert node.hear(LeaseReleased(1, 7)) == []
+    assert node.hear(LeaseReleased(1, 7)) == [FreeSlot(1)]
 
 
 def test_e37_an_unloaded_chunk_stays_while_there_is_room_and_is_loaded_warm() -> None:
@@ -264,7 +264,7 @@ def test_e28_a_buffer_just_released_is_not_kept_while_transit_needs_the_neutral_
     node.hear(ChunkSent(1))
     for chunk in range(10, 22):
         node.come(chunk)  # two more than the queue holds: they take the neutral zone
-    assert node.hear(Released(1, 7)) == [FreeSlot(1)]
+    assert node.hear(LeaseReleased(1, 7)) == [FreeSlot(1)]
 
 
 def test_e38_a_pin_never_waits_for_a_buffer() -> None:
@@ -330,9 +330,9 @@ def test_a_scan_begins_two_groups_at_most() -> None:
 
 def test_dc15_any_group_resumes_a_scan_and_one_chunk_serves_all_scans_that_wait() -> None:
     node = OneNode()
-    node.hear(Asked(1, [[[7], [8]], [[8], [9]]]))
-    node.hear(Waits(1, 0, ANY_GROUP))
-    node.hear(Waits(1, 1, ANY_GROUP))
+    node.hear(QuerySubmitted(1, [[[7], [8]], [[8], [9]]]))
+    node.hear(PullBlocked(1, 0, ANY_GROUP))
+    node.hear(PullBlocked(1, 1, ANY_GROUP))
     assert handed(node.come(8)) == [(8, "reference"), (8, "reference")]
     assert node.node.status().leases == 2
 
@@ -344,7 +344,7 @@ def test_dc09_own_chunks_are_read_and_do_not_go_round() -> None:
     found = node.hear(ChunkLoaded(7, 1, SIZE))
     assert handed(found) == [(7, "reference")]
     assert only(SendChunk, found) == []
-    assert node.hear(Released(1, 7)) == [FreeSlot(1)]
+    assert node.hear(LeaseReleased(1, 7)) == [FreeSlot(1)]
 
 
 def test_a_chunk_without_an_owner_is_destroyed_after_two_rounds() -> None:

@@ -8,27 +8,27 @@ from itertools import pairwise
 import pytest
 
 from cumulus_ring.machine.messages import (
-    Asked,
-    AskedAgain,
     ChunkLoaded,
     ChunkRequest,
     ChunkSent,
     FailQuery,
     FreeSlot,
     HandOver,
+    LeaseReleased,
     LoadChunk,
     LoadFailed,
+    PullBlocked,
     QueryEnded,
+    QuerySubmitted,
     Reconfigured,
     Refresh,
     Refreshed,
     RefreshFailed,
-    Released,
     RequestsCame,
     ScanEnded,
+    ScanReopened,
     SendChunk,
     SendRequests,
-    Waits,
 )
 from support.one_ring_node import SIZE, OneNode, forwarded, only, requested
 
@@ -173,9 +173,9 @@ def test_e7_requests_carry_the_version_and_those_of_an_older_ring_are_not_held_a
 
 def test_e7_what_a_refresh_takes_from_a_node_is_asked_for_and_what_it_brings_is_read_here() -> None:
     node = OneNode({7: SIZE})
-    node.hear(Asked(1, [[[7]], [[8]]]))
+    node.hear(QuerySubmitted(1, [[[7]], [[8]]]))
     for scan in (0, 1):
-        node.hear(Waits(1, scan))
+        node.hear(PullBlocked(1, scan))
     found = node.hear(Refreshed(2, {8: SIZE}, 1))
     assert requested(found) == [("n0", 7)]
     assert only(LoadChunk, found) == [LoadChunk(8)]
@@ -360,15 +360,15 @@ def test_e43_a_query_that_ends_leaves_nothing_behind() -> None:
 
 def test_e43_a_scan_that_ends_early_leaves_nothing_behind_and_others_go_on() -> None:
     node = OneNode()
-    node.hear(Asked(1, [[[7, 8], [9]], [[8]]]))
+    node.hear(QuerySubmitted(1, [[[7, 8], [9]], [[8]]]))
     for scan in (0, 1):
-        node.hear(Waits(1, scan))
+        node.hear(PullBlocked(1, scan))
     node.come(7)
     node.hear(ScanEnded(1, 0))
     status = node.node.status()
     assert (status.outstanding, status.queries, status.blocked, status.leases) == (1, 1, 1, 1)
     node.hear(ScanEnded(1, 0))
-    node.hear(Waits(1, 0))  # told by another thread, too late
+    node.hear(PullBlocked(1, 0))  # told by another thread, too late
     assert [each.scan for each in only(HandOver, node.come(8))] == [1]
     node.hear(QueryEnded(1))
     node.hear(ScanEnded(1, 1))
@@ -381,13 +381,13 @@ def test_a_scan_that_is_opened_again_asks_again_under_the_next_number() -> None:
     node.wait(1)
     node.come(7)
     node.hear(ScanEnded(1, 0))
-    node.hear(Released(1, 7))
+    node.hear(LeaseReleased(1, 7))
     node.hear(ChunkSent(1))
-    assert requested(node.hear(AskedAgain(1, [[7]]))) == [("n0", 7)]
-    node.hear(Waits(1, 1))
+    assert requested(node.hear(ScanReopened(1, [[7]]))) == [("n0", 7)]
+    node.hear(PullBlocked(1, 1))
     assert [each.scan for each in only(HandOver, node.come(7))] == [1]
     node.hear(QueryEnded(1))
-    assert node.hear(AskedAgain(1, [[7]])) == []  # it has ended meanwhile
+    assert node.hear(ScanReopened(1, [[7]])) == []  # it has ended meanwhile
 
 
 def test_a_chunk_that_cannot_be_read_fails_the_queries_of_all_nodes() -> None:

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
-    Asked,
     ChunkCame,
     ChunkHeader,
     ChunkRequest,
+    PullBlocked,
+    QuerySubmitted,
     Reconfigured,
     RequestsCame,
     RingEffect,
@@ -19,7 +20,6 @@ from cumulus_ring.machine.messages import (
     SendChunk,
     SendRequests,
     TimePassed,
-    Waits,
 )
 
 T = TypeVar("T")
@@ -61,11 +61,11 @@ class OneNode:
 
     def ask(self, query: int, *groups: list[int]) -> list[RingEffect]:
         """A query says what its one scan reads."""
-        return self.hear(Asked(query, [groups]))
+        return self.hear(QuerySubmitted(query, [groups]))
 
     def wait(self, query: int, group: int = -1) -> list[RingEffect]:
         """The query's scan pulls."""
-        return self.hear(Waits(query, 0, group))
+        return self.hear(PullBlocked(query, 0, group))
 
     def come(self, chunk: int, home: str = "n2", **changes: Any) -> list[RingEffect]:
         """A chunk comes from the predecessor."""

@@ -37,7 +37,7 @@ def is_alive(pid: int) -> bool:
 
 
 def processes_of(home: Path) -> list[int]:
-    """The processes that have a file of a ring's home open: its keeper, and its nodes, which hold their stores."""
+    """The processes that have a file of a ring's home open: its supervisor, and its nodes, which hold their stores."""
     found = []
     for files in Path("/proc").glob("[0-9]*/fd"):
         with suppress(OSError):

@@ -77,7 +77,7 @@ class DataFile:
     row_groups
         Those that have rows.
     link
-        A hard link of the ring's own to the file, which stays when the source lets it go; see the keeper.
+        A hard link of the ring's own to the file, which stays when the source lets it go (`version_retention`).
     """
 
     name: str
@@ -210,7 +210,7 @@ class Catalogue:
     Parameters
     ----------
     version
-        The committed epoch, or the how manieth state of a folder it is.
+        The committed epoch, or the number of the state of a folder, counted from 1.
     tables
         No two have one name in any case of letters.
 

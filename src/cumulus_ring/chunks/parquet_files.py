@@ -280,7 +280,7 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _key(kind: pa.DataType, statistics: Any, end: str) -> Key | None:
-    """Return a bound as `zones` compares it; Arrow gives whole numbers without a sign as numbers with one."""
+    """Return a bound as `zone_maps` compares it; Arrow gives whole numbers without a sign as numbers with one."""
     raw = getattr(statistics, f"{end}_raw")
     if pa.types.is_decimal(kind):
         found: Key = getattr(statistics, end)

@@ -1,7 +1,7 @@
 """What a query asks of single columns of a table: as much of its conditions as can rule row groups out.
 
 A row group may be left out if one of a scan's predicates is true of none of its rows. What is not said by these
-classes is `Unread`, of which nobody knows anything but the text.
+classes is `NotPrunable`, which keeps the text only.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A condition that rules nothing out, with its text: NOT, fields of structs, what a new DuckDB may say."""
+class NotPrunable:
+    """Predicate that cannot prune row groups (NOT, fields of structs, unknown syntax); the text is for `explain`."""
 
     text: str
 
@@ -88,7 +88,7 @@ class Unread:
         return self.text
 
 
-Predicate: TypeAlias = "ColumnCompared | ColumnAmong | ColumnNull | AllOf | AnyOf | Unread"
+Predicate: TypeAlias = "ColumnCompared | ColumnAmong | ColumnNull | AllOf | AnyOf | NotPrunable"
 
 
 def _inside(part: Predicate) -> str:

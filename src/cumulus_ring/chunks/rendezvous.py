@@ -1,4 +1,4 @@
-"""Owners of row groups: the highest random weight of all members, which everybody computes alike.
+"""Rendezvous hashing: a row group belongs to the member with the highest random weight; every node computes the same.
 
 All chunks of a row group are at one node, so a batch's columns come together. If a member leaves, only its row groups
 get new owners; if one comes, it takes its share from all and nobody else changes.

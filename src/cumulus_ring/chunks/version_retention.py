@@ -1,13 +1,13 @@
-"""The keeper of a ring's source: one process, which notices new versions and keeps their files for the nodes.
+"""Version retention: the supervisor notices new versions of a ring's source and keeps their files by hard links.
 
 The files of an epoch may be deleted by the run that writes them, and those of a plain folder replaced by anybody, while
-queries still read them. So the keeper gives each file of the last few versions a name of the ring's own, a hard link
-`RING/files/STAMP`, and tells of a version only when all of its links are there (`versions`). What no version lists is
-removed. All nodes of one machine read the same links, and make none.
+queries still read them. So the supervisor gives each file of the last few versions a name of the ring's own, a hard
+link `RING/files/STAMP`, and tells of a version only when all of its links are there (`versions`). What no version lists
+is removed. All nodes of one machine read the same links, and make none.
 
 - The steps are: read the footers, make links, look whether they are links to what was read, write the version, remove
-  old versions, remove links. After a crash between any two of them there are links too many, which the next keeper
-  removes; there is never a version without its links.
+  old versions, remove links. After a crash between any two of them there are links too many, which the next
+  supervisor removes; there is never a version without its links.
 - A file that was replaced has another stamp, so another link; the old one keeps its rows. One that was written into
   changes under its link: the versions that list it are gone, as they cannot be read any more.
 - Where hard links cannot be made (another file system, files of another user, no such links there), files are read
@@ -45,7 +45,7 @@ _TRIES = 5
 _NO_LINKS = frozenset((errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS))
 
 
-class SourceKeeper:
+class VersionRetention:
     """The versions of one source, for a ring.
 
     Parameters
@@ -53,14 +53,14 @@ class SourceKeeper:
     source
         A folder of Parquet files, or an output folder (`cumulus_ring.chunks.folders`).
     ring
-        The folder of the ring; what an earlier keeper has left there is used.
+        The folder of the ring; versions and links from an earlier supervisor are used.
     keep
         How many versions are kept, the last ones.
 
     Raises
     ------
     LockedError
-        If the ring has a keeper.
+        If another process holds the lock of the ring.
     StoreError
         If the folder of the ring cannot be written.
     """
@@ -86,7 +86,7 @@ class SourceKeeper:
         self._find()
 
     def close(self) -> None:
-        """Give the ring's folder free; versions and links stay for the next keeper."""
+        """Release the lock of the ring's folder; versions and links stay for the next supervisor."""
         self._lock.close()
 
     @property
@@ -148,7 +148,7 @@ class SourceKeeper:
     # --- Versions -----------------------------------------------------------------------------------------------------
 
     def _find(self) -> None:
-        """Take over what an earlier keeper has left, as far as it is whole."""
+        """Load the complete versions that an earlier supervisor wrote."""
         try:
             for half in versions_folder(self._ring).glob(".?*"):
                 if half.name != ".lock":

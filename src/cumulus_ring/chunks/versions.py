@@ -1,7 +1,7 @@
 """The versions of a source that a ring knows, as all of its processes on one machine see them: a file for each.
 
 A version is a committed epoch of an output folder, or a state of a plain folder; the word on the ring is epoch for
-both. One process, the keeper (`keeper`), writes `RING/versions/NUMBER` with the whole catalogue; nodes
+both. The supervisor of the ring (`version_retention`) writes `RING/versions/NUMBER` with the whole catalogue; nodes
 read it here and need to be told its number alone. To send a catalogue rather than to let each node read the footers was
 measured: of TPC-H at scale factor 1 it takes a node 7 ms instead of 120, of which most go into texts that are read to
 know whether they are dictionaries; and it can be had when the source has gone.
@@ -62,7 +62,7 @@ def numbers_of_versions(ring: Path) -> list[int]:
 
 
 def write_version(ring: Path, version: SourceVersion) -> None:
-    """Write a version down, in one step; for the keeper.
+    """Write a version in one atomic step; only the supervisor calls this.
 
     Raises
     ------

@@ -25,8 +25,8 @@ from cumulus_ring.chunks.predicates import (
     ColumnCompared,
     ColumnNull,
     Constant,
+    NotPrunable,
     Predicate,
-    Unread,
 )
 
 Key: TypeAlias = "int | float | Decimal | bytes"
@@ -85,7 +85,7 @@ def may_touch(predicate: Predicate, columns: Mapping[str, ColumnBounds]) -> bool
         case ColumnAmong(column, constants):
             bounds = columns.get(column)
             return bounds is None or any(_may_compare(bounds, "=", constant) for constant in constants)
-        case Unread():
+        case NotPrunable():
             return True
         case _:
             assert_never(predicate)

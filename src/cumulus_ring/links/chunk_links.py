@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from cumulus.errors import RemoteProtocolError, RingError
 from cumulus.transport.framing import HEADER_BYTES, FrameKind, FrameReader, header
-from cumulus_ring.links.link_faults import SPARED, Fate, LinkFaults
+from cumulus_ring.links.link_faults import SPARED, Delivery, LinkFaults
 from cumulus_ring.links.link_threads import LinkSource, LinkThreads, ThreadedLink
 from cumulus_ring.links.open_link import OpenLink
 from cumulus_ring.links.slots import Slot, SlotPool
@@ -67,7 +67,7 @@ class ChunkOutlet(ThreadedLink):
         self._credit_came = credit_came
         self._lost = lost
         self._line = faults.line(f"{source.purpose} to {source.peer}") if faults else None
-        self._queue: deque[tuple[Fate, bytes, Slot]] = deque()
+        self._queue: deque[tuple[Delivery, bytes, Slot]] = deque()
         self._overdrawn = 0  # bytes that were sent twice, and whose second credit is nobody's
         super().__init__(LinkThreads(source, self._is_lost, self._send_queued, self._hear_credits, self._return_slots))
 
@@ -83,8 +83,8 @@ class ChunkOutlet(ThreadedLink):
         with self._threads.condition:
             if self._threads.is_closed:
                 return False
-            fate = self._line.fate(slot.size, time.monotonic()) if self._line else SPARED
-            self._queue.append((fate, header, slot))
+            delivery = self._line.delivery(slot.size, time.monotonic()) if self._line else SPARED
+            self._queue.append((delivery, header, slot))
             self._threads.condition.notify_all()
         return True
 
@@ -94,14 +94,14 @@ class ChunkOutlet(ThreadedLink):
 
     def _send_queued(self, link: OpenLink) -> None:
         while (due := self._due()) is not None:
-            fate, header, slot = due
-            for _ in range(fate.copies):
+            delivery, header, slot = due
+            for _ in range(delivery.copies):
                 self._transmit(link, header, slot)
             self._queue.popleft()
-            self._note_fate(link, fate, slot.size)
+            self._note_delivery(link, delivery, slot.size)
             self._sent(slot)
 
-    def _due(self) -> tuple[Fate, bytes, Slot] | None:
+    def _due(self) -> tuple[Delivery, bytes, Slot] | None:
         """Wait until the time of the first chunk has come; None when the link is over."""
         condition = self._threads.condition
         with condition:
@@ -121,12 +121,12 @@ class ChunkOutlet(ThreadedLink):
         link.counts.messages_out += 1
         link.counts.payload_out += slot.size
 
-    def _note_fate(self, link: OpenLink, fate: Fate, size: int) -> None:
+    def _note_delivery(self, link: OpenLink, delivery: Delivery, size: int) -> None:
         """Let faults change nothing about how much the successor has room for."""
-        if fate.copies == 0:
+        if delivery.copies == 0:
             link.counts.dropped += 1
             self._credit_came(size)
-        elif fate.copies > 1:
+        elif delivery.copies > 1:
             link.counts.duplicated += 1
             with self._threads.condition:
                 self._overdrawn += size

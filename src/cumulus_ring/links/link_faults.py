@@ -39,14 +39,14 @@ class LinkFaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Delivery:
     """What becomes of a message: how often it is sent, and when."""
 
     copies: int
     due: float
 
 
-SPARED = Fate(1, 0.0)
+SPARED = Delivery(1, 0.0)
 """Of a message on a link without faults."""
 
 
@@ -58,14 +58,14 @@ class FaultyLine:
         self._random = random.Random(f"{faults.seed} {name}")
         self._free_at = 0.0
 
-    def fate(self, size: int, now: float) -> Fate:
+    def delivery(self, size: int, now: float) -> Delivery:
         """Return what becomes of the next message, of so many bytes, which is to be sent now (in seconds)."""
         faults, chance = self._faults, self._random.random()
         copies = 0 if chance < faults.drop else 2 if chance < faults.drop + faults.duplicate else 1
         if faults.bandwidth_mb_s:
             self._free_at = max(self._free_at, now) + max(copies, 1) * size / (faults.bandwidth_mb_s * 1e6)
             now = self._free_at
-        return Fate(copies, now + faults.delay_ms / 1000)
+        return Delivery(copies, now + faults.delay_ms / 1000)
 
 
 def link_faults(text: str) -> LinkFaults:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, FrameReader, Piece, header
-from cumulus_ring.links.link_faults import SPARED, Fate, LinkFaults
+from cumulus_ring.links.link_faults import SPARED, Delivery, LinkFaults
 from cumulus_ring.links.link_threads import LinkSource, LinkThreads, ThreadedLink
 from cumulus_ring.links.open_link import OpenLink
 
@@ -47,7 +47,7 @@ class MessageLink(ThreadedLink):
     ) -> None:
         self._came = came
         self._line = faults.line(f"{source.purpose} to {source.peer}") if faults else None
-        self._queue: deque[tuple[Fate, bytes]] = deque()
+        self._queue: deque[tuple[Delivery, bytes]] = deque()
         self._unsent_bytes = 0
         self._is_stuck = False
         super().__init__(LinkThreads(source, lost, self._send_queued, self._receive))
@@ -58,8 +58,8 @@ class MessageLink(ThreadedLink):
         with self._threads.condition:
             if self._threads.is_over:
                 return
-            fate = self._line.fate(len(message), time.monotonic()) if self._line else SPARED
-            self._queue.append((fate, message))
+            delivery = self._line.delivery(len(message), time.monotonic()) if self._line else SPARED
+            self._queue.append((delivery, message))
             self._unsent_bytes += len(message)
             self._threads.condition.notify_all()
         if self._unsent_bytes > UNSENT_BYTES:
@@ -68,19 +68,19 @@ class MessageLink(ThreadedLink):
     def _send_queued(self, link: OpenLink) -> None:
         while (messages := self._due()) is not None:
             pieces: list[Piece] = []
-            for fate, message in messages:
-                pieces += [header(_MESSAGE, len(message), link.epoch), message] * fate.copies
-                link.counts.dropped += fate.copies == 0
-                link.counts.duplicated += fate.copies > 1
-                link.counts.messages_out += fate.copies
-                link.counts.payload_out += fate.copies * len(message)
+            for delivery, message in messages:
+                pieces += [header(_MESSAGE, len(message), link.epoch), message] * delivery.copies
+                link.counts.dropped += delivery.copies == 0
+                link.counts.duplicated += delivery.copies > 1
+                link.counts.messages_out += delivery.copies
+                link.counts.payload_out += delivery.copies * len(message)
             link.send_pieces(pieces)
             with self._threads.condition:
                 self._unsent_bytes -= sum(len(message) for _, message in messages)
 
-    def _due(self) -> list[tuple[Fate, bytes]] | None:
+    def _due(self) -> list[tuple[Delivery, bytes]] | None:
         """Wait for messages whose time has come, and take them; None when the link is over."""
-        condition, found = self._threads.condition, list[tuple[Fate, bytes]]()
+        condition, found = self._threads.condition, list[tuple[Delivery, bytes]]()
         with condition:
             while not self._threads.is_over:
                 now = time.monotonic() if self._line else 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cumulus_ring.machine.messages import ChunkId, FreeSlot, QueryId, Slot
-from cumulus_ring.machine.surroundings import Surroundings
+from cumulus_ring.machine.node_context import NodeContext
 
 Wanted = Callable[[ChunkId], bool]
 
@@ -34,14 +34,14 @@ class Buffers:
 
     Parameters
     ----------
-    surroundings
+    context
         The node's.
     is_wanted
         Whether a query of this node waits for a chunk, or will: such are given up last.
     """
 
-    def __init__(self, surroundings: Surroundings, is_wanted: Wanted) -> None:
-        self._s = surroundings
+    def __init__(self, context: NodeContext, is_wanted: Wanted) -> None:
+        self._s = context
         self._is_wanted = is_wanted
         self._by_slot: dict[Slot, SlotRecord] = {}
         self._resident: dict[ChunkId, SlotRecord] = {}

@@ -13,7 +13,7 @@ from collections import deque
 
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.messages import ChunkHeader, GrantCredit, SendChunk, Slot
-from cumulus_ring.machine.surroundings import Surroundings
+from cumulus_ring.machine.node_context import NodeContext
 
 
 class Waiting:
@@ -32,12 +32,12 @@ class Outlet:
 
     Parameters
     ----------
-    surroundings, buffers
+    context, buffers
         The node's.
     """
 
-    def __init__(self, surroundings: Surroundings, buffers: Buffers) -> None:
-        self._s = surroundings
+    def __init__(self, context: NodeContext, buffers: Buffers) -> None:
+        self._s = context
         self._buffers = buffers
         self._credit = 0
         self._passing: deque[Waiting] = deque()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cumulus_ring.machine.messages import ChunkHeader
-from cumulus_ring.machine.surroundings import Surroundings
+from cumulus_ring.machine.node_context import NodeContext
 
 
 def new_interest(loi: float, copies: int, hops: int, cycles: int) -> float:
@@ -42,8 +42,8 @@ class Threshold:
 
     __slots__ = ("_due", "_kept_until", "_level", "_s")
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._s = surroundings
+    def __init__(self, context: NodeContext) -> None:
+        self._s = context
         self._level = 0
         self._due = 0
         self._kept_until = 0

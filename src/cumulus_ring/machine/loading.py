@@ -9,7 +9,7 @@ from cumulus_ring.machine.catalogs import Owned, OwnedChunk
 from cumulus_ring.machine.flow import Outlet
 from cumulus_ring.machine.hot_set import Threshold, came_round
 from cumulus_ring.machine.messages import ChunkHeader, ChunkId, LoadChunk
-from cumulus_ring.machine.surroundings import Deadlines, Surroundings
+from cumulus_ring.machine.node_context import Deadlines, NodeContext
 
 MOST_LOST = 8
 """Of so many incarnations of a chunk that were lost it is remembered when they left."""
@@ -20,14 +20,14 @@ class Loader:
 
     Parameters
     ----------
-    surroundings, owned, buffers, outlet, threshold
+    context, owned, buffers, outlet, threshold
         The node's.
     """
 
     def __init__(
-        self, surroundings: Surroundings, owned: Owned, buffers: Buffers, outlet: Outlet, threshold: Threshold
+        self, context: NodeContext, owned: Owned, buffers: Buffers, outlet: Outlet, threshold: Threshold
     ) -> None:
-        self._s = surroundings
+        self._s = context
         self._owned = owned
         self._buffers = buffers
         self._outlet = outlet

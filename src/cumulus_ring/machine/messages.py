@@ -5,15 +5,15 @@ drives the machine. Chunks go to the successor, requests to the predecessor; who
 
 Three things differ from the paper. A query says per *scan* which *groups* of chunks make a batch for it, so that two
 scans of one table in one query do not take each other's chunks. Events come with the time, so there is no clock to
-fall behind. And what is handed over by reference is given back by `Released` for each hand-over, also after the query
-has ended, since an engine lets go of its last batch later.
+fall behind. And what is handed over by reference is given back by `LeaseReleased` for each hand-over, also after the
+query has ended, since an engine lets go of its last batch later.
 
-Life of a query. `Asked` says all scans that its plan has, numbered from 0. When the engine opens a scan once more, as
-it does in each round of a recursive WITH, `AskedAgain` adds one with the next number: the driver counts, the machine
-does not answer. A scan that is closed before its last batch, or that the engine never opens, is told by `ScanEnded`;
-what was handed over to it by reference is released all the same, and a pull that is told too late does nothing.
-`QueryEnded` ends all that is left. A query of which `FailQuery` has spoken is forgotten: what its node still says of
-it, but for `Released`, is not wrong and does nothing.
+Life of a query. `QuerySubmitted` says all scans that its plan has, numbered from 0. When the engine opens a scan once
+more, as it does in each round of a recursive WITH, `ScanReopened` adds one with the next number: the driver counts, the
+machine does not answer. A scan that is closed before its last batch, or that the engine never opens, is told by
+`ScanEnded`; what was handed over to it by reference is released all the same, and a pull that is told too late does
+nothing. `QueryEnded` ends all that is left. A query of which `FailQuery` has spoken is forgotten: what its node still
+says of it, but for `LeaseReleased`, is not wrong and does nothing.
 
 Versions of the catalogue. `Reconfigured` and `Refreshed` say from which version on a node knows its chunks, and its
 requests carry that. A node that gets a request of a later version, for a chunk that it does not know, holds it back and
@@ -51,7 +51,7 @@ class ChunkHeader:
     home
         The node that has loaded it: a hint, for people who read (E41).
     ring_epoch, incarnation
-        In which ring it was loaded, as the how manieth load of its owner; an older one never comes back to life (E8).
+        The ring in which it was loaded, and the owner's load counter; an older load never comes back to life (E8).
     loi
         The level of interest when it last left its owner.
     copies, hops
@@ -100,24 +100,24 @@ class ChunkRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query says all that it will read, before it runs (DC-10)."""
+class QuerySubmitted:
+    """A query announces all scans of its plan before it runs (DC-10)."""
 
     query: QueryId
     scans: Sequence[Groups]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedAgain:
-    """A query that runs opens a scan that it has not spoken of, or one more time: it gets the next number."""
+class ScanReopened:
+    """A running query opens a new scan, or one scan again; it gets the next number."""
 
     query: QueryId
     groups: Groups
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """A scan's pull blocks until the chunks of a group are there: of any, or of the one that is named."""
+class PullBlocked:
+    """A pull blocks until all chunks of a group are at this node: of the named group, or of any."""
 
     query: QueryId
     scan: int
@@ -125,8 +125,8 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """What was handed over by reference once is not used any more."""
+class LeaseReleased:
+    """The engine has dropped its last reference to a chunk that was handed over once."""
 
     query: QueryId
     chunk: ChunkId
@@ -243,10 +243,10 @@ class TimePassed:
 
 
 RingEvent: TypeAlias = (
-    Asked
-    | AskedAgain
-    | Waits
-    | Released
+    QuerySubmitted
+    | ScanReopened
+    | PullBlocked
+    | LeaseReleased
     | ScanEnded
     | QueryEnded
     | ChunkCame
@@ -302,7 +302,7 @@ class FreeSlot:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give a chunk to a scan: its memory until `Released`, or a copy that is made before the next effect is done."""
+    """Give a chunk to a scan: its memory until `LeaseReleased`, or a copy that is made before the next effect."""
 
     query: QueryId
     scan: int

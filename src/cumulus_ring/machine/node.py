@@ -18,32 +18,32 @@ from cumulus_ring.machine.flow import Outlet
 from cumulus_ring.machine.hot_set import Threshold
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import (
-    Asked,
-    AskedAgain,
     ChunkCame,
     ChunkHeader,
     ChunkId,
     ChunkLoaded,
     ChunkSent,
     CreditCame,
+    LeaseReleased,
     LoadFailed,
+    PullBlocked,
     QueryEnded,
+    QuerySubmitted,
     Reconfigured,
     Refresh,
     Refreshed,
     RefreshFailed,
-    Released,
     RequestsCame,
     RingEffect,
     RingEvent,
     ScanEnded,
+    ScanReopened,
     TimePassed,
-    Waits,
 )
+from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
 from cumulus_ring.machine.settings import RingSettings
-from cumulus_ring.machine.surroundings import Surroundings
 
 MOST_ROUNDS = 2
 """A chunk that has gone round so often without meeting an owner has none."""
@@ -106,7 +106,7 @@ class RingNode:
     def __init__(self, name: Name, settings: RingSettings, rng: random.Random) -> None:
         credit = settings.credit_bytes
         assert credit is None or credit >= 2 * settings.largest_chunk, "own chunks could never be sent (E42)"
-        self._s = Surroundings(name, settings, rng)
+        self._s = NodeContext(name, settings, rng)
         self._owned: Owned = {}
         self._outstanding: OutstandingRequests = {}
         self.buffers = Buffers(self._s, self._outstanding.__contains__)
@@ -119,10 +119,10 @@ class RingNode:
         )
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
-            Asked: self._asked,
-            AskedAgain: self._asked_again,
-            Waits: self._waits,
-            Released: self._released,
+            QuerySubmitted: self._query_submitted,
+            ScanReopened: self._scan_reopened,
+            PullBlocked: self._pull_blocked,
+            LeaseReleased: self._lease_released,
             ScanEnded: self._scan_ended,
             QueryEnded: self._query_ended,
             ChunkCame: self._chunk_came,
@@ -152,25 +152,25 @@ class RingNode:
         event
             What has happened.
         """
-        surroundings = self._s
-        surroundings.now = now_us
+        context = self._s
+        context.now = now_us
         self._takes[type(event)](event)
         self.requests.flush()
-        effects, surroundings.effects = surroundings.effects, []
+        effects, context.effects = context.effects, []
         return effects
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
-    def _asked(self, event: Asked) -> None:
+    def _query_submitted(self, event: QuerySubmitted) -> None:
         self.scans.begin(event.query, event.scans, self.requests)
 
-    def _asked_again(self, event: AskedAgain) -> None:
+    def _scan_reopened(self, event: ScanReopened) -> None:
         self.scans.add(event.query, event.groups, self.requests)
 
-    def _waits(self, event: Waits) -> None:
+    def _pull_blocked(self, event: PullBlocked) -> None:
         self.scans.wait(event.query, event.scan, event.group, self.requests)
 
-    def _released(self, event: Released) -> None:
+    def _lease_released(self, event: LeaseReleased) -> None:
         self.buffers.release(event.query, event.chunk)
 
     def _scan_ended(self, event: ScanEnded) -> None:

@@ -10,7 +10,7 @@ from cumulus_ring.machine.buffers import Buffers
 from cumulus_ring.machine.catalogs import Need, Outstanding, OutstandingRequests, Owned
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import ChunkId, ChunkRequest, Refresh, SendRequests
-from cumulus_ring.machine.surroundings import Deadlines, Surroundings
+from cumulus_ring.machine.node_context import Deadlines, NodeContext
 
 FailAll = Callable[[ChunkId, str], None]
 
@@ -24,7 +24,7 @@ class Requests:
 
     Parameters
     ----------
-    surroundings, owned, outstanding, buffers, loader
+    context, owned, outstanding, buffers, loader
         The node's.
     fail_all
         Fails all queries that need a chunk.
@@ -32,14 +32,14 @@ class Requests:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: NodeContext,
         owned: Owned,
         outstanding: OutstandingRequests,
         buffers: Buffers,
         loader: Loader,
         fail_all: FailAll,
     ) -> None:
-        self._s = surroundings
+        self._s = context
         self._owned = owned
         self._outstanding = outstanding
         self._buffers = buffers

@@ -13,8 +13,8 @@ from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.catalogs import Need, Outstanding, OutstandingRequests, Owned
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import ANY_GROUP, ChunkId, FailQuery, Groups, HandOver, QueryId
+from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.requests import Requests
-from cumulus_ring.machine.surroundings import Surroundings
 
 
 class ScanProgress:
@@ -54,19 +54,19 @@ class Scans:
 
     Parameters
     ----------
-    surroundings, owned, outstanding, buffers, loader
+    context, owned, outstanding, buffers, loader
         The node's.
     """
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: NodeContext,
         owned: Owned,
         outstanding: OutstandingRequests,
         buffers: Buffers,
         loader: Loader,
     ) -> None:
-        self._s = surroundings
+        self._s = context
         self._owned = owned
         self._outstanding = outstanding
         self._buffers = buffers

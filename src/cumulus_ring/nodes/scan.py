@@ -25,9 +25,9 @@ from cumulus_ring.chunks.predicates import (
     ColumnCompared,
     ColumnNull,
     Constant,
+    NotPrunable,
     Predicate,
     Sign,
-    Unread,
 )
 from cumulus_ring.nodes.feed import Feed
 
@@ -132,7 +132,7 @@ def read_predicate(node: Node, depth: int = 0) -> Predicate:
         case Postfix("IS NULL" | "IS NOT NULL" as word, Col((column,))):
             return ColumnNull(_plain(column), word == "IS NULL")
         case _:
-            return Unread(_NUMBER.sub('"', node.fragment()))
+            return NotPrunable(_NUMBER.sub('"', node.fragment()))
 
 
 _NUMBER = re.compile(r'"\d+\.')

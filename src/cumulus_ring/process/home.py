@@ -143,7 +143,7 @@ def read_address(home: Path) -> RingAddress:
 
 
 def lock_of(home: Path) -> Path:
-    """Return the file that the keeper of a ring has locked."""
+    """Return the file that the supervisor of a ring has locked."""
     return home / _LOCK
 
 

@@ -25,8 +25,6 @@ from cumulus.machine import Name
 from cumulus_ring.chunks.encoding import decode
 from cumulus_ring.links.slots import Slot, SlotPool
 from cumulus_ring.machine.messages import (
-    Asked,
-    AskedAgain,
     ChunkCame,
     ChunkId,
     ChunkLoaded,
@@ -37,18 +35,20 @@ from cumulus_ring.machine.messages import (
     GrantCredit,
     Groups,
     HandOver,
+    LeaseReleased,
     LoadChunk,
     LoadFailed,
     QueryEnded,
     QueryId,
+    QuerySubmitted,
     Reconfigured,
     Refresh,
     Refreshed,
     RefreshFailed,
-    Released,
     RequestsCame,
     RingEffect,
     RingEvent,
+    ScanReopened,
     SendChunk,
     SendRequests,
     TimePassed,
@@ -143,7 +143,7 @@ class RingHost:
         self._is_closed = False
         self._lock = threading.Lock()
         self._reads: SimpleQueue[LoadChunk | Refresh | None] = SimpleQueue()
-        self._releases: deque[Released] = deque()
+        self._releases: deque[LeaseReleased] = deque()
         """What the engine has let go of, to be told before the next event: to wake a thread for each costs more than a
         tick of patience.
         """
@@ -237,7 +237,7 @@ class RingHost:
             query = self._last_query
             self._takers[query] = taker
             self._scan_counts[query] = len(scans)
-            self._step(Asked(query, scans))
+            self._step(QuerySubmitted(query, scans))
             return query
 
     def ask_again(self, query: QueryId, groups: Groups) -> int:
@@ -245,7 +245,7 @@ class RingHost:
         with self._lock:
             number = self._scan_counts[query]
             self._scan_counts[query] += 1
-            self._step(AskedAgain(query, groups))
+            self._step(ScanReopened(query, groups))
             return number
 
     def end(self, query: QueryId) -> None:
@@ -301,7 +301,7 @@ class RingHost:
         if effect.by == "copy":
             taker.take(effect.scan, effect.chunk, copied(decode(memory)))
             return
-        released = Released(effect.query, effect.chunk)
+        released = LeaseReleased(effect.query, effect.chunk)
         # A scan that wants nothing more lets go of the batch here, which is a release as any other.
         taker.take(effect.scan, effect.chunk, decode(lend(memory, lambda: self._releases.append(released))))
 

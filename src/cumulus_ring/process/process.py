@@ -1,7 +1,7 @@
 """The process of one node of a ring: ``python -m cumulus_ring.process.process FD``, as the supervisor starts it.
 
 `FD` is one end of a pair of sockets, over which the supervisor says what is to run and who the others are, and asks
-how the node is. When the other end is closed the keeper has ended, and so does the process, whatever it is doing:
+how the node is. When the other end is closed the supervisor has ended, and so does the process, whatever it is doing:
 nobody is left to whom it would matter, and whoever starts the ring again must not find it in the way.
 """
 
@@ -47,7 +47,7 @@ class NodeProcess:
         self._is_ready = False
 
     def run(self) -> int:
-        """Run the node until it is stopped, or its keeper has ended; return the exit code."""
+        """Run the node until it is stopped, or its supervisor has ended; return the exit code."""
         frames: SimpleQueue[Frame] = SimpleQueue()
         threading.Thread(target=self._read, args=[frames], name="supervisor", daemon=True).start()
         kind, _, payload = frames.get()

@@ -14,7 +14,7 @@ from cumulus.errors import EpochMissingError, RingError
 from cumulus_ring.chunks.catalogue import Catalogue
 from cumulus_ring.chunks.fitting import check_fits
 from cumulus_ring.chunks.versions import SourceVersions
-from cumulus_ring.machine.messages import ChunkId, ScanEnded, Waits
+from cumulus_ring.machine.messages import ChunkId, PullBlocked, ScanEnded
 from cumulus_ring.nodes.feed import ArrivalFeed
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed
 from cumulus_ring.process.host import RingHost
@@ -81,7 +81,7 @@ class QueryScans:
 
     def waits(self, feed: ArrivalFeed) -> None:
         """A pull of a feed takes a batch."""
-        self._host.tell(Waits(self.id, self._numbers[feed]))
+        self._host.tell(PullBlocked(self.id, self._numbers[feed]))
 
     def ended(self, feed: ArrivalFeed) -> None:
         """A feed wants no more."""

@@ -24,11 +24,15 @@ from cumulus_ring.machine.messages import (
     ChunkCame,
     ChunkHeader,
     ChunkRequest,
+    LeaseReleased,
+    PullBlocked,
+    QuerySubmitted,
     Reconfigured,
     Refreshed,
     RequestsCame,
     RingEffect,
     RingEvent,
+    ScanReopened,
     TimePassed,
 )
 from cumulus_ring.machine.node import RingNode
@@ -38,8 +42,15 @@ FORMAT = "cumulus ring record 1"
 RECORD = "record.jsonl"
 """The file of a record, in the folder of its node."""
 
-_EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(RingEvent)}
 _KINDS = (*get_args(RingEvent), *get_args(RingEffect), ChunkHeader, ChunkRequest)
+_WORDS: dict[type[Any], str] = {kind: kind.__name__ for kind in _KINDS} | {
+    QuerySubmitted: "Asked",
+    ScanReopened: "AskedAgain",
+    PullBlocked: "Waits",
+    LeaseReleased: "Released",
+}
+"""Kind of message → its word in a record. Format 1 has older words for four of them."""
+_EVENTS: dict[str, type[Any]] = {_WORDS[kind]: kind for kind in get_args(RingEvent)}
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
 
 
@@ -214,7 +225,7 @@ def _short(what: Any) -> str:
 
 def _said(message: RingEvent | RingEffect) -> list[Any]:
     kind = type(message)
-    return [kind.__name__, *(_value(name, getattr(message, name)) for name in _FIELDS[kind])]
+    return [_WORDS[kind], *(_value(name, getattr(message, name)) for name in _FIELDS[kind])]
 
 
 def _value(name: str, value: Any) -> Any:

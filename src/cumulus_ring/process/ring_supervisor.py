@@ -1,8 +1,8 @@
-"""The keeper of a ring: the process that starts its nodes, finds out which are lost, and closes the ring around them.
+"""Supervisor of a ring: the process that starts the nodes, detects lost ones, and closes the ring without them.
 
-A node whose process has ended is lost at once; one that does not answer for some seconds is ended, and lost. The others
-meet anew, in the next ring epoch: links are new, and what the lost one owned belongs to them. If the link of two nodes
-that live breaks, all meet anew, too.
+A node whose process has ended is lost at once. A node that does not answer for some seconds is killed, and lost. The
+other nodes reconnect in the next ring epoch: their links are new, and they own the chunks of the lost node. If the link
+between two running nodes breaks, all nodes reconnect, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.machine import Name
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
-from cumulus_ring.chunks.version_retention import SourceKeeper
+from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
 from cumulus_ring.process.settings import RingOptions
 
@@ -30,7 +30,7 @@ _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 
 
 class RingSupervisor:
-    """Keeps a ring running, in the process of who makes it.
+    """Keeps a ring running, in the calling process.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class RingSupervisor:
         home = RingHome(self._home)
         problem: CumulusError | None = None
         try:
-            with closing(SourceKeeper(self._options.source, self._home, self._options.keep)) as source:
+            with closing(VersionRetention(self._options.source, self._home, self._options.keep)) as source:
                 self._begin(source)
                 with Supervisor(
                     self._processes(),
@@ -93,7 +93,9 @@ class RingSupervisor:
             Process(name, module="cumulus_ring.process.process", argument=argument) for name in self._options.names()
         ]
 
-    def _watch(self, nodes: Supervisor, home: RingHome, source: SourceKeeper, is_stopped: Callable[[], bool]) -> None:
+    def _watch(
+        self, nodes: Supervisor, home: RingHome, source: VersionRetention, is_stopped: Callable[[], bool]
+    ) -> None:
         asked = time.monotonic()
         while not is_stopped():
             occurrence = nodes.wait(_LOOK_SECONDS)
@@ -114,7 +116,7 @@ class RingSupervisor:
 
     # --- the source -------------------------------------------------------------------------------------------------
 
-    def _begin(self, source: SourceKeeper) -> None:
+    def _begin(self, source: VersionRetention) -> None:
         """Read the source for the first time; what nodes have adopted before needs none."""
         try:
             source.refresh()
@@ -126,7 +128,7 @@ class RingSupervisor:
             self._note(source.unlinked)
         self._adopting[source.epochs[-1]] = set(self._options.names())
 
-    def _refresh(self, nodes: Supervisor, source: SourceKeeper) -> None:
+    def _refresh(self, nodes: Supervisor, source: VersionRetention) -> None:
         """Look whether there is another epoch, and tell the nodes."""
         before, trouble = source.epochs, ""
         try:
@@ -142,7 +144,7 @@ class RingSupervisor:
             for name in nodes.addresses():
                 nodes.send(name, b"")
 
-    def _adopted(self, source: SourceKeeper, name: Name, epoch: int, count: int) -> None:
+    def _adopted(self, source: VersionRetention, name: Name, epoch: int, count: int) -> None:
         """A node has adopted its share of an epoch; when all nodes have, its files may go."""
         waited_for = self._adopting.get(epoch, set())
         if name not in waited_for:

@@ -14,7 +14,7 @@ from cumulus.catalog.names import folded
 from cumulus_lab.bench.ring.query_rows import QUERIES
 from cumulus_ring.chunks.fitting import check_fits
 from cumulus_ring.chunks.folders import read_source
-from cumulus_ring.machine.messages import Asked, Groups, QueryEnded, Reconfigured, SendRequests
+from cumulus_ring.machine.messages import Groups, QueryEnded, QuerySubmitted, Reconfigured, SendRequests
 from cumulus_ring.machine.node import RingNode
 from cumulus_ring.nodes import EngineLimits, open_engine, plan_query
 from cumulus_ring.process.settings import RingOptions
@@ -51,7 +51,7 @@ def planning_rows(source: Path, repetitions: int) -> Iterator[dict[str, Any]]:
                     groups = catalogue.table(need.occurrence.table.name).groups(need.columns, need.predicates)
                     check_fits(groups, options.largest_batch)
                     scans.append([tuple(chunk.id for chunk in group.chunks) for group in groups])
-                for effect in machine.step(_now(), Asked(number, scans)):
+                for effect in machine.step(_now(), QuerySubmitted(number, scans)):
                     if isinstance(effect, SendRequests):
                         encode_requests(effect.requests)
                 planned.append(middle - began)

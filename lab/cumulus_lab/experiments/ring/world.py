@@ -15,7 +15,6 @@ from cumulus_lab.simulation import Agenda, BandwidthLink
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
     ANY_GROUP,
-    Asked,
     ChunkCame,
     ChunkLoaded,
     ChunkSent,
@@ -25,10 +24,12 @@ from cumulus_ring.machine.messages import (
     GrantCredit,
     Groups,
     HandOver,
+    LeaseReleased,
     LoadChunk,
+    PullBlocked,
     QueryEnded,
+    QuerySubmitted,
     Reconfigured,
-    Released,
     RequestsCame,
     RingEffect,
     RingEvent,
@@ -36,7 +37,6 @@ from cumulus_ring.machine.messages import (
     SendRequests,
     Slot,
     TimePassed,
-    Waits,
 )
 
 Observer: TypeAlias = Callable[["RingWorld"], None]
@@ -266,17 +266,17 @@ class RingWorld:
         """A query says what it reads, and pulls."""
         script = run.script
         scans = run.begin()
-        self._step(script.node, Asked(script.number, scans))
+        self._step(script.node, QuerySubmitted(script.number, scans))
         if self._pins == "parallel":
             for scan in range(len(scans)):
-                self._step(script.node, Waits(script.number, scan))
+                self._step(script.node, PullBlocked(script.number, scan))
         else:
             self._pull(run, 0)
 
     def _pull(self, run: QueryRun, batch: int) -> None:
         """Wait for the next batch, or work on one that is complete."""
         run.waits = not run.ready
-        self._step(run.script.node, Waits(run.script.number, 0, ANY_GROUP if self._pins == "any" else batch))
+        self._step(run.script.node, PullBlocked(run.script.number, 0, ANY_GROUP if self._pins == "any" else batch))
         if not run.waits and run.ready:
             self._begin(run, run.ready.pop(0))
 
@@ -310,7 +310,7 @@ class RingWorld:
         found = [each.chunk for each in held if each.by == "reference"]
         held.clear()
         for chunk in found:
-            self._step(run.script.node, Released(run.script.number, chunk))
+            self._step(run.script.node, LeaseReleased(run.script.number, chunk))
 
     def _end(self, run: QueryRun, failure: str = "") -> None:
         run.failure = failure

@@ -16,16 +16,16 @@ from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
 from cumulus_lab.simulation import Reports
 from cumulus_ring.machine.messages import (
     ANY_GROUP,
-    Asked,
-    AskedAgain,
     ChunkId,
     FailQuery,
     HandOver,
+    LeaseReleased,
+    PullBlocked,
     QueryEnded,
-    Released,
+    QuerySubmitted,
     RingEvent,
     ScanEnded,
-    Waits,
+    ScanReopened,
 )
 
 
@@ -148,7 +148,7 @@ class ScriptedEngine:
         self._reports("query")
         if script.cancelled_ms >= 0:
             self._later(script.cancelled_ms, self._cancel, run)
-        self._hear(Asked(script.number, scans))
+        self._hear(QuerySubmitted(script.number, scans))
         for scan in run.scans:
             if not scan.takes and run.state == "running":
                 self._reports("scan never opened")
@@ -177,11 +177,11 @@ class ScriptedEngine:
         if scan.ready and group in (ANY_GROUP, *scan.ready):
             ready = scan.ready[0] if group == ANY_GROUP else group
             scan.ready.remove(ready)
-            self._hear(Waits(run.script.number, scan.number, group))
+            self._hear(PullBlocked(run.script.number, scan.number, group))
             self._work(run, scan, ready)
         else:
             scan.waits = group
-            self._hear(Waits(run.script.number, scan.number, group))
+            self._hear(PullBlocked(run.script.number, scan.number, group))
 
     def _work(self, run: ScriptedRun, scan: OpenScan, group: int) -> None:
         """Take a batch that is complete: it lets go of the one before."""
@@ -201,7 +201,7 @@ class ScriptedEngine:
         if scan.again:
             self._reports("scan asked again")
             run.scans.append(OpenScan(len(run.scans), scan.script, scan.groups, scan.again - 1))
-            self._hear(AskedAgain(run.script.number, scan.groups))
+            self._hear(ScanReopened(run.script.number, scan.groups))
         self._go_on(run)
 
     def _close(self, run: ScriptedRun, scan: OpenScan) -> None:
@@ -210,7 +210,7 @@ class ScriptedEngine:
             self._reports("scan ended early", times=int(scan.taken > 0))
             self._hear(ScanEnded(run.script.number, scan.number))
             if run.script.lets_go_late:
-                self._hear(Waits(run.script.number, scan.number))  # of another thread, which has not heard of it
+                self._hear(PullBlocked(run.script.number, scan.number))  # of another thread, which has not heard of it
         self._let_go(run, scan)
 
     def _cancel(self, run: ScriptedRun) -> None:
@@ -265,4 +265,4 @@ class ScriptedEngine:
     def _release(self, batch: list[HandOver]) -> None:
         for each in batch:
             if each.by == "reference":
-                self._hear(Released(each.query, each.chunk))
+                self._hear(LeaseReleased(each.query, each.chunk))

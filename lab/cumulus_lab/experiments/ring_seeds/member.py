@@ -17,8 +17,6 @@ from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
 from cumulus_lab.simulation import ChoiceStream, Reports
 from cumulus_ring.machine import RingNode
 from cumulus_ring.machine.messages import (
-    Asked,
-    AskedAgain,
     ChunkCame,
     ChunkHeader,
     ChunkId,
@@ -32,12 +30,14 @@ from cumulus_ring.machine.messages import (
     HandOver,
     LoadChunk,
     LoadFailed,
+    QuerySubmitted,
     Reconfigured,
     Refresh,
     Refreshed,
     RequestsCame,
     RingEffect,
     RingEvent,
+    ScanReopened,
     SendChunk,
     SendRequests,
     Slot,
@@ -316,8 +316,8 @@ class RingMember:
     def _hear(self, event: RingEvent) -> None:
         self._now += 1
         self._requested = []
-        if isinstance(event, Asked | AskedAgain):
-            scans = event.scans if isinstance(event, Asked) else [event.groups]
+        if isinstance(event, QuerySubmitted | ScanReopened):
+            scans = event.scans if isinstance(event, QuerySubmitted) else [event.groups]
             self._ledger.needs.update(chunk for groups in scans for group in groups for chunk in group)
         for effect in self.node.step(self._now, event):
             self._do(effect)

@@ -23,8 +23,8 @@ from cumulus_ring.chunks.predicates import (
     ColumnCompared,
     ColumnNull,
     Constant,
+    NotPrunable,
     Predicate,
-    Unread,
 )
 from cumulus_ring.chunks.zone_maps import ColumnBounds, may_touch
 from support.random_files import COLUMNS, connected, tables, write
@@ -169,8 +169,8 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> ChunkedTable:
         (ColumnAmong("i32", tuple(constant(each, "i32") for each in (5, 15, 400, None))), [0, 1]),
         (AllOf((compared("i32", ">=", 20), compared("i32", "<", 40))), [2, 3]),
         (AnyOf((compared("i32", "=", 20), compared("i32", "=", 40))), [2, 4]),
-        (AnyOf((compared("i32", "=", 20), Unread("x"))), list(range(10))),
-        (AllOf((compared("i32", "=", 20), Unread("x"))), [2]),
+        (AnyOf((compared("i32", "=", 20), NotPrunable("x"))), list(range(10))),
+        (AllOf((compared("i32", "=", 20), NotPrunable("x"))), [2]),
         (AllOf(()), list(range(10))),
         (compared("double", "<", 10.0), [0]),
         (compared("double", ">", 100.0), list(range(9))),  # there may be a NaN

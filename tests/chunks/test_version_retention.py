@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from cumulus.errors import ChunkMissingError, EpochMissingError, InputError, LockedError, StoreError
 from cumulus_ring.chunks.parquet_files import read_chunk
 from cumulus_ring.chunks.store import ChunkStore
-from cumulus_ring.chunks.version_retention import SourceKeeper
+from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.chunks.versions import SourceVersions
 from support.random_files import committed, scanned, write
 from support.tiers import examples
@@ -54,20 +54,20 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 def test_epochs_that_the_output_folder_has_dropped_stay_with_the_ring(places: tuple[Path, Path]) -> None:
     out, ring = places
     committed(out, 1, {"t": NUMBERS, "same": NUMBERS})
-    keeper = SourceKeeper(out, ring, keep=2)
-    first = keeper.refresh()
-    assert keeper.refresh() is first
+    retention = VersionRetention(out, ring, keep=2)
+    first = retention.refresh()
+    assert retention.refresh() is first
     committed(out, 3, {"t": pa.table({"n": [4]})}, keep=1)
     assert not (out / "data" / "t" / "1-0-0.parquet").exists()
-    assert keeper.refresh().version == 3
+    assert retention.refresh().version == 3
     node = SourceVersions(ring)
-    assert (keeper.epochs, node.epochs) == ((1, 3), (1, 3))
+    assert (retention.epochs, node.epochs) == ((1, 3), (1, 3))
     assert (numbers(ring, 1), numbers(ring, 3), numbers(ring)) == ([1, 2, 3], [4], [4])
     one, three = node.catalogue(1), node.catalogue(3)
     assert len(one.chunks.keys() & three.chunks.keys()) == len(one.table("same").chunks()), "these chunks stay hot"
     assert one.table("same").files[0].link == three.table("same").files[0].link
     committed(out, 4, {"t": pa.table({"n": [5]})}, keep=1)
-    keeper.refresh()
+    retention.refresh()
     assert node.epochs == (3, 4)
     assert links(ring) == listed(ring), "nothing is kept for epoch 1"
     with pytest.raises(EpochMissingError, match=r"no epoch 1, or not any more\n.*3 and 4") as caught:
@@ -79,13 +79,13 @@ def test_epochs_that_the_output_folder_has_dropped_stay_with_the_ring(places: tu
 def test_a_node_finds_chunks_of_all_epochs(places: tuple[Path, Path]) -> None:
     out, ring = places
     committed(out, 1, {"t": NUMBERS})
-    keeper = SourceKeeper(out, ring)
+    retention = VersionRetention(out, ring)
     node = SourceVersions(ring)
     with pytest.raises(EpochMissingError, match="the ring has no epoch of its source"):
         node.catalogue()
-    old = keeper.refresh()
+    old = retention.refresh()
     committed(out, 2, {"t": NUMBERS.slice(1)})
-    new = keeper.refresh()
+    new = retention.refresh()
     assert all(node.chunk(chunk) is not None for chunk in (*old.chunks, *new.chunks))
     assert node.chunks().keys() == old.chunks.keys() | new.chunks.keys()
     assert node.chunk(1) is None
@@ -99,13 +99,13 @@ def test_files_of_a_plain_folder_that_are_replaced_or_removed_stay_with_their_ve
     source, ring = places
     write(NUMBERS, source / "t.parquet", 2)
     write(NUMBERS, source / "u.parquet", 2)
-    keeper = SourceKeeper(source, ring)
-    assert (keeper.refresh().version, keeper.refresh().version) == (1, 1)
+    retention = VersionRetention(source, ring)
+    assert (retention.refresh().version, retention.refresh().version) == (1, 1)
     write(pa.table({"n": [7, 8]}), source / ".t.parquet", 2)
     os.rename(source / ".t.parquet", source / "t.parquet")
-    assert keeper.refresh().version == 2
+    assert retention.refresh().version == 2
     (source / "u.parquet").unlink()
-    assert keeper.refresh().version == 3
+    assert retention.refresh().version == 3
     assert [numbers(ring, epoch) for epoch in (1, 2, 3)] == [[1, 2, 3], [7, 8], [7, 8]]
     assert numbers(ring, 2, "u") == [1, 2, 3]
 
@@ -114,15 +114,15 @@ def test_a_file_that_is_written_into_takes_its_versions_with_it(places: tuple[Pa
     source, ring = places
     write(NUMBERS, source / "t.parquet", 2)
     write(NUMBERS, source / "u.parquet", 2)
-    keeper = SourceKeeper(source, ring)
-    keeper.refresh()
+    retention = VersionRetention(source, ring)
+    retention.refresh()
     with (source / "t.parquet").open("r+b") as file:  # the same file, with another content
         write(pa.table({"n": [7, 8]}), source / ".new", 2)
         file.truncate()
         file.write((source / ".new").read_bytes())
     with pytest.raises(InputError, match=r"t\.parquet was written anew since it was listed"):
         numbers(ring, 1)
-    keeper.refresh()
+    retention.refresh()
     assert SourceVersions(ring).epochs == (2,)
     assert (numbers(ring), numbers(ring, 2, "u")) == ([7, 8], [1, 2, 3])
     assert links(ring) == listed(ring)
@@ -132,18 +132,18 @@ def test_versions_outlive_their_keeper(places: tuple[Path, Path]) -> None:
     out, ring = places
     for epoch in (1, 2):
         committed(out, epoch, {"t": pa.table({"n": [epoch]})}, keep=1)
-        keeper = SourceKeeper(out, ring)
+        retention = VersionRetention(out, ring)
         with pytest.raises(LockedError, match="the folder of a ring that runs"):
-            SourceKeeper(out, ring)
-        keeper.refresh()
-        keeper.close()
+            VersionRetention(out, ring)
+        retention.refresh()
+        retention.close()
     assert (numbers(ring, 1), numbers(ring, 2)) == ([1], [2])
     shutil.rmtree(out)
-    keeper = SourceKeeper(out, ring)
+    retention = VersionRetention(out, ring)
     with pytest.raises(InputError, match="in is not a folder"):
-        keeper.refresh()
-    assert keeper.epochs == (1, 2)
-    newest = keeper.newest
+        retention.refresh()
+    assert retention.epochs == (1, 2)
+    newest = retention.newest
     assert newest is not None
     assert newest.version == 2
 
@@ -152,13 +152,13 @@ def test_another_run_in_the_same_folder_is_another_source(places: tuple[Path, Pa
     out, ring = places
     committed(out, 1, {"t": NUMBERS})
     committed(out, 2, {"t": NUMBERS})
-    keeper = SourceKeeper(out, ring)
-    keeper.refresh()
+    retention = VersionRetention(out, ring)
+    retention.refresh()
     node = SourceVersions(ring)
     assert node.catalogue(2).table("t").rows == 3
     shutil.rmtree(out)
     committed(out, 2, {"t": NUMBERS.slice(2)}, checkpoint="other")
-    keeper.refresh()
+    retention.refresh()
     assert node.epochs == (2,)
     assert node.catalogue(2).table("t").rows == 1
     assert links(ring) == listed(ring)
@@ -167,30 +167,30 @@ def test_another_run_in_the_same_folder_is_another_source(places: tuple[Path, Pa
 def test_a_source_that_cannot_be_read_now_leaves_the_versions_as_they_are(places: tuple[Path, Path]) -> None:
     source, ring = places
     write(NUMBERS, source / "t" / "a.parquet", 2)
-    keeper = SourceKeeper(source, ring)
-    keeper.refresh()
+    retention = VersionRetention(source, ring)
+    retention.refresh()
     whole = (source / "t" / "a.parquet").read_bytes()
     (source / "t" / "b.parquet").write_bytes(whole[:-20])  # it is being written
     with pytest.raises(InputError, match=r"b\.parquet cannot be read as Parquet: .*\nIf it is being written, wait"):
-        keeper.refresh()
+        retention.refresh()
     assert numbers(ring) == [1, 2, 3]
     (source / "t" / "b.parquet").write_bytes(whole)
-    assert keeper.refresh().version == 2
+    assert retention.refresh().version == 2
     assert numbers(ring) == [1, 2, 3] * 2
 
 
 def test_what_all_nodes_have_adopted_needs_no_source(places: tuple[Path, Path], tmp_path: Path) -> None:
     source, ring = places
     write(NUMBERS, source / "t.parquet", 2)
-    keeper = SourceKeeper(source, ring)
+    retention = VersionRetention(source, ring)
     store = ChunkStore(tmp_path / "store", "a")
-    store.adopt(keeper.refresh().chunks.values())
-    keeper.let_go(1)
+    store.adopt(retention.refresh().chunks.values())
+    retention.let_go(1)
     assert links(ring) == set()
-    assert keeper.refresh().version == 1, "the same files are the same version"
+    assert retention.refresh().version == 1, "the same files are the same version"
     shutil.rmtree(source)
-    keeper.close()
-    SourceKeeper(source, ring).close()
+    retention.close()
+    VersionRetention(source, ring).close()
     table = SourceVersions(ring).catalogue().table("t")
     assert scanned(table, store).column("n").to_pylist() == [1, 2, 3]
     (first, *_) = table.chunks()
@@ -216,19 +216,19 @@ def test_without_hard_links_files_are_read_where_they_are(
     source, ring = places
     write(NUMBERS, source / "t.parquet", 2)
     monkeypatch.setattr(os, "link", no_link(reason))
-    keeper = SourceKeeper(source, ring)
-    keeper.refresh()
-    assert keeper.unlinked == f"{source / 't.parquet'} is read where it is: {os.strerror(reason)}"
+    retention = VersionRetention(source, ring)
+    retention.refresh()
+    assert retention.unlinked == f"{source / 't.parquet'} is read where it is: {os.strerror(reason)}"
     assert numbers(ring) == [1, 2, 3]
     write(pa.table({"n": [7, 8]}), source / "t.parquet", 2)
     with pytest.raises(InputError, match="written anew since it was listed"):
         numbers(ring)
-    keeper.refresh()
-    assert (numbers(ring), keeper.epochs) == ([7, 8], (2,)), "the version went with its file"
+    retention.refresh()
+    assert (numbers(ring), retention.epochs) == ([7, 8], (2,)), "the version went with its file"
     monkeypatch.undo()
     write(NUMBERS, source / "u.parquet", 2)
-    keeper.refresh()
-    assert (keeper.unlinked, len(links(ring))) == ("", 2)
+    retention.refresh()
+    assert (retention.unlinked, len(links(ring))) == ("", 2)
 
 
 def test_files_that_are_links_themselves_are_linked_as_what_they_lead_to(
@@ -238,8 +238,8 @@ def test_files_that_are_links_themselves_are_linked_as_what_they_lead_to(
     write(NUMBERS, tmp_path / "elsewhere", 2)
     source.mkdir()
     (source / "t.parquet").symlink_to(tmp_path / "elsewhere")
-    keeper = SourceKeeper(source, ring)
-    keeper.refresh()
+    retention = VersionRetention(source, ring)
+    retention.refresh()
     (tmp_path / "elsewhere").unlink()
     assert numbers(ring) == [1, 2, 3]
 
@@ -249,12 +249,12 @@ def test_a_folder_that_takes_nothing_is_told_of(places: tuple[Path, Path]) -> No
     write(NUMBERS, source / "t.parquet", 2)
     ring.touch()
     with pytest.raises(StoreError, match=r"the folder of the ring cannot be written: (Not a directory|File exists)"):
-        SourceKeeper(source, ring)
+        VersionRetention(source, ring)
     ring.unlink()
-    keeper = SourceKeeper(source, ring)
+    retention = VersionRetention(source, ring)
     shutil.rmtree(ring)
     with pytest.raises(StoreError, match="the folder of the ring cannot be written: No such file"):
-        keeper.refresh()
+        retention.refresh()
 
 
 @pytest.mark.parametrize("change", ["replace", "remove", "write into", "commit"])
@@ -284,9 +284,9 @@ def test_what_changes_between_its_footer_and_its_link_is_read_again(
                 place.write_bytes((source / "new").read_bytes())
         real(*args)
 
-    keeper = SourceKeeper(source, ring)
+    retention = VersionRetention(source, ring)
     monkeypatch.setattr(os, "link", link_late)
-    keeper.refresh()
+    retention.refresh()
     wanted = {"replace": [1, 2, 3, 7], "remove": [1, 2, 3], "write into": [1, 2, 3, 7], "commit": [7]}
     assert numbers(ring) == wanted[change]
     assert links(ring) == listed(ring)
@@ -308,7 +308,7 @@ def test_each_version_has_the_rows_that_it_had(steps: list[tuple[str, str]], has
             patch.setattr(os, "link", no_link(errno.EXDEV))
         there: dict[str, int] = {}
         rows: dict[int, list[int]] = {}
-        keeper, node = SourceKeeper(source, ring, keep=2), SourceVersions(ring)
+        retention, node = VersionRetention(source, ring, keep=2), SourceVersions(ring)
         for number, (step, file) in enumerate([("replace", "a"), *steps, ("refresh", "")]):
             place = source / "t" / f"{file}.parquet"
             if step == "remove" and len(there) > 1:
@@ -323,12 +323,12 @@ def test_each_version_has_the_rows_that_it_had(steps: list[tuple[str, str]], has
                     place.write_bytes((source / "new").read_bytes())
                 there[file] = number
             elif step == "restart":
-                keeper.close()
-                keeper = SourceKeeper(source, ring, keep=2)
-                rows = {epoch: rows[epoch] for epoch in keeper.epochs}
+                retention.close()
+                retention = VersionRetention(source, ring, keep=2)
+                rows = {epoch: rows[epoch] for epoch in retention.epochs}
             elif step == "refresh":
                 wanted = [each for _, each in sorted(there.items()) for _ in range(each % 3 + 1)]
-                newest = keeper.refresh().version
+                newest = retention.refresh().version
                 assert rows.setdefault(newest, wanted) == wanted
                 assert (numbers(ring), node.catalogue().version) == (wanted, newest)
                 assert links(ring) == listed(ring)
@@ -336,7 +336,7 @@ def test_each_version_has_the_rows_that_it_had(steps: list[tuple[str, str]], has
             for epoch in node.epochs:
                 with contextlib.suppress(InputError, FileNotFoundError):  # written into, or without a link
                     assert numbers(ring, epoch) == rows[epoch]
-        keeper.close()
+        retention.close()
 
 
 def counted(steps: Iterator[int], change: Callable[..., None], *args: Any, **named: Any) -> None:
@@ -367,9 +367,9 @@ def test_a_keeper_that_is_killed_anywhere_leaves_whole_versions_and_the_next_tid
     views = [{name: pa.table({"n": [epoch]}) for name in ("t", "u")} for epoch in range(5)]
 
     def work() -> None:
-        keeper = SourceKeeper(out, ring, keep=2)
-        keeper.refresh()
-        keeper.close()
+        retention = VersionRetention(out, ring, keep=2)
+        retention.refresh()
+        retention.close()
 
     finished, step = False, 0
     while not finished:

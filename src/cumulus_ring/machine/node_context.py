@@ -1,4 +1,4 @@
-"""What all parts of one node have in common: its name and settings, the time, what is to be done, what has happened."""
+"""Context of one node, shared by all parts of its machine: name, settings, time, pending effects, counters."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SLOWNESS = 8
 """A cycle that was observed moves the estimate by this part of the difference."""
 
 
-class Surroundings:
-    """Where the parts of a node meet.
+class NodeContext:
+    """Name, settings, clock, pending effects and counters of one node.
 
     Parameters
     ----------
