@@ -234,7 +234,7 @@ def test_a_gate_takes_calls_one_after_the_other_as_switches_do() -> None:
     assert plan.gate is not None
     engines = partial(make_engine, "interpreter")
     gate, intake = Gate(plan.division.gated, plan.gate.buckets, 0, engines), Intake(PROGRAM, tables, engines)
-    clients = ClientSessions(PROGRAM, tables, plan.gate.buckets, is_spread=True)
+    sessions = ClientSessions(PROGRAM, tables, plan.gate.buckets, is_spread=True)
     people = PROGRAM.relation("people")
     place = 0
     for epoch, operations in enumerate(([INSERT], [INSERT, DELETE]), 1):
@@ -242,8 +242,8 @@ def test_a_gate_takes_calls_one_after_the_other_as_switches_do() -> None:
         for op in operations:
             place += 1
             sent = ClientRows(place, "people", to_ipc(rows_to_send(people, op, [(1, "x")])))
-            reading = clients.reading("client", sent, place, 0)
-            calls += clients.logged([reading], [("client", place)], epoch).gates
+            reading = sessions.reading("client", sent, place, 0)
+            calls += sessions.logged([reading], [("client", place)], epoch).gates
         found = gate.apply(epoch, [b"".join(calls)]), together([intake.apply(epoch, [each])[0] for each in calls])
         assert [(each.applied, len(each.quarantine)) for each in found] == [(1, epoch - 1)] * 2
     assert [list(gate.bucket.engine.items(name)) for name in dict(gate.bucket.program.kept).values()][:1] == [[]]
@@ -263,10 +263,10 @@ def test_an_epoch_that_clients_wait_for_does_not_wait_for_its_time() -> None:
 
 def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cumulus.cluster.clients.client_sessions.MOST_CLIENTS", 2)
-    clients = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
+    sessions = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
     for epoch, client in enumerate("abac", 1):
-        clients.note(client, epoch, epoch)
-    assert [clients.epoch_of(client, 1) for client in "abc"] == [3, None, 4]
+        sessions.note(client, epoch, epoch)
+    assert [sessions.epoch_of(client, 1) for client in "abc"] == [3, None, 4]
     other = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
-    other.load(clients.save(), clients.forgotten)
+    other.load(sessions.save(), sessions.forgotten)
     assert [other.epoch_of(client, 3) for client in "abc"] == [3, None, 4]

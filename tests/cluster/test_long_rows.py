@@ -12,7 +12,7 @@ from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.clients import clients
+from cumulus.cluster.clients import client_sessions
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.intake import NetChange
 from cumulus.cluster.live.client_rows import rows_to_send
@@ -37,7 +37,7 @@ def rows_of(size: int) -> pa.Table:
 
 @pytest.mark.parametrize("less", [0, 4096])
 def test_what_is_accepted_can_be_read(tmp_path: Path, less: int) -> None:
-    size = clients.MOST_BYTES - less
+    size = client_sessions.MOST_BYTES - less
     told = switch_of(tmp_path, SCRIPT).step([Received("client", ClientRows(1, "r", to_ipc(rows_of(size))))])
     is_taken = bool(sent(told, RowsAccepted))
     assert is_taken == (less > 0)

@@ -105,7 +105,7 @@ def test_the_law_holds_between_machines_that_start_by_themselves() -> None:
     assert counts["beginning"] > 500
 
 
-def test_the_law_holds_between_members_and_guests() -> None:
+def test_the_law_holds_between_members_and_clients() -> None:
     counts: Counter[str] = Counter()
     for seed in range(150):
         conditions = Conditions(faults={**FAULTS, "crash": 1 / 20, "partition": 1 / 30, "slow": 1 / 30})

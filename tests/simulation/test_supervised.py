@@ -13,9 +13,9 @@ from cumulus_lab.simulation import (
     Choices,
     Conditions,
     Recording,
-    Renew,
     Scenario,
     ScriptedClient,
+    StartIncarnation,
     Wire,
     World,
     repeated,
@@ -41,7 +41,7 @@ def test_members_agree_after_any_faults() -> None:
 class Supervisor(ScriptedClient):
     """Renews when it is told to."""
 
-    tasks: list[Renew] = field(default_factory=list)
+    tasks: list[StartIncarnation] = field(default_factory=list)
     lost: list[Name] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class Group:
         return self.lives[name][-1]
 
     def renew(self, incarnation: int, message: str | None = None, ends: bool = False) -> None:
-        self.supervisor.tasks.append(Renew(incarnation, message, ends))
+        self.supervisor.tasks.append(StartIncarnation(incarnation, message, ends))
         self.world.run()
 
     def say(self, sender: Name, to: Name, message: str) -> None:
@@ -104,7 +104,7 @@ class Group:
         return told
 
 
-def met() -> Group:
+def reconnected() -> Group:
     group = Group()
     group.world.run()
     group.renew(1)
@@ -134,7 +134,7 @@ def test_nobody_runs_before_the_supervisor_starts_them() -> None:
 
 
 def test_what_is_sent_to_a_lost_member_is_dropped_until_they_meet_anew() -> None:
-    group = met()
+    group = reconnected()
     group.world.crash("two")
     group.world.run()
     assert group.told("one") == [Lost("two")]
@@ -147,7 +147,7 @@ def test_what_is_sent_to_a_lost_member_is_dropped_until_they_meet_anew() -> None
 
 
 def test_what_a_supervisor_says_to_a_member_that_has_ended_does_not_wait_for_the_next_one() -> None:
-    group = met()
+    group = reconnected()
     group.world.crash("two")
     group.world.run()
     group.supervisor.say("two", "too late")
@@ -158,8 +158,8 @@ def test_what_a_supervisor_says_to_a_member_that_has_ended_does_not_wait_for_the
     assert [each for each in group.told("two") if isinstance(each, Received)] == [Received("supervisor", "in time")]
 
 
-def test_to_meet_anew_is_to_lose_all_links_also_to_guests() -> None:
-    group = met()
+def test_to_meet_anew_is_to_lose_all_links_also_to_clients() -> None:
+    group = reconnected()
     group.say("client", "one", "hello")
     assert group.told("one") == [Received("client", "hello")]
     group.renew(2)
@@ -171,7 +171,7 @@ def test_to_meet_anew_is_to_lose_all_links_also_to_guests() -> None:
 
 
 def test_the_message_of_an_incarnation_comes_before_anything_else_of_it() -> None:
-    group = met()
+    group = reconnected()
     cut = group.world.network.cut([("supervisor", "two")])
     group.renew(2, "begin")
     assert group.told("one") == [Lost("two"), Received("supervisor", "begin")]
@@ -183,7 +183,7 @@ def test_the_message_of_an_incarnation_comes_before_anything_else_of_it() -> Non
 
 
 def test_a_message_of_an_incarnation_that_is_over_is_dropped() -> None:
-    group = met()
+    group = reconnected()
     cut = group.world.network.cut([("supervisor", "one")])
     group.renew(2)
     assert group.told("two") == [Lost("one")]
@@ -209,14 +209,14 @@ def test_an_answer_to_what_came_before_they_met_is_not_sent() -> None:
         group.world.run()
         group.renew(1)
         group.lives["client"][-1].say("two", "hello")
-        group.supervisor.tasks += [Renew(incarnation) for incarnation in incarnations[1:]]
+        group.supervisor.tasks += [StartIncarnation(incarnation) for incarnation in incarnations[1:]]
         group.world.run()
         assert Received("client", "hello") in group.told("two")
         assert [each.message for each in group.told("one") if isinstance(each, Received)] == heard
 
 
 def test_a_supervisor_that_ends_takes_all_with_it() -> None:
-    group = met()
+    group = reconnected()
     group.world.crash("supervisor")
     group.world.run()
     assert group.world.alive == ["supervisor", "client"]
@@ -235,7 +235,7 @@ class Writing(Member):
 
 
 def test_a_supervisor_may_end_those_that_run() -> None:
-    group = met()
+    group = reconnected()
     group.renew(2, ends=True)
     assert len(group.lives["one"]) == len(group.lives["two"]) == 2
     assert group.told("one") == []
@@ -254,7 +254,7 @@ def test_what_waits_for_a_record_belongs_to_the_incarnation_in_which_it_was_aske
         group.world.run()
         group.renew(1)
         group.lives["two"][-1].say("one", "late")
-        group.supervisor.tasks += [Renew(incarnation) for incarnation in incarnations[1:]]
+        group.supervisor.tasks += [StartIncarnation(incarnation) for incarnation in incarnations[1:]]
         group.world.run()
         assert group.world.logs["two"].durable == 1
         assert [each.message for each in group.told("one") if isinstance(each, Received)] == heard

@@ -51,13 +51,13 @@ class Listener:
         await self.task
 
 
-async def meet(listeners: dict[Name, Listener], incarnation: int = 1) -> dict[Name, Address]:
+async def reconnect_all(listeners: dict[Name, Listener], incarnation: int = 1) -> dict[Name, Address]:
     """Let all of them listen, run, and know of one another."""
     addresses = {name: await each.driver.links.listen() for name, each in listeners.items()}
     for each in listeners.values():
         each.task = asyncio.get_running_loop().create_task(each.driver.run())
     for each in listeners.values():
-        each.driver.meet(incarnation, addresses)
+        each.driver.reconnect_all(incarnation, addresses)
     return addresses
 
 

@@ -24,7 +24,7 @@ from cumulus.machine import (
     Send,
     Tick,
 )
-from cumulus_lab.simulation import Choices, Renew, Scenario, Wire, World
+from cumulus_lab.simulation import Choices, Scenario, StartIncarnation, Wire, World
 
 SUPERVISOR = "supervisor"
 CLIENT = "client"
@@ -46,14 +46,14 @@ class Starter:
             match each:
                 case Lost(peer) if peer in self.members:
                     self.is_due = True
-                case Completed(Renew(), _):
+                case Completed(StartIncarnation(), _):
                     self.is_renewing = False
                 case _:
                     pass
         if self.is_due and not self.is_renewing:
             self.is_due, self.is_renewing = False, True
             self.disk.append(len(self.disk) + 1)
-            effects.append(Perform(Renew(self.disk[-1], ["begin", self.disk[-1]])))
+            effects.append(Perform(StartIncarnation(self.disk[-1], ["begin", self.disk[-1]])))
         return effects
 
     def check(self) -> None:

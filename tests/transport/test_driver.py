@@ -14,7 +14,7 @@ from cumulus.durable.log_files import RecordLog
 from cumulus.errors import StoreError
 from cumulus.machine import Lost, Received, Tick
 from cumulus.transport.equipment import SUPERVISOR
-from support.drivers import Listener, meet, until
+from support.drivers import Listener, reconnect_all, until
 from support.relay import machine_of, make
 
 
@@ -26,7 +26,7 @@ def test_a_token_goes_round() -> None:
     async def go() -> None:
         nodes = relays("a", "b", "c")
         nodes["b"].ask(["token", "c a b c"])  # before anybody has been met: it waits
-        await meet(nodes)
+        await reconnect_all(nodes)
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
         for each in nodes.values():
             await each.end()
@@ -49,7 +49,7 @@ def test_nothing_is_sent_before_its_record_is_on_the_disk(tmp_path: Path, monkey
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
         told = {name: machine_of(each.equipment).told for name, each in nodes.items()}
-        await meet(nodes)
+        await reconnect_all(nodes)
         nodes["a"].ask(["token", "b"])
         await until(lambda: len(told["a"]) == 2, nodes.values())  # what was recovered, and this
         for _ in range(5):
@@ -83,7 +83,7 @@ def test_a_disk_that_fails_ends_the_machine_and_nothing_is_sent(
 
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
-        await meet(nodes)
+        await reconnect_all(nodes)
         nodes["b"].ask(["flood", "a", 1, 1, 1])
         await until(lambda: bool(machine_of(nodes["a"].equipment).items), nodes.values())
         nodes["a"].ask(["token", "b"])
@@ -113,12 +113,12 @@ def test_what_is_answered_to_an_incarnation_that_is_over_is_dropped(
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
         told = {name: machine_of(each.equipment).told for name, each in nodes.items()}
-        addresses = await meet(nodes)
+        addresses = await reconnect_all(nodes)
         nodes["a"].ask(["token", "b old"])
         await until(lambda: len(told["a"]) == 2, nodes.values())
         nodes["a"].ask(["token", "b waits"])  # it is in the inbox when the incarnation ends
         for each in nodes.values():
-            each.driver.meet(2, addresses)
+            each.driver.reconnect_all(2, addresses)
         nodes["a"].ask(["token", "b"])
         disk.set()
         await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
@@ -137,7 +137,7 @@ def test_what_is_answered_to_an_incarnation_that_is_over_is_dropped(
 def test_tasks_are_done_one_after_the_other_and_ticks_come() -> None:
     async def go() -> None:
         nodes = relays("a", tick_ms=5)
-        await meet(nodes)
+        await reconnect_all(nodes)
         tasks = [["sleep", 0.02], ["give", 1], ["give", 2]]
         for task in tasks:
             nodes["a"].ask(["task", task])

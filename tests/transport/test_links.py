@@ -13,7 +13,7 @@ from cumulus.errors import UsageError
 from cumulus.machine import Lost, Received
 from cumulus.transport.framing import FrameKind, header
 from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError
-from support.drivers import Listener, meet, refusal_by, until
+from support.drivers import Listener, reconnect_all, refusal_by, until
 from support.relay import ListCodec, machine_of, make
 
 HELLO = json.dumps({"name": "zoe", "program": b"p".hex(), "incarnation": 1, "nonce": ""}).encode()
@@ -58,7 +58,7 @@ GARBAGE = {
 def test_garbage_closes_the_connection_with_one_reason(data: bytes, reason: str) -> None:
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None), b"secret") for name in "abc"}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         await answer_to(port, data)
         if reason:
             await until(lambda: bool(nodes["b"].notes), nodes.values())
@@ -78,7 +78,7 @@ def test_silence_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         assert await answer_to(port, b"cu") == b""
         assert "it has not said within 0.05 s who it is" in nodes["b"].notes[0]
         await nodes["b"].end()
@@ -92,7 +92,7 @@ def test_a_member_may_take_seconds_to_say_who_it_is() -> None:
 
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         _, writer = await connect_as("client", port, pause=5.5)
         assert nodes["b"].notes == []
         writer.close()
@@ -101,14 +101,14 @@ def test_a_member_may_take_seconds_to_say_who_it_is() -> None:
     asyncio.run(go())
 
 
-def test_many_strangers_and_guests_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_strangers_and_clients_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is sent away, not the newest, which may be a member."""
     monkeypatch.setattr("cumulus.transport.links._MOST_STRANGERS", 3)
     monkeypatch.setattr("cumulus.transport.links._MOST_CLIENTS", 1)
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "abc"}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
         async with asyncio.timeout(10):
             assert await asyncio.gather(*(reader.read() for reader, _ in strangers[:5])) == [b""] * 5
@@ -140,7 +140,7 @@ REFUSED = {
 def test_who_has_proved_who_it_is_is_told_why_it_may_not_connect(name: str, program: bytes, reason: str) -> None:
     async def go() -> None:
         nodes = {each: Listener(each, make(each, None), b"secret") for each in "abc"}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         with pytest.raises(RefusalError, match=f"b refuses: {reason}") as raised:
             await connect_as(name, port, b"secret", program=program)
         assert raised.value.outlook is Outlook.NEVER
@@ -156,7 +156,7 @@ def test_before_its_proof_a_connection_learns_and_changes_nothing() -> None:
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None), b"secret") for name in "abc"}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         nodes["a"].ask(["token", "b c"])
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
         hello = HELLO.replace(b"zoe", b"a")
@@ -182,7 +182,7 @@ def test_before_its_proof_a_connection_learns_and_changes_nothing() -> None:
 def test_a_proof_that_was_heard_proves_nothing_again() -> None:
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None), b"secret")}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         heard: list[bytes] = []
         _, writer = await connect_as("client", port, b"secret", heard=heard)
         answer = await answer_to(port, b"".join(heard))
@@ -199,7 +199,7 @@ def test_a_hundred_strangers_are_two_notes(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         for _ in range(100):
             await answer_to(port, b"GET / HTTP/1.1\r\n")
         await until(lambda: len(nodes["b"].notes) > 1)
@@ -214,13 +214,13 @@ def test_a_hundred_strangers_are_two_notes(monkeypatch: pytest.MonkeyPatch) -> N
     asyncio.run(go())
 
 
-def test_halves_of_guests_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halves_of_clients_take_so_much_memory_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who keeps most goes; a client that sends a large message whole is heard."""
     monkeypatch.setattr("cumulus.transport.links._HALVES_BYTES", 3 << 20)
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "ab"}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         half = header(FrameKind.MESSAGE, 8 << 20, 1) + bytes(1_500_000)
         clients = []
         for number in range(4):
@@ -244,7 +244,7 @@ def test_halves_of_guests_take_so_much_memory_and_no_more(monkeypatch: pytest.Mo
     asyncio.run(go())
 
 
-def test_a_guest_can_take_no_name_of_a_member() -> None:
+def test_a_client_can_take_no_name_of_a_member() -> None:
     """Members have a secret of their own."""
 
     async def go() -> None:
@@ -256,9 +256,9 @@ def test_a_guest_can_take_no_name_of_a_member() -> None:
         with pytest.raises(RefusalError, match="b refuses: b does not know the others yet") as raised:
             await connect_as("a", port, b"clients", incarnation=0)  # as long as nobody is a member
         assert raised.value.outlook is Outlook.AGAIN
-        nodes["a"].driver.meet(1, addresses)  # before b is told that a is a member
+        nodes["a"].driver.reconnect_all(1, addresses)  # before b is told that a is a member
         await asyncio.sleep(0.05)  # long enough to be refused a few times
-        nodes["b"].driver.meet(1, addresses)
+        nodes["b"].driver.reconnect_all(1, addresses)
         for name, secret in (("a", b"clients"), ("client", b"members"), ("b", b"members")):
             with pytest.raises(RefusalError, match=f"b refuses: {name} does not know the secret"):
                 await connect_as(name, port, secret)
@@ -312,7 +312,7 @@ LATER = {
 def test_garbage_of_a_peer_loses_its_link(data: Callable[[], bytes], reason: str) -> None:
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         reader, writer = await connect_as("client", port)
         writer.write(message("token", "client"))
         expected = message("token", "")
@@ -336,7 +336,7 @@ def test_a_peer_with_another_secret_ends_who_has_connected(mine: bytes | None, m
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None), mine if name == "a" else b"secret") for name in "ab"}
-        await meet(nodes)
+        await reconnect_all(nodes)
         assert "b refuses: a does not know the secret" in (await refusal_by(nodes["a"])).message
         assert "a does not know the secret" in nodes["b"].notes[0]
         await nodes["b"].end()
@@ -358,11 +358,11 @@ def test_a_stranger_at_the_port_of_a_machine_that_has_died_ends_nobody() -> None
         taken = stranger.sockets[0].getsockname()
         for each in nodes.values():
             each.task = asyncio.get_running_loop().create_task(each.driver.run())
-        nodes["a"].driver.meet(1, {**addresses, "b": taken})
+        nodes["a"].driver.reconnect_all(1, {**addresses, "b": taken})
         await until(lambda: bool(nodes["a"].notes), nodes.values())
         assert nodes["a"].notes == ["the connection with b was closed: b refuses: go"]
         for each in nodes.values():
-            each.driver.meet(2, addresses)
+            each.driver.reconnect_all(2, addresses)
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]], nodes.values())
         stranger.close()
@@ -375,7 +375,7 @@ def test_a_stranger_at_the_port_of_a_machine_that_has_died_ends_nobody() -> None
 def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "ab"}
-        addresses = await meet(nodes)
+        addresses = await reconnect_all(nodes)
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]])
         machines = {name: machine_of(each.equipment) for name, each in nodes.items()}
@@ -385,10 +385,10 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
             nodes[name].ask(["token", "a b".replace(name, "").strip()])  # it goes nowhere
             nodes[name].ask(["count"])
         await until(lambda: all(each.said[-1:] == [["counts", {}, 0]] for each in nodes.values()))
-        nodes["a"].driver.meet(2, addresses)
+        nodes["a"].driver.reconnect_all(2, addresses)
         nodes["a"].ask(["token", "b"])  # it waits for the other to get there
         await asyncio.sleep(0.05)  # long enough to be refused a few times
-        nodes["b"].driver.meet(2, addresses)
+        nodes["b"].driver.reconnect_all(2, addresses)
         await until(lambda: nodes["b"].said.count(["home", "b"]) == 2)
         assert ["home", "a"] not in nodes["a"].said
         assert machines["a"].told.count(Lost("b")) == machines["b"].told.count(Lost("a")) == 1
@@ -398,13 +398,13 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
     asyncio.run(go())
 
 
-def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read from no more; what it has asked for waits, up to a bound."""
     monkeypatch.setattr("cumulus.transport.links._CLIENT_BYTES", 20_000_000)
 
     async def go() -> None:
         nodes = {name: Listener(name, make(name, None)) for name in "abc"}
-        port = (await meet(nodes))["b"][1]
+        port = (await reconnect_all(nodes))["b"][1]
         links = nodes["b"].driver.links
         _, writer = await connect_as("client", port)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -426,7 +426,7 @@ def test_a_guest_that_does_not_read_stops_nobody_else(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_a_guest_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cumulus.transport.connections._CLIENT_MS", 1000)
     monkeypatch.setattr("cumulus.transport.links._CLIENT_BYTES", 1 << 30)
 
@@ -435,7 +435,7 @@ def test_a_guest_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(mo
         driver = nodes["b"].driver
         address = await driver.links.listen()
         nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
-        driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
+        driver.reconnect_all(1, {"a": ("127.0.0.1", 1), "b": address})
         writers = [(await connect_as(name, address[1]))[1] for name in ("a", "client")]
         for name, writer in zip(("a", "client"), writers, strict=True):
             writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -456,7 +456,7 @@ def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
         driver = nodes["b"].driver
         address = await driver.links.listen()
         nodes["b"].task = asyncio.get_running_loop().create_task(driver.run())
-        driver.meet(1, {"a": ("127.0.0.1", 1), "b": address})
+        driver.reconnect_all(1, {"a": ("127.0.0.1", 1), "b": address})
         reader, writer = await connect_as("a", address[1])
         for _ in range(2):
             with pytest.raises(RefusalError, match="b refuses: b had a link to a already") as raised:

@@ -182,7 +182,7 @@ def test_what_cannot_start_is_one_error() -> None:
 
 
 @pytest.mark.parametrize("secret", [None, b"", b"clients"])
-def test_without_a_secret_for_guests_there_are_none(secret: bytes | None) -> None:
+def test_without_a_secret_for_clients_there_are_none(secret: bytes | None) -> None:
     with Supervisor(relays("a", "b")) as supervisor:
         for name in ("client", "b"):
             me = Credentials(name, b"p", secret)

@@ -46,9 +46,9 @@ from cumulus_lab.simulation import (
     BackPressure,
     Choices,
     Conditions,
-    Renew,
     Reports,
     Scenario,
+    StartIncarnation,
     Wire,
     World,
     as_it_should_be,
@@ -105,7 +105,7 @@ class Starter:
             match each:
                 case Lost(peer) if peer in self.members:
                     self.is_due = True
-                case Completed(Renew(), _):
+                case Completed(StartIncarnation(), _):
                     self.is_renewing = False
                 case Received(_, EpochTold(epoch, _)):
                     self.epochs.append(epoch)
@@ -117,7 +117,7 @@ class Starter:
             return []
         self.is_due, self.is_renewing = False, True
         self.incarnations.append(len(self.incarnations) + 1)
-        return [Perform(Renew(self.incarnations[-1], ends=True))]
+        return [Perform(StartIncarnation(self.incarnations[-1], ends=True))]
 
     def check(self) -> None:
         """Epochs are told in their order."""

@@ -12,8 +12,8 @@ from cumulus_lab.simulation.disk import VirtualLog
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """What a supervisor sends among its messages: meet the other members anew, in an incarnation, with a message."""
+class IncarnationStart:
+    """Control message of a supervisor: begin an incarnation, reconnect to the other members, then take `message`."""
 
     incarnation: int
     message: bytes | None
@@ -83,7 +83,7 @@ class VirtualLink:
         # Nothing goes over it any more; and whether a cut holds up the news of the other end's end.
         self.is_lost = self.is_ending = False
         # Sent, and not yet there.
-        self.flight: deque[bytes | Meeting] = deque()
+        self.flight: deque[bytes | IncarnationStart] = deque()
         # When the last of them will be there.
         self.free = 0
         # The bytes of them.

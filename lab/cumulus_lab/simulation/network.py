@@ -22,11 +22,11 @@ from typing import Any
 from cumulus.machine import Input, Lost, Name, Received, Send
 from cumulus_lab.simulation.agenda import Agenda
 from cumulus_lab.simulation.choices import ChoiceStream
-from cumulus_lab.simulation.life import Life, Meeting, VirtualLink
+from cumulus_lab.simulation.life import IncarnationStart, Life, VirtualLink
 from cumulus_lab.simulation.scenario import BackPressure, Travel, Wire
 
 Tell = Callable[[Life, Input], None]
-Meet = Callable[[Life, int], None]
+Reconnect = Callable[[Life, int], None]
 
 NO_END = 1 << 62
 
@@ -60,12 +60,12 @@ class Network:
     lives
         The current life of each machine that has one.
     members, supervisor
-        The machines whose links come back when they meet anew only, and the one that lets them.
+        The machines whose links come back in a new incarnation only, and the one that lets them.
     wire, travel
         How messages travel, and how long.
     streams
         The choices about the messages of each machine.
-    tell, meet
+    tell, reconnect
         Put an input into the inbox of a life; say to a member that it meets the others, in which incarnation.
     counts
         Where messages and what is lost of them are counted.
@@ -83,7 +83,7 @@ class Network:
         travel: Travel,
         streams: Mapping[Name, ChoiceStream],
         tell: Tell,
-        meet: Meet,
+        reconnect: Reconnect,
         counts: Counter[str],
         pressure: BackPressure,
     ) -> None:
@@ -96,7 +96,7 @@ class Network:
         self._travel = travel
         self._streams = streams
         self._tell = tell
-        self._meet = meet
+        self._reconnect = reconnect
         self._counts = counts
         self._pressure = pressure
         self._cuts: list[Cut] = []
@@ -122,9 +122,9 @@ class Network:
         else:
             self._fly(link, data)
 
-    def invite(self, supervisor: Life, incarnation: int, message: Any) -> None:
-        """Let each member that runs know that it meets the others anew, in order with what its supervisor sends it."""
-        meeting = Meeting(incarnation, None if message is None else self._encode(message))
+    def start_incarnation(self, supervisor: Life, incarnation: int, message: Any) -> None:
+        """Send each running member the start of an incarnation, in order with its supervisor's other messages."""
+        meeting = IncarnationStart(incarnation, None if message is None else self._encode(message))
         for name in self._streams:
             if name in self._members and name in self._lives:
                 link = supervisor.links.get(name) or self._linked(supervisor, name)
@@ -142,7 +142,7 @@ class Network:
         link = life.links[to] = VirtualLink(life, to, peer, cuts, life.incarnation if is_among else None)
         return link
 
-    def _fly(self, link: VirtualLink, data: bytes | Meeting) -> None:
+    def _fly(self, link: VirtualLink, data: bytes | IncarnationStart) -> None:
         agenda, name = self._agenda, link.sender.name
         size = len(data) if isinstance(data, bytes) else 0
         link.free = max(link.free, agenda.now + self._travel(self._streams[name], name, link.to, size, agenda.now))
@@ -172,8 +172,8 @@ class Network:
             if isinstance(data, bytes):
                 link.unread -= len(data)
                 self._read_on(sender)
-            if isinstance(data, Meeting):
-                self._meet(receiver, data.incarnation)
+            if isinstance(data, IncarnationStart):
+                self._reconnect(receiver, data.incarnation)
                 if data.message is not None and receiver.is_alive:
                     self._tell(receiver, Received(sender.name, self._decode(data.message)))
             else:
@@ -250,8 +250,8 @@ class Network:
                 for data in waiting:
                     self._fly(link, data)
 
-    def met(self, life: Life, incarnation: int) -> None:
-        """Make the links of a member anew: it loses those that it still has, also to clients, who notice it later."""
+    def reconnected(self, life: Life, incarnation: int) -> None:
+        """Replace the links of a member: it loses its old ones, also to clients, which notice it later."""
         former, life.incarnation = life.incarnation, incarnation
         for name in self._streams:
             old = life.links.get(name)

@@ -90,7 +90,7 @@ def _nobody_waits(world: World) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Renew:
+class StartIncarnation:
     """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation.
 
     Each is then told of those that it has lost thereby, and gets the message, if there is one, before anything that
@@ -118,8 +118,8 @@ class Scenario:
         The machines that have a log; it is the first that each life of them is told.
     supervisor
         The machine, if any, that starts the others but for itself and `clients`. It is told `Lost` of those that end,
-        and performs `Renew`; before it nobody runs. If it crashes, all that it has started end, too. Without a
-        supervisor machines start by themselves, and links between two of them come back by themselves.
+        and performs `StartIncarnation`; before it nobody runs. If it crashes, all that it has started end, too. Without
+        a supervisor machines start by themselves, and links between two of them come back by themselves.
     clients
         The machines that no supervisor has started.
     may_crash

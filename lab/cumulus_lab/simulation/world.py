@@ -19,7 +19,7 @@ from cumulus_lab.simulation.effects import EffectQueue
 from cumulus_lab.simulation.faults import Faults
 from cumulus_lab.simulation.life import Life
 from cumulus_lab.simulation.network import Cut, Network, usual_travel
-from cumulus_lab.simulation.scenario import Conditions, Renew, Scenario
+from cumulus_lab.simulation.scenario import Conditions, Scenario, StartIncarnation
 from cumulus_lab.simulation.trace import Trace
 
 PAUSE = 2 * MILLISECOND
@@ -76,7 +76,7 @@ class World:
             conditions.travel or usual_travel(longest),
             delays,
             self._tell,
-            self._meet,
+            self._reconnect,
             self.counts,
             scenario.pressure,
         )
@@ -188,28 +188,28 @@ class World:
         if life.is_alive:
             self._effects.take(life, effects)
 
-    def _meet(self, life: Life, incarnation: int) -> None:
+    def _reconnect(self, life: Life, incarnation: int) -> None:
         """Let a member meet the others anew: what it answers to what came before is not sent any more."""
         if life.incarnation and life.inbox:
             inputs, life.inbox, life.urgent = life.inbox, [], 0
             self._step_with(life, inputs)
         if life.is_alive:
             self._write("{} meets the others, incarnation {}", life.name, incarnation)
-            self.network.met(life, incarnation)
+            self.network.reconnected(life, incarnation)
             if life.inbox and not life.is_due:
                 self._wake(life)
 
     # --- tasks -----------------------------------------------------------------------------------------------------
 
     def _performed(self, name: Name, task: object) -> object:
-        if isinstance(task, Renew):
+        if isinstance(task, StartIncarnation):
             self._renew(self.lives[name], task)
             return None
         result = self._checks.attempt("task", self.scenario.perform, name, task)
         self._checks.after_report(name)
         return result
 
-    def _renew(self, supervisor: Life, task: Renew) -> None:
+    def _renew(self, supervisor: Life, task: StartIncarnation) -> None:
         """Start the members that do not run, and let all of them meet; end the others before, if that is asked for."""
         assert supervisor.name == self.scenario.supervisor, f"{supervisor.name} is no supervisor in this scenario"
         assert task.incarnation > self._incarnation, f"incarnation {task.incarnation} after {self._incarnation}"
@@ -222,7 +222,7 @@ class World:
                     self._end(name)
                 if name not in self.lives:
                     self._start(name)
-        self.network.invite(supervisor, task.incarnation, task.message)
+        self.network.start_incarnation(supervisor, task.incarnation, task.message)
 
     # --- lives ------------------------------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class World:
         self._write("{} ends: records lost {}, tasks lost {}", name, lost, len(life.tasks))
         self.counts["record lost"] += lost
         self.counts["task lost"] += len(life.tasks)
-        if life.tasks and not isinstance(life.tasks[0], Renew) and stream.chance(1 / 2):
+        if life.tasks and not isinstance(life.tasks[0], StartIncarnation) and stream.chance(1 / 2):
             self._performed(name, life.tasks[0])
         self.network.crashed(life, stream, self._longest)
 

@@ -1,4 +1,4 @@
-"""A client's link to one machine, for whoever has no loop: it sends and waits in the thread of its caller."""
+"""Blocking connection of a client to one machine: it sends and receives in the thread of its caller."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class ConnectionOwner(Protocol):
     def grown(self) -> None:
         """Take notice that a frame which has begun takes more memory than the usual buffer."""
 
-    def paced(self, connection: Connection) -> None:
+    def back_pressure_changed(self, connection: Connection) -> None:
         """Take notice that the other side does not read, or does again."""
 
     def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
@@ -135,12 +135,12 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Take notice that the other side does not read."""
         self.is_full = True
-        self._owner.paced(self)
+        self._owner.back_pressure_changed(self)
 
     def resume_writing(self) -> None:
         """Take notice that it does again."""
         self.is_full = False
-        self._owner.paced(self)
+        self._owner.back_pressure_changed(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner."""

@@ -131,14 +131,14 @@ class Driver:
         self._inbox.append(what)
         self._wake.set()
 
-    def meet(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
+    def reconnect_all(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
         """Begin an incarnation: what came before belongs to the old one, and so does what the machine answers to it."""
         if self.links.incarnation:
             self._overtaken.append((self.links.incarnation, self._inbox))
             self._inbox = []
         elif self._equipment.tick_ms:
             self._tick()
-        self.links.meet(incarnation, addresses)
+        self.links.reconnect_all(incarnation, addresses)
         self._wake.set()
 
     def health(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class Driver:
         if not is_client:
             self._supervision.lost(peer, reason)
 
-    def eased(self) -> None:
+    def resumed(self) -> None:
         """Look again whether the machine may be fed."""
         self._wake.set()
 
@@ -203,7 +203,7 @@ class Driver:
         self.links.flush()
         is_choking = self.links.is_congested or self._group_bytes + self._bytes_on_the_way >= UNWRITTEN_BYTES
         if is_choking != self.links.is_holding:
-            self.links.hold(is_choking)
+            self.links.pause_reading(is_choking)
         self._begin_task()
 
     def _take(self, effect: Effect, incarnation: int) -> None:

@@ -1,12 +1,12 @@
 """Links: one TCP connection for each pair of machines, which keeps the order of messages in both directions.
 
-Of two machines the one with the lesser name connects. Clients, whom nobody was told of, connect to whom they like. A
-link that is lost comes back in a new incarnation only, since what was under way in it may be gone; then all links are
-made anew, so that nothing of the old incarnation can come in the new one.
+Of two machines the one with the lesser name connects. Clients are not members; they may connect to any machine. A lost
+link comes back in a new incarnation only, because messages on it may be lost. All links are then replaced, so that no
+message of the old incarnation arrives in the new one.
 
-What is sent before a link is up waits. What a peer does not read waits, too, and from `CONGESTED_BYTES` on these links
-are congested; who drives the machine then lets them `hold`: nothing is read from those that feed it. A client that does
-not read stops nobody but itself.
+Messages wait until their link is up and the peer reads. Back-pressure: from `CONGESTED_BYTES` unread bytes on, a link
+is congested, and the driver pauses reading (`pause_reading`) from the peers that feed the machine. A client that does
+not read delays only itself.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _MESSAGE = int(FrameKind.MESSAGE)
 
 
 class LinkReceiver(Protocol):
-    """Whom the links tell what happens; each call returns soon."""
+    """Callbacks of the links. They run in the event loop, so each must return soon."""
 
     def received(self, peer: Name, payload: bytes) -> None:
-        """Take a message; RemoteProtocolError if it is none."""
+        """Handle a message; raise RemoteProtocolError if it cannot be decoded."""
 
     def lost(self, peer: Name, is_client: bool, reason: str) -> None:
-        """Take notice that a link is gone."""
+        """Handle the loss of a link."""
 
-    def eased(self) -> None:
-        """Take notice that peers may read again."""
+    def resumed(self) -> None:
+        """Handle the end of back-pressure: peers may be read from again."""
 
     def refused(self, other_side: str, problem: RemoteProtocolError) -> None:
-        """Take notice that a connection was closed since it has broken the rules, or is a stranger's."""
+        """Handle a connection that was closed for breaking the protocol or failing the greeting."""
 
     def failed(self, problem: RemoteProtocolError) -> None:
         """End: a peer will never talk to this machine."""
@@ -124,8 +124,8 @@ class Links:
         found: Address = self._server.sockets[0].getsockname()[:2]
         return found
 
-    def meet(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
-        """Talk to these machines from now on, in a new incarnation; links of the old one are lost."""
+    def reconnect_all(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
+        """Begin a new incarnation: drop all links, and connect to these machines."""
         assert incarnation > self.incarnation, f"{self.me.name}: incarnation {incarnation} after {self.incarnation}"
         for link in list(self._links.values()):
             self._lose(link, f"incarnation {incarnation} begins")
@@ -208,9 +208,9 @@ class Links:
             for name, link in sorted(self._links.items())
         }
 
-    def hold(self, is_holding: bool) -> None:
-        """Read nothing from those that feed the machine, or read again."""
-        self.is_holding = is_holding
+    def pause_reading(self, is_paused: bool) -> None:
+        """Pause or resume reading from the peers that feed the machine."""
+        self.is_holding = is_paused
         for link in self._links.values():
             self._pace(link)
 
@@ -253,7 +253,7 @@ class Links:
                 link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
             raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
         if link is None and sum(each.is_client for each in self._links.values()) >= _MOST_CLIENTS:
-            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} clients", Outlook.AGAIN)
+            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} guests", Outlook.AGAIN)
 
     def opened(self, connection: Connection) -> None:
         """Take a connection whose other side is not known yet; if there are too many of them, an older one goes."""
@@ -279,10 +279,10 @@ class Links:
         self._to_write[peer] = link
         self.flush()
         self._pace(link)
-        self._receiver.eased()
+        self._receiver.resumed()
 
     def received(self, peer: Name, payload: bytes) -> None:
-        """Take a message; RemoteProtocolError if it is none."""
+        """Handle a message; raise RemoteProtocolError if it cannot be decoded."""
         self._receiver.received(peer, payload)
 
     def grown(self) -> None:
@@ -290,15 +290,15 @@ class Links:
         clients = [each.connection for each in self._links.values() if each.is_client and each.connection is not None]
         if sum(each.bytes_kept for each in clients) > _HALVES_BYTES:
             largest = max(clients, key=lambda each: each.bytes_kept)
-            largest.abort("clients keep too much memory for what they have not sent whole: send less in one message")
+            largest.abort("guests keep too much memory for what they have not sent whole: send less in one message")
 
-    def paced(self, connection: Connection) -> None:
+    def back_pressure_changed(self, connection: Connection) -> None:
         """Take notice that the other side does not read, or does again."""
         link = self._links.get(connection.peer)
         if link is not None and link.connection is connection:
             self._pace(link)
         if not connection.is_full:
-            self._receiver.eased()
+            self._receiver.resumed()
 
     def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
         """Take notice of the end of a connection, and of what was wrong."""
@@ -319,4 +319,4 @@ class Links:
             if link.is_client:
                 del self._links[link.peer]
             self._receiver.lost(link.peer, link.is_client, reason)
-            self._receiver.eased()
+            self._receiver.resumed()

@@ -56,7 +56,7 @@ class _Control(asyncio.BufferedProtocol):
             elif kind == FrameKind.MEET:
                 listening, message = json.loads(payload)
                 addresses = {name: (host, port) for name, (host, port) in listening.items()}
-                self._driver.meet(incarnation, addresses)
+                self._driver.reconnect_all(incarnation, addresses)
                 if message is not None:  # before anything of the new incarnation can come
                     self._hear(bytes.fromhex(message))
             elif kind == FrameKind.ASK:

@@ -363,8 +363,8 @@ class Supervisor:
         self.incarnation = incarnation
         self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
-    def meet(self, incarnation: int) -> None:
-        """Let those that run make their links anew, without those that do not."""
+    def reconnect_all(self, incarnation: int) -> None:
+        """Begin a new incarnation among the processes that run; the others are not members of it."""
         assert incarnation > self.incarnation, f"incarnation {incarnation} after {self.incarnation}"
         self.incarnation = incarnation
         self._introduce(None)

@@ -90,7 +90,7 @@ class RunningNode:
         self._engine.close()
         self._store.close()
 
-    def meet(self, ring_epoch: int, members: Sequence[Name], links: NodeLinks | None) -> None:
+    def reconnect_all(self, ring_epoch: int, members: Sequence[Name], links: NodeLinks | None) -> None:
         """Be one of these from now on; links say the ring epoch with all that they tell, and are opened after it."""
         self._members = members
         self._ring_epoch = ring_epoch  # behind the members, see `_refreshed`

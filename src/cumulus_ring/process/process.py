@@ -66,7 +66,7 @@ class NodeProcess:
             kind, epoch, payload = frames.get()
             match kind:
                 case FrameKind.MEET:
-                    self._meet(epoch, json.loads(payload)[0])
+                    self._reconnect_all(epoch, json.loads(payload)[0])
                 case FrameKind.MESSAGE:  # there is another epoch
                     self._node.host.refresh()
                 case FrameKind.ASK:
@@ -97,7 +97,7 @@ class NodeProcess:
     def _adopted(self, epoch: int, count: int) -> None:
         self._tell(FrameKind.MESSAGE, [epoch, count])
 
-    def _meet(self, epoch: int, said: dict[Name, Any]) -> None:
+    def _reconnect_all(self, epoch: int, said: dict[Name, Any]) -> None:
         """Make the links of a ring epoch; those of the former one end when their chunks have new ones."""
         before = self._links
         listening: dict[Name, LinkAddress] = {
@@ -116,7 +116,7 @@ class NodeProcess:
                 lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
             )
         self._links = links
-        self._node.meet(epoch, list(listening), links)
+        self._node.reconnect_all(epoch, list(listening), links)
         if links is not None:
             links.open(self._listener)
         self._door.expect(epoch, {}, self._service.take, clients=CLIENT)

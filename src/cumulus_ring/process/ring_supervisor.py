@@ -104,7 +104,7 @@ class RingSupervisor:
                     self._lose(nodes, home, name, reason)
                 case LinkLost(name, peer, reason=reason) if name not in self._lost:
                     self._note(f"{name}: the link with {peer} is gone: {reason}")
-                    self._meet(nodes, home)
+                    self._reconnect_all(nodes, home)
                 case Said(name, payload):
                     self._adopted(source, name, *json.loads(payload))
             if time.monotonic() - asked >= _ASK_SECONDS:
@@ -174,10 +174,10 @@ class RingSupervisor:
         nodes.give_up(name)
         if len(self._lost) == self._options.nodes:
             raise RingError(f"all nodes are lost; the last one, {name}: {reason}", hint=f"See {self._home / LOG}.")
-        self._meet(nodes, home)
+        self._reconnect_all(nodes, home)
 
-    def _meet(self, nodes: Supervisor, home: RingHome) -> None:
-        nodes.meet(nodes.incarnation + 1)
+    def _reconnect_all(self, nodes: Supervisor, home: RingHome) -> None:
+        nodes.reconnect_all(nodes.incarnation + 1)
         self._tell_where(nodes, home)
 
     def _tell_where(self, nodes: Supervisor, home: RingHome) -> None:

@@ -14,7 +14,16 @@ from cumulus_lab.experiments.ring_seeds.member import CatalogueRead, RandomFault
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus_lab.experiments.ring_seeds.scripts import random_queries
 from cumulus_lab.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
-from cumulus_lab.simulation import Choices, ChoiceStream, Conditions, Renew, Reports, Scenario, World, faults_named
+from cumulus_lab.simulation import (
+    Choices,
+    ChoiceStream,
+    Conditions,
+    Reports,
+    Scenario,
+    StartIncarnation,
+    World,
+    faults_named,
+)
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import LoadChunk, Refresh
 from cumulus_ring.machine.settings import MILLISECOND_US, SECOND_US
@@ -59,7 +68,7 @@ class Steward:
                     # While a ring begins, the node may be started by that, and nobody is put out of a ring alive.
                     if not self.is_renewing and self.stream.chance(1 / 2):
                         self.left_out.add(peer)
-                case Completed(Renew(), _):
+                case Completed(StartIncarnation(), _):
                     self.is_renewing = False
                 case _:
                     pass
@@ -70,7 +79,7 @@ class Steward:
         if len(self.left_out) == len(self.names):
             self.left_out.clear()
         members = tuple(name for name in self.names if name not in self.left_out)
-        return [Perform(Renew(self.ring_epoch, RingTold(self.ring_epoch, members)))]
+        return [Perform(StartIncarnation(self.ring_epoch, RingTold(self.ring_epoch, members)))]
 
     def check(self) -> None:
         """Nothing is to be checked."""
