@@ -57,10 +57,10 @@ def test_clients_ask_and_do_nothing_that_machines_do(me: str) -> None:
 def machine_of(name: str, home: Path) -> Machine:
     program = compile_sql(SCRIPT, rely=False, enforced=False)
     with Home(program, (), home, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter") as made:
-        equipment = equip(name, {"home": made.card.home})
-        assert equipment.log is not None
-        equipment.log.close()
-        return equipment.machine
+        spec = equip(name, {"home": made.settings.home})
+        assert spec.log is not None
+        spec.log.close()
+        return spec.machine
 
 
 @pytest.mark.parametrize("name", ["switch0", "node0"])

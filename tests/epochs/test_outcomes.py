@@ -11,7 +11,7 @@ import cumulus
 from cumulus.cluster.intake import _blame_views
 from cumulus.cluster.messages import WriteOutputs
 from cumulus.cluster.planning.cluster_plan import plan_cluster
-from cumulus.cluster.processes.card import ClusterCard
+from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.tasks import StateFiles, SwitchTasks
 from cumulus.compiler import compile_sql
 from cumulus.epochs.bucket.outcome import Outcome, together
@@ -37,9 +37,9 @@ def test_an_outcome_is_written_whole(tmp_path: Path) -> None:
 
 def test_a_switch_writes_the_errors_of_its_intake(tmp_path: Path) -> None:
     program = compile_sql("CREATE TABLE r (k INTEGER); CREATE VIEW v AS SELECT k, COUNT(*) AS n FROM r GROUP BY k")
-    card = ClusterCard(str(tmp_path), str(tmp_path), "c", "p", 1, 1, "auto", (), ())
+    settings = ClusterSettings(str(tmp_path), str(tmp_path), "c", "p", 1, 1, "auto", (), ())
     sink, states = Sink(tmp_path, "c", "p"), StateFiles("switch0", tmp_path)
-    (written,) = SwitchTasks(card, plan_cluster(program, 1, 1), 0, states).run(WriteOutputs(1, True, failed()))
+    (written,) = SwitchTasks(settings, plan_cluster(program, 1, 1), 0, states).run(WriteOutputs(1, True, failed()))
     manifest, _ = sink.commit(1, [written])
     sink.close()
     assert manifest.view_error_totals == {"v": 1}

@@ -17,7 +17,7 @@ from cumulus.cluster.live.address import (
     is_running,
     read_address,
 )
-from cumulus.cluster.processes.card import CARD
+from cumulus.cluster.processes.cluster_settings import SETTINGS_FILE
 from cumulus.errors import NotRunningError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not tell it")
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="th
 
 def home_of(place: Path, pid: int, begun: str | None) -> Path:
     (place / STATE).mkdir()
-    (place / STATE / CARD).write_text("{}")
+    (place / STATE / SETTINGS_FILE).write_text("{}")
     ClusterAddress(pid, begun, 1, str(place / "secret"), {"node0": ("127.0.0.1", 1)}, {"node0": pid}).write(place)
     return place
 

@@ -22,7 +22,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.live.address import read_address
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.messages import EpochCommit, EpochReady
-from cumulus.cluster.processes.card import read_card
+from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.epochs.output.query import query
 from cumulus.errors import (
     ClosedError,
@@ -217,12 +217,12 @@ def test_who_does_not_know_the_secret_is_refused(home: Path) -> None:
 
 
 def test_who_knows_the_secret_and_sends_nonsense_loses_its_own_link(client: ClusterClient, home: Path) -> None:
-    address, card = read_address(home), read_card(home / "checkpoint")
-    assert card is not None
+    address, settings = read_address(home), read_settings(home / "checkpoint")
+    assert settings is not None
     nonsense = [codec.encode(EpochCommit(7)), codec.encode(EpochReady(7, ())), [b"nonsense"], [b"[" * 100_000]]
     for machine, place in address.machines.items():
         for number, pieces in enumerate(nonsense):
-            me = Credentials(f"stranger{number}", card.program.encode(), address.read_secret())
+            me = Credentials(f"stranger{number}", settings.program.encode(), address.read_secret())
             link = ClientConnection(me, machine, place, address.incarnation, time.monotonic() + 10)
             link.send(pieces, time.monotonic() + 10)
             with pytest.raises(ConnectionResetError):

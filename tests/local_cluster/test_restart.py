@@ -59,13 +59,13 @@ def home_of(folder: Path, **settings: Any) -> Home:
 
 def recover(folder: Path, name: str) -> None:
     """Make a machine of what its folder holds, as its process does."""
-    equipment = equip(name, {"home": str(folder / "out" / "checkpoint"), "last": 0})
-    assert equipment.log is not None
+    spec = equip(name, {"home": str(folder / "out" / "checkpoint"), "last": 0})
+    assert spec.log is not None
     try:
-        equipment.machine.step([Recovered(*equipment.log.recover())])
-        equipment.machine.check()
+        spec.machine.step([Recovered(*spec.log.recover())])
+        spec.machine.check()
     finally:
-        equipment.log.close()
+        spec.log.close()
 
 
 def log_of(folder: Path, name: str) -> Path:

@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 from cumulus.cluster.codec import decode
 from cumulus.cluster.node import ClusterNode
-from cumulus.cluster.processes.light_start import start_machine
+from cumulus.cluster.processes.import_without_pandas import start_machine
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.switch import Switch
 from cumulus.machine import Append, Effect, Input, Machine, Name, Recovered
-from cumulus.transport.equipment import Equipment
+from cumulus.transport.machine_spec import MachineSpec
 from cumulus_lab.experiments.cluster_breaks import DoublesBlocks, WritesBeforeItIsDurable
 from cumulus_lab.simulation import BrokenRule
 
-Factory: TypeAlias = Callable[[Name, Mapping[str, Any]], Equipment]
+Factory: TypeAlias = Callable[[Name, Mapping[str, Any]], MachineSpec]
 
 
 class DoublesBlocksAfterReset(DoublesBlocks):
@@ -63,10 +63,10 @@ def _drops_corrections(node: ClusterNode) -> Machine:
 
 def _broken(
     kind: type[Machine], breaking: Callable[[Any], Machine], name: Name, argument: Mapping[str, Any]
-) -> Equipment:
-    equipment = start_machine(name, argument)
-    machine = equipment.machine
-    return replace(equipment, machine=breaking(machine)) if isinstance(machine, kind) else equipment
+) -> MachineSpec:
+    spec = start_machine(name, argument)
+    machine = spec.machine
+    return replace(spec, machine=breaking(machine)) if isinstance(machine, kind) else spec
 
 
 corrections_dropped: Factory = partial(_broken, ClusterNode, _drops_corrections)

@@ -25,7 +25,7 @@ from support.sales_stream import SalesStream, cluster_program
 
 TESTS = Path(__file__).parents[1]
 SNAPSHOT_BYTES = 3000
-WHOLE = "cumulus.cluster.processes.light_start:start_machine"
+WHOLE = "cumulus.cluster.processes.import_without_pandas:start_machine"
 
 
 def start(

@@ -17,7 +17,7 @@ from cumulus.durable.log_files import RecordLog
 from cumulus.epochs.sources import FolderSource
 from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
-from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus_lab.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
 
 
@@ -46,11 +46,11 @@ class Watcher:
 WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
 
 
-def reopened(equipment: Equipment) -> RecordLog:
+def reopened(spec: MachineSpec) -> RecordLog:
     """Return the log of a machine, which is not synced: nobody pulls a plug here."""
-    assert isinstance(equipment.log, RecordLog)
-    equipment.log.close()
-    return RecordLog(equipment.log.folder, sync="never")
+    assert isinstance(spec.log, RecordLog)
+    spec.log.close()
+    return RecordLog(spec.log.folder, sync="never")
 
 
 class LoggedMachine:
@@ -103,9 +103,11 @@ def run_cluster(
     """
     others = dict(clients or {})
     with Home(program, sources, out, None, mode=mode, nodes=nodes, switches=switches, **settings) as home:
-        names = machine_names(home.card)
-        argument = {"home": home.card.home, "every_ms": every_ms, "last": last}
-        equipped: dict[Name, Equipment] = {name: equip_by_plan(name, argument, home.card, home.plan) for name in names}
+        names = machine_names(home.settings)
+        argument = {"home": home.settings.home, "every_ms": every_ms, "last": last}
+        equipped: dict[Name, MachineSpec] = {
+            name: equip_by_plan(name, argument, home.settings, home.plan) for name in names
+        }
         if machines is not None:
             machines |= {name: each.machine for name, each in equipped.items()}
         logs = {name: reopened(each) for name, each in equipped.items()}

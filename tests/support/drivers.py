@@ -10,25 +10,25 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name, Received
 from cumulus.transport.connections import Address
 from cumulus.transport.driver import Driver
-from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
 from cumulus.transport.greeting import Credentials
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec, Piece
 
 
 class Listener:
     """Keeps what a driver says, and drives it."""
 
     def __init__(
-        self, name: Name, equipment: Equipment, secret: bytes | None = None, clients_secret: bytes | None = None
+        self, name: Name, spec: MachineSpec, secret: bytes | None = None, clients_secret: bytes | None = None
     ) -> None:
         self.said: list[Any] = []
         self.links_lost: list[Name] = []
         self.notes: list[str] = []
-        self.equipment = equipment
-        self.driver = Driver(Credentials(name, equipment.program, secret, clients_secret), equipment, self)
+        self.spec = spec
+        self.driver = Driver(Credentials(name, spec.program, secret, clients_secret), spec, self)
         self.task: asyncio.Task[None] | None = None
 
     def say(self, pieces: Sequence[Piece]) -> None:
-        self.said.append(self.equipment.codec.decode(b"".join(pieces)))
+        self.said.append(self.spec.codec.decode(b"".join(pieces)))
 
     def lost(self, peer: Name, reason: str) -> None:
         self.links_lost.append(peer)

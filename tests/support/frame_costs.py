@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Send
-from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus.transport.supervisor import Process, Said, Supervisor
 
 STEP_BYTES = 1 << 18
@@ -91,9 +91,9 @@ class Receiver:
         assert self.left >= 0
 
 
-def make(name: Name, _: Any) -> Equipment:
+def make(name: Name, _: Any) -> MachineSpec:
     """Make either side."""
-    return Equipment(Sender() if name == "a" else Receiver(), Bytes(), lambda _: b"%.6f" % time.process_time())
+    return MachineSpec(Sender() if name == "a" else Receiver(), Bytes(), lambda _: b"%.6f" % time.process_time())
 
 
 def main() -> None:

@@ -34,10 +34,10 @@ def switch_of(tmp_path: Path, script: str = SCRIPT, **settings: Any) -> Machine:
     with Home(
         program, (), tmp_path, None, mode=Mode.EVENTUAL, nodes=1, switches=1, engine="interpreter", **settings
     ) as home:
-        equipment = equip("switch0", {"home": home.card.home})
-        assert equipment.log is not None
-        equipment.log.close()
-        return equipment.machine
+        spec = equip("switch0", {"home": home.settings.home})
+        assert spec.log is not None
+        spec.log.close()
+        return spec.machine
 
 
 def sent_rows(number: int, amount: int, table: str = "sales") -> Received:

@@ -33,7 +33,7 @@ from cumulus.machine import (
     Send,
     Tick,
 )
-from cumulus.transport.equipment import SUPERVISOR, Equipment, Piece
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec, Piece
 
 AT_ONCE = 20
 """How many items are pumped after each task."""
@@ -133,10 +133,10 @@ class Relay:
         assert all(count > 0 for count in self.items.values())
 
 
-def machine_of(equipment: Equipment) -> Relay:
+def machine_of(spec: MachineSpec) -> Relay:
     """Return the relay in it."""
-    assert isinstance(equipment.machine, Relay)
-    return equipment.machine
+    assert isinstance(spec.machine, Relay)
+    return spec.machine
 
 
 _PUMPED = count(1, AT_ONCE)
@@ -154,13 +154,13 @@ def perform(task: Any) -> Any:
     return task[1]
 
 
-def make(name: Name, argument: dict[str, Any] | None) -> Equipment:
+def make(name: Name, argument: dict[str, Any] | None) -> MachineSpec:
     """Make a relay for a process."""
     argument = argument or {}
     if "fail" in argument:
         raise ValueError(argument["fail"])
     folder = argument.get("log")
-    return Equipment(
+    return MachineSpec(
         Relay(name, keeps_records=folder is not None),
         ListCodec(),
         perform,

@@ -59,7 +59,7 @@ from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.machine import Append, Completed, Forget, Input, Machine, Name, Perform, Received, Recovered, Send, Tick
-from cumulus.transport.equipment import SUPERVISOR
+from cumulus.transport.machine_spec import SUPERVISOR
 from support.versioned_entries import entries_at
 
 CLIENT = "client"

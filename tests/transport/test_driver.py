@@ -13,7 +13,7 @@ import pytest
 from cumulus.durable.log_files import RecordLog
 from cumulus.errors import StoreError
 from cumulus.machine import Lost, Received, Tick
-from cumulus.transport.equipment import SUPERVISOR
+from cumulus.transport.machine_spec import SUPERVISOR
 from support.drivers import Listener, reconnect_all, until
 from support.relay import machine_of, make
 
@@ -48,7 +48,7 @@ def test_nothing_is_sent_before_its_record_is_on_the_disk(tmp_path: Path, monkey
 
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
-        told = {name: machine_of(each.equipment).told for name, each in nodes.items()}
+        told = {name: machine_of(each.spec).told for name, each in nodes.items()}
         await reconnect_all(nodes)
         nodes["a"].ask(["token", "b"])
         await until(lambda: len(told["a"]) == 2, nodes.values())  # what was recovered, and this
@@ -85,12 +85,12 @@ def test_a_disk_that_fails_ends_the_machine_and_nothing_is_sent(
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
         await reconnect_all(nodes)
         nodes["b"].ask(["flood", "a", 1, 1, 1])
-        await until(lambda: bool(machine_of(nodes["a"].equipment).items), nodes.values())
+        await until(lambda: bool(machine_of(nodes["a"].spec).items), nodes.values())
         nodes["a"].ask(["token", "b"])
         with pytest.raises(StoreError, match="the log cannot be read or written: No space left on device"):
             await until(lambda: False, nodes.values())
         await until(lambda: nodes["b"].links_lost == ["a"])
-        await until(lambda: Lost("a") in machine_of(nodes["b"].equipment).told)
+        await until(lambda: Lost("a") in machine_of(nodes["b"].spec).told)
         assert nodes["b"].said == []
         await nodes["b"].end()
 
@@ -112,7 +112,7 @@ def test_what_is_answered_to_an_incarnation_that_is_over_is_dropped(
 
     async def go() -> None:
         nodes = {**relays("a", log=str(tmp_path)), **relays("b")}
-        told = {name: machine_of(each.equipment).told for name, each in nodes.items()}
+        told = {name: machine_of(each.spec).told for name, each in nodes.items()}
         addresses = await reconnect_all(nodes)
         nodes["a"].ask(["token", "b old"])
         await until(lambda: len(told["a"]) == 2, nodes.values())
@@ -143,7 +143,7 @@ def test_tasks_are_done_one_after_the_other_and_ticks_come() -> None:
             nodes["a"].ask(["task", task])
         await until(lambda: len(nodes["a"].said) == 3, nodes.values())
         assert nodes["a"].said == [["done", task, task[1]] for task in tasks]
-        told = machine_of(nodes["a"].equipment).told
+        told = machine_of(nodes["a"].spec).told
         ticks = [each.milliseconds for each in told if isinstance(each, Tick)]
         assert len(ticks) >= 3
         assert ticks == sorted(ticks)

@@ -318,7 +318,7 @@ def test_garbage_of_a_peer_loses_its_link(data: Callable[[], bytes], reason: str
         expected = message("token", "")
         assert await reader.readexactly(len(expected)) == expected
         writer.write(data())
-        await until(lambda: Lost("client") in machine_of(nodes["b"].equipment).told)
+        await until(lambda: Lost("client") in machine_of(nodes["b"].spec).told)
         assert reason in nodes["b"].notes[0]
         assert nodes["b"].links_lost == [], "clients come and go"
         writer.close()
@@ -378,7 +378,7 @@ def test_a_link_comes_back_in_a_new_incarnation_only() -> None:
         addresses = await reconnect_all(nodes)
         nodes["a"].ask(["token", "b"])
         await until(lambda: nodes["b"].said == [["home", "b"]])
-        machines = {name: machine_of(each.equipment) for name, each in nodes.items()}
+        machines = {name: machine_of(each.spec) for name, each in nodes.items()}
         nodes["a"].cut("b")
         await until(lambda: Lost("b") in machines["a"].told and Lost("a") in machines["b"].told)
         for name in nodes:
@@ -413,7 +413,7 @@ def test_a_client_that_does_not_read_stops_nobody_else(monkeypatch: pytest.Monke
         writer.write(message("token", "client"))
         nodes["a"].ask(["token", "b c"])
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
-        told = machine_of(nodes["b"].equipment).told
+        told = machine_of(nodes["b"].spec).told
         assert Received("client", ["token", "client"]) not in told
         assert not links.is_holding
         nodes["b"].ask(["flood", "client", 151, 150, 100_000])
@@ -440,7 +440,7 @@ def test_a_client_that_reads_nothing_for_long_is_sent_away_and_a_member_is_not(m
         for name, writer in zip(("a", "client"), writers, strict=True):
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             nodes["b"].ask(["flood", name, 1, 150, 100_000])
-        told = machine_of(nodes["b"].equipment).told
+        told = machine_of(nodes["b"].spec).told
         await until(lambda: Lost("client") in told, nodes.values(), 60)
         assert Lost("a") not in told
         for writer in writers:
@@ -463,8 +463,8 @@ def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
                 await connect_as("a", address[1])
             assert raised.value.outlook is Outlook.LOST
             assert await reader.read() == b"", "the first one is closed"
-        await until(lambda: Lost("a") in machine_of(nodes["b"].equipment).told, nodes.values())
-        assert machine_of(nodes["b"].equipment).told == [Lost("a")]
+        await until(lambda: Lost("a") in machine_of(nodes["b"].spec).told, nodes.values())
+        assert machine_of(nodes["b"].spec).told == [Lost("a")]
         assert nodes["b"].notes == []
         writer.close()
         await nodes["b"].end()

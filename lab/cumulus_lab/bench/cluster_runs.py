@@ -80,8 +80,8 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
     sources = sources_from([str(folder)], program)
     counts: dict[str, Any] = {"nodes": shape.nodes, "switches": shape.switches}
     with Home(program, sources, out, None, mode=shape.mode, **counts, **settings) as home:
-        argument = {"home": home.card.home, "every_ms": None, "last": 0}
-        names = machine_names(home.card)
+        argument = {"home": home.settings.home, "every_ms": None, "last": 0}
+        names = machine_names(home.settings)
         processes = [Process(name, "cumulus.cluster.processes.processes:equip", argument) for name in names]
         with Supervisor(processes) as supervisor:
             pids = list(supervisor.pids().values())

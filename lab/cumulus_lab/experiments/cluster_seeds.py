@@ -21,7 +21,7 @@ from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.cluster.processes.card import ClusterCard
+from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
 from cumulus.engine.engines import make_engine
@@ -33,7 +33,7 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
 from cumulus.scalars.function_modules import functions_in
-from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus_lab.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine
@@ -129,7 +129,7 @@ class VirtualCluster:
 
     Parameters
     ----------
-    card, plan
+    settings, plan
         What its home has.
     every_ms, last
         As the publisher takes them.
@@ -137,21 +137,23 @@ class VirtualCluster:
         Where it is counted what happens.
     """
 
-    def __init__(self, card: ClusterCard, plan: ClusterPlan, every_ms: int | None, last: int, reports: Reports) -> None:
-        self.names = machine_names(card)
-        self._card, self._plan = card, plan
-        self._argument = {"home": card.home, "every_ms": every_ms, "last": last}
-        self._equipped: dict[Name, Equipment] = {}
+    def __init__(
+        self, settings: ClusterSettings, plan: ClusterPlan, every_ms: int | None, last: int, reports: Reports
+    ) -> None:
+        self.names = machine_names(settings)
+        self._settings, self._plan = settings, plan
+        self._argument = {"home": settings.home, "every_ms": every_ms, "last": last}
+        self._equipped: dict[Name, MachineSpec] = {}
         self._reports = reports
 
     def made(self, name: Name) -> Machine:
         """Return the machine of a new life, as its process would make it."""
         self._equipped.pop(name, None)  # it holds locks
-        equipment = equip_by_plan(name, self._argument, self._card, self._plan)
-        if equipment.log is not None:
-            equipment.log.close()  # records are on the world's disk
-        self._equipped[name] = equipment
-        return equipment.machine
+        spec = equip_by_plan(name, self._argument, self._settings, self._plan)
+        if spec.log is not None:
+            spec.log.close()  # records are on the world's disk
+        self._equipped[name] = spec
+        return spec.machine
 
     def perform(self, name: Name, task: Any) -> Any:
         """Do a task of a machine."""
@@ -190,7 +192,7 @@ class Case:
         program = self._plan.program
         _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
         self._unread = stream.one([0, 0, 4_000, 400])
-        card = ClusterCard(
+        settings = ClusterSettings(
             str(self._out),
             str(root / "home"),
             "simulated",
@@ -209,14 +211,16 @@ class Case:
             engine=extremes.one(ENGINES),
             functions=functions_of(self._name),
         )
-        self._card = card
+        self._settings = settings
         self._starter: Starter | None = None
         self._incarnations: list[int] = []
         self._breaking = breaking
         self._reports, self._history = Reports(), ClusterHistory()
-        self._reports(f"{card.engine} engine")
+        self._reports(f"{settings.engine} engine")
         self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
-        self._cluster = VirtualCluster(card, self._plan, EVERY_MS if self._clients else None, self._last, self._reports)
+        self._cluster = VirtualCluster(
+            settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports
+        )
         self._senders = {
             f"client{at}": SendingClient(
                 self._relations(),
@@ -250,7 +254,7 @@ class Case:
             may_crash=frozenset([SUPERVISOR, *names]),
             at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
             reports=self._reports,
-            pressure=BackPressure(self._unread, {name: fed_by(self._card, name) for name in names}),
+            pressure=BackPressure(self._unread, {name: fed_by(self._settings, name) for name in names}),
         )
 
     def _made(self, name: Name, life: int) -> Machine:
@@ -280,8 +284,8 @@ class Case:
         settings: dict[str, Any] = {
             "make_engine": partial(make_engine, "interpreter"),
             "functions": functions_in(functions_of(self._name)),
-            "late_epochs": self._card.late_epochs,
-            "keep": self._card.keep,
+            "late_epochs": self._settings.late_epochs,
+            "keep": self._settings.keep,
         }
         with EmbeddedRun(program, sources, judged, **settings) as judge:
             for epoch in judge.steps():

@@ -34,10 +34,10 @@ from cumulus.machine import (
     Tick,
 )
 from cumulus.transport.connections import Address
-from cumulus.transport.equipment import SUPERVISOR, Equipment
 from cumulus.transport.framing import Piece
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.links import Links
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus.transport.strangers import RefusalNotes
 
 UNWRITTEN_BYTES = 1 << 23
@@ -68,10 +68,10 @@ class Driver:
         If its log cannot be read.
     """
 
-    def __init__(self, me: Credentials, equipment: Equipment, supervision: Supervision) -> None:
-        self.links = Links(me, self, equipment.sources)
+    def __init__(self, me: Credentials, spec: MachineSpec, supervision: Supervision) -> None:
+        self.links = Links(me, self, spec.sources)
         self.steps = 0
-        self._name, self._equipment = me.name, equipment
+        self._name, self._spec = me.name, spec
         self._supervision = supervision
         self._refusals = RefusalNotes(supervision.note)
         self._inbox: list[Input] = []
@@ -118,8 +118,8 @@ class Driver:
             self._refusals.close()
             self._disk.shutdown(wait=True)
             self._worker.shutdown(wait=False, cancel_futures=True)
-            if self._equipment.log is not None:
-                self._equipment.log.close()
+            if self._spec.log is not None:
+                self._spec.log.close()
 
     def stop(self) -> None:
         """Let `run` come to its end."""
@@ -136,7 +136,7 @@ class Driver:
         if self.links.incarnation:
             self._overtaken.append((self.links.incarnation, self._inbox))
             self._inbox = []
-        elif self._equipment.tick_ms:
+        elif self._spec.tick_ms:
             self._tick()
         self.links.reconnect_all(incarnation, addresses)
         self._wake.set()
@@ -157,8 +157,8 @@ class Driver:
 
     def received(self, peer: Name, payload: bytes) -> None:
         """Take a message; RemoteProtocolError if it is none."""
-        message = self._equipment.codec.decode(payload)
-        if not self._equipment.may_send(peer, message):
+        message = self._spec.codec.decode(payload)
+        if not self._spec.may_send(peer, message):
             raise RemoteProtocolError(f"{self._name}: {type(message).__name__} from {peer} is not for this machine")
         self.deliver(Received(peer, message))
 
@@ -194,7 +194,7 @@ class Driver:
         for incarnation, inputs in batches:
             if inputs:
                 self.steps += 1
-                effects = self._equipment.machine.step(inputs)
+                effects = self._spec.machine.step(inputs)
                 if self.steps == 1:
                     crash_point("in-recovery", self._name)
                 for effect in effects:
@@ -209,7 +209,7 @@ class Driver:
     def _take(self, effect: Effect, incarnation: int) -> None:
         """Do an effect now, or behind the last record that was appended before it."""
         if isinstance(effect, Append):
-            assert self._equipment.log is not None, "a machine that appends records needs a log"
+            assert self._spec.log is not None, "a machine that appends records needs a log"
             assert effect.number == self._appended + 1, f"record {effect.number} after {self._appended}"
             self._appended = effect.number
             self._group.append(effect.record)
@@ -227,7 +227,7 @@ class Driver:
     def _do(self, effect: Effect, incarnation: int) -> None:
         match effect:
             case Send(to, message):
-                pieces = self._equipment.codec.encode(message)
+                pieces = self._spec.codec.encode(message)
                 if to == SUPERVISOR:
                     self._supervision.say(pieces)
                 else:
@@ -235,8 +235,8 @@ class Driver:
             case Perform(task):
                 self._tasks.append(task)
             case Forget(number):
-                assert self._equipment.log is not None, "a machine that forgets records needs a log"
-                self._in_thread(self._disk, partial(self._equipment.log.forget, number), lambda _: None)
+                assert self._spec.log is not None, "a machine that forgets records needs a log"
+                self._in_thread(self._disk, partial(self._spec.log.forget, number), lambda _: None)
             case Append():
                 raise AssertionError("records are not held back")
             case _:
@@ -245,21 +245,21 @@ class Driver:
     # --- the log ---
 
     def _recover(self) -> None:
-        if self._equipment.log is None:
+        if self._spec.log is None:
             return
-        first, records = self._equipment.log.recover()
+        first, records = self._spec.log.recover()
         crash_point("in-start", self._name)
-        self._appended = self._durable = self._equipment.log.last
+        self._appended = self._durable = self._spec.log.last
         self.deliver(Recovered(first, records))
 
     def _write_group(self) -> None:
         """Bring the records to the disk that have come meanwhile, unless some are still on their way."""
         if not self._group or self._bytes_on_the_way:
             return
-        assert self._equipment.log is not None
+        assert self._spec.log is not None
         group, self._group = self._group, []
         self._bytes_on_the_way, self._group_bytes = self._group_bytes + 1, 0  # at least 1: there may be empty records
-        self._in_thread(self._disk, partial(self._equipment.log.write, group), self._written)
+        self._in_thread(self._disk, partial(self._spec.log.write, group), self._written)
 
     def _written(self, last: int) -> None:
         crash_point("after-append", self._name)
@@ -273,7 +273,7 @@ class Driver:
             return
         task = self._tasks.popleft()
         self._is_performing = True
-        self._in_thread(self._worker, partial(self._equipment.perform, task), partial(self._performed, task))
+        self._in_thread(self._worker, partial(self._spec.perform, task), partial(self._performed, task))
 
     def _performed(self, task: Any, result: Any) -> None:
         self._is_performing = False
@@ -294,4 +294,4 @@ class Driver:
 
     def _tick(self) -> None:
         self.deliver(Tick(int((time.monotonic() - self._started) * 1000)))
-        asyncio.get_running_loop().call_later(self._equipment.tick_ms / 1000, self._tick)
+        asyncio.get_running_loop().call_later(self._spec.tick_ms / 1000, self._tick)

@@ -22,9 +22,9 @@ from cumulus.durable.faults import crash_point
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
-from cumulus.transport.equipment import SUPERVISOR
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
 from cumulus.transport.greeting import Credentials, Outlook, RefusalError, is_loopback
+from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.strangers import one_to_close
 
 LOOPBACK = "127.0.0.1"

@@ -21,9 +21,9 @@ from cumulus.errors import CumulusError, UsageError
 from cumulus.machine import Name, Received
 from cumulus.transport.connections import Address
 from cumulus.transport.driver import Driver
-from cumulus.transport.equipment import SUPERVISOR, Equipment
 from cumulus.transport.framing import FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 
 
 class _Control(asyncio.BufferedProtocol):
@@ -33,7 +33,7 @@ class _Control(asyncio.BufferedProtocol):
         self.start: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         """What to run; None if the supervisor has ended before it said so."""
         self._driver: Driver | None = None
-        self._equipment: Equipment | None = None
+        self._spec: MachineSpec | None = None
         self._reader = FrameReader()
         self._reader.trust()
 
@@ -49,7 +49,7 @@ class _Control(asyncio.BufferedProtocol):
             if kind == FrameKind.START:
                 self.start.set_result(json.loads(payload))
                 continue
-            if self._driver is None or self._equipment is None:
+            if self._driver is None or self._spec is None:
                 self._transport.close()  # nothing but STOP comes before READY is sent; `ready` sees it
             elif kind == FrameKind.MESSAGE:
                 self._hear(payload)
@@ -67,8 +67,8 @@ class _Control(asyncio.BufferedProtocol):
 
     def _hear(self, payload: bytes) -> None:
         assert self._driver is not None
-        assert self._equipment is not None
-        self._driver.deliver(Received(SUPERVISOR, self._equipment.codec.decode(payload)))
+        assert self._spec is not None
+        self._driver.deliver(Received(SUPERVISOR, self._spec.codec.decode(payload)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.start.done():
@@ -76,9 +76,9 @@ class _Control(asyncio.BufferedProtocol):
         if self._driver is not None:
             self._driver.stop()
 
-    def ready(self, driver: Driver, equipment: Equipment, address: Address) -> None:
+    def ready(self, driver: Driver, spec: MachineSpec, address: Address) -> None:
         """Say where the machine listens; from now on it hears the supervisor."""
-        self._driver, self._equipment = driver, equipment
+        self._driver, self._spec = driver, spec
         if self._transport.is_closing():
             driver.stop()
         self.tell(FrameKind.READY, address)
@@ -99,7 +99,7 @@ class _Control(asyncio.BufferedProtocol):
         print(text, file=sys.stderr, flush=True)
 
 
-def _equip(name: Name, factory: str, argument: Any) -> Equipment:
+def _equip(name: Name, factory: str, argument: Any) -> MachineSpec:
     """Call the function that makes a machine, given as ``package.module:function``.
 
     Raises
@@ -115,9 +115,9 @@ def _equip(name: Name, factory: str, argument: Any) -> Equipment:
             f"{name}: there is no {factory}: {problem}",
             hint="Give the function that makes the machine as package.module:function.",
         ) from None
-    equipment = make(name, argument)
-    assert isinstance(equipment, Equipment), f"{factory} gave {equipment!r}"
-    return equipment
+    spec = make(name, argument)
+    assert isinstance(spec, MachineSpec), f"{factory} gave {spec!r}"
+    return spec
 
 
 async def _run(pair: socket.socket) -> int:
@@ -127,10 +127,10 @@ async def _run(pair: socket.socket) -> int:
     if start is None:
         return 0
     try:
-        equipment = _equip(start["name"], start["factory"], start["argument"])
+        spec = _equip(start["name"], start["factory"], start["argument"])
         clients_secret = None if start["clients_secret"] is None else bytes.fromhex(start["clients_secret"])
-        me = Credentials(start["name"], equipment.program, bytes.fromhex(start["secret"]), clients_secret)
-        driver = Driver(me, equipment, control)
+        me = Credentials(start["name"], spec.program, bytes.fromhex(start["secret"]), clients_secret)
+        driver = Driver(me, spec, control)
 
         def fail(_: object, context: Mapping[str, Any]) -> None:
             driver.failed(context.get("exception") or AssertionError(context["message"]))
@@ -138,7 +138,7 @@ async def _run(pair: socket.socket) -> int:
         loop.set_exception_handler(fail)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, driver.stop)
-        control.ready(driver, equipment, await driver.links.listen(port=start["port"]))
+        control.ready(driver, spec, await driver.links.listen(port=start["port"]))
         await driver.run()
     except CumulusError as problem:
         control.tell(FrameKind.FAILED, [problem.message, problem.hint])

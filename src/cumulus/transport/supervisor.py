@@ -47,7 +47,7 @@ class Process:
     ----------
     factory
         The function that makes the machine, as ``package.module:function``; it gets the name and the argument, and
-        gives an `Equipment`. Empty for a module that makes its machine itself.
+        gives an `MachineSpec`. Empty for a module that makes its machine itself.
     argument
         Anything that JSON can hold.
     port

@@ -20,7 +20,7 @@ import pytest
 import cumulus
 from cumulus.cluster.live import daemon
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.processes.card import read_card
+from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.home import Home
 from cumulus.errors import InputError, RemoteProtocolError, UsageError
 from cumulus.transport.client_connection import ClientConnection
@@ -85,8 +85,8 @@ def test_nobody_can_do_nothing_to_a_run_of_root(open_folder: Path) -> None:
             time.sleep(0.05)
             alive = machines(running)
             ports = {name: ports_of(process) for name, process in alive.items()}
-        card = read_card(out / "checkpoint")
-        assert card is not None
+        settings = read_settings(out / "checkpoint")
+        assert settings is not None
 
         def connect() -> list[str]:
             """Greet each machine, as a client and as another machine, with all that could be known but the secret."""
@@ -94,7 +94,7 @@ def test_nobody_can_do_nothing_to_a_run_of_root(open_folder: Path) -> None:
             for machine, (port, *_) in ports.items():
                 for name, secret in (("client", None), ("client", b""), ("node0", None), ("publisher", b"")):
                     try:
-                        me = Credentials(name, card.program.encode(), secret)
+                        me = Credentials(name, settings.program.encode(), secret)
                         ClientConnection(me, machine, ("127.0.0.1", port), 1, time.monotonic() + 30)
                         told.append(f"{machine} has let {name} in")
                     except RemoteProtocolError as problem:

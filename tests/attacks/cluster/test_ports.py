@@ -23,7 +23,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import LOG, STATE, ClusterAddress, read_address
 from cumulus.cluster.messages import ClientRows, Deltas, EpochCommit, RequestRefused
-from cumulus.cluster.processes.card import read_card
+from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.errors import RemoteProtocolError
 from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.framing import FrameKind, FrameReader, header
@@ -69,9 +69,9 @@ def frame(kind: int, payload: bytes, incarnation: int = 0) -> bytes:
 
 
 def credentials(home: Path, name: str, secret: bytes | None) -> Credentials:
-    card = read_card(home / STATE)
-    assert card is not None
-    return Credentials(name, card.program.encode(), secret)
+    settings = read_settings(home / STATE)
+    assert settings is not None
+    return Credentials(name, settings.program.encode(), secret)
 
 
 def hello(home: Path, name: str, machine: str) -> bytes:

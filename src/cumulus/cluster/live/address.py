@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cumulus.cluster.processes.card import CARD
+from cumulus.cluster.processes.cluster_settings import SETTINGS_FILE
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file, refuse_remote
 from cumulus.errors import CumulusError, InputError, NotRunningError, StoreError
@@ -89,7 +89,7 @@ def read_secret(path: Path) -> bytes:
 
 def is_cluster_home(home: Path) -> bool:
     """Whether a cluster was started with a folder, ever."""
-    return (home / STATE / CARD).exists()
+    return (home / STATE / SETTINGS_FILE).exists()
 
 
 def is_running(home: Path) -> bool:

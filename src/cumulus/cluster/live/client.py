@@ -24,7 +24,7 @@ from cumulus.cluster.live.status import STATUS_SECONDS, status_of
 from cumulus.cluster.live.tentative_reads import tentative_rows
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.processes.card import read_card
+from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.output.host import FolderHost
@@ -68,12 +68,12 @@ class ClusterClient:
     def __init__(self, home: str | Path, *, timeout_s: float = 30.0) -> None:
         self.home, self._timeout_s = Path(home).absolute(), timeout_s
         read_address(self.home)
-        card, program = read_card(self.home / STATE), resumed_program(self.home / STATE)
-        if card is None or program is None:
+        settings, program = read_settings(self.home / STATE), resumed_program(self.home / STATE)
+        if settings is None or program is None:
             raise InputError(f"{self.home}: not the home of a cluster", hint="Give the folder that --home has named.")
-        self._card, self._program = card, program
+        self._settings, self._program = settings, program
         self._links: ClientLinks | None = ClientLinks(
-            self.home, f"client-{uuid.uuid4().hex[:12]}", card.program.encode()
+            self.home, f"client-{uuid.uuid4().hex[:12]}", settings.program.encode()
         )
         self._lock = Lock()
         self._pid = os.getpid()
@@ -83,7 +83,7 @@ class ClusterClient:
 
     @cached_property
     def _plan(self) -> ClusterPlan:
-        return plan_of(self._program, self._card)
+        return plan_of(self._program, self._settings)
 
     @cached_property
     def _committed(self) -> FolderHost:
@@ -101,7 +101,7 @@ class ClusterClient:
     @property
     def functions(self) -> Functions:
         """The user's functions that the views call."""
-        return functions_in(self._card.functions)
+        return functions_in(self._settings.functions)
 
     @property
     def views(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.order_of_events import require_order
-from cumulus.cluster.processes.card import ClusterCard, read_card
+from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.durable.folders import check_output, lock_file, make_private
 from cumulus.epochs.layouts import match_sources_to_tables, require_rounds, undefined_maps
 from cumulus.epochs.output.identity import Checkpoint, write_program
@@ -36,7 +36,7 @@ class Home:
     program
         Compiled without RELY and without enforced keys.
     settings
-        Others of `ClusterCard`.
+        Others of `ClusterSettings`.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class Home:
         self._checkpoint = Checkpoint(place, HOST)
         try:
             _wait_for_orphans(place, out)
-            before = read_card(place)
+            before = read_settings(place)
 
             @cache
             def plan() -> ClusterPlan:
@@ -80,7 +80,7 @@ class Home:
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
-            self.card = ClusterCard(
+            self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
                 identity.checkpoint,
@@ -93,9 +93,9 @@ class Home:
                 functions=functions,
                 **settings,
             )
-            self.card.write(before)
+            self.settings.write(before)
             resuming = any((place / "publisher").glob("log/*.log"))
-            with_lock = Sink(out.absolute(), self.card.checkpoint, self.card.program, resuming=resuming)
+            with_lock = Sink(out.absolute(), self.settings.checkpoint, self.settings.program, resuming=resuming)
             write_program(out.absolute(), program)
             newest = with_lock.newest()
             with_lock.close()  # the publisher's process takes it
@@ -127,10 +127,10 @@ def _make_private(place: Path) -> None:
         ) from None
 
 
-def plan_of(program: Program, card: ClusterCard) -> ClusterPlan:
+def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
     """Return the plan with which a cluster has begun."""
-    homes = {(trigger, statement): column for trigger, statement, column in card.homes}
-    return plan_cluster(program, card.nodes, card.switches, Mode(card.mode), homes=homes)
+    homes = {(trigger, statement): column for trigger, statement, column in settings.homes}
+    return plan_cluster(program, settings.nodes, settings.switches, Mode(settings.mode), homes=homes)
 
 
 def _wait_for_orphans(place: Path, out: Path) -> None:

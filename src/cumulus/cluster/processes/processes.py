@@ -1,4 +1,4 @@
-"""From the card of a home to the machine of one process, with its log and its tasks."""
+"""Builds the machine of one process from the settings in its home folder, with its log and its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
-from cumulus.cluster.processes.card import ClusterCard, read_card
+from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, StateFiles, SwitchTasks
 from cumulus.cluster.publisher import PUBLISHER, Publisher
@@ -32,28 +32,28 @@ from cumulus.errors import StoreError
 from cumulus.machine import Machine, Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import given_functions
-from cumulus.transport.equipment import SUPERVISOR, Equipment
+from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 
 TICK_MS = 50
 Perform: TypeAlias = Callable[[Any], Any]
 
 
-def machine_names(card: ClusterCard) -> list[Name]:
+def machine_names(settings: ClusterSettings) -> list[Name]:
     """Return what the machines of a cluster are called."""
     return [
         PUBLISHER,
-        *(switch_name(number) for number in range(card.switches)),
-        *(node_name(number) for number in range(card.nodes)),
+        *(switch_name(number) for number in range(settings.switches)),
+        *(node_name(number) for number in range(settings.nodes)),
     ]
 
 
-def equip(name: Name, argument: Mapping[str, Any]) -> Equipment:
+def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     """Return the machine that a process is to drive.
 
     Parameters
     ----------
     argument
-        "home": the folder with the card; of the publisher also "every_ms" and "last".
+        "home": the folder with the settings; of the publisher also "every_ms" and "last".
 
     Raises
     ------
@@ -61,33 +61,33 @@ def equip(name: Name, argument: Mapping[str, Any]) -> Equipment:
         If the home is damaged.
     """
     home = str(argument["home"])
-    card, program = read_card(home), resumed_program(home)
-    if card is None or program is None:
+    settings, program = read_settings(home), resumed_program(home)
+    if settings is None or program is None:
         raise StoreError(f"{home}: this is no home of a cluster", hint="Start with new folders.")
-    return equip_by_plan(name, argument, card, plan_of(program, card))
+    return equip_by_plan(name, argument, settings, plan_of(program, settings))
 
 
-def equip_by_plan(name: Name, argument: Mapping[str, Any], card: ClusterCard, plan: ClusterPlan) -> Equipment:
+def equip_by_plan(name: Name, argument: Mapping[str, Any], settings: ClusterSettings, plan: ClusterPlan) -> MachineSpec:
     """Return the machine that a process is to drive, by what its home says; see `equip`."""
-    folder = card.folder(name)
+    folder = settings.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     log = RecordLog(folder / "log")
-    part = _Parts(card, plan, StateFiles(name, folder), newest_manifest(card.out), log.facts)
+    part = _Parts(settings, plan, StateFiles(name, folder), newest_manifest(settings.out), log.facts)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
         machine, perform = part.switch(int(name.removeprefix("switch")))
     else:
         machine, perform = part.node(int(name.removeprefix("node")))
-    return Equipment(
+    return MachineSpec(
         machine,
         codec,
         perform,
-        program=card.program.encode(),
+        program=settings.program.encode(),
         log=log,
-        sources=fed_by(card, name),
+        sources=fed_by(settings, name),
         tick_ms=0 if name.startswith("node") else TICK_MS,
-        may_send=Senders(name, card.nodes, card.switches).may_send,
+        may_send=Senders(name, settings.nodes, settings.switches).may_send,
     )
 
 
@@ -96,38 +96,38 @@ class _Parts:
 
     def __init__(
         self,
-        card: ClusterCard,
+        settings: ClusterSettings,
         plan: ClusterPlan,
         states: StateFiles,
         newest: Manifest | None,
         process: Mapping[str, object],
     ) -> None:
-        self._card, self._plan, self._states, self._newest = card, plan, states, newest
+        self._settings, self._plan, self._states, self._newest = settings, plan, states, newest
         self._process = process
         self._committed = newest.epoch if newest else 0
-        self._functions = given_functions(functions_in(card.functions))
-        self._make_engine = partial(make_engine, card.engine)
+        self._functions = given_functions(functions_in(settings.functions))
+        self._make_engine = partial(make_engine, settings.engine)
 
     def publisher(self, every_ms: int | None, last: int) -> tuple[Machine, Perform]:
         """Return the publisher, which holds the output folder."""
-        card, plan = self._card, self._plan
-        sink = Sink(card.out, card.checkpoint, card.program)
+        settings, plan = self._settings, self._plan
+        sink = Sink(settings.out, settings.checkpoint, settings.program)
         progress = self._newest.offsets if self._newest else {}
-        machine = Publisher(card.nodes, card.switches, SUPERVISOR, self._committed, progress, every_ms, last)
-        tasks = PublisherTasks(card, plan, self._functions, sink, is_endless=every_ms is not None, last=last)
+        machine = Publisher(settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
+        tasks = PublisherTasks(settings, plan, self._functions, sink, is_endless=every_ms is not None, last=last)
         return machine, tasks.run
 
     def switch(self, number: int) -> tuple[Machine, Perform]:
         """Return a switch."""
-        card, plan = self._card, self._plan
+        settings, plan = self._settings, self._plan
         tables = frozenset(plan.tables.tables_of(number))
         static = frozenset(relation.name for relation in plan.program.relations if relation.static)
         spread = None
         if plan.division.spread.maps:
-            intake = intake_of_switch(plan, number, self._make_engine, card.late_epochs)
+            intake = intake_of_switch(plan, number, self._make_engine, settings.late_epochs)
             dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
-            numbering = Numbering(VersionOrder(card.order), number)
-            spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, card.block_rows))
+            numbering = Numbering(VersionOrder(settings.order), number)
+            spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, settings.block_rows))
         gates = () if plan.gate is None else plan.gate.nodes
         buckets = None if plan.gate is None else plan.gate.buckets
         sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
@@ -142,15 +142,15 @@ class _Parts:
             sessions,
             static=not static.isdisjoint(tables),
             state=state,
-            least_log_bytes=card.snapshot_bytes,
+            least_log_bytes=settings.snapshot_bytes,
             process=self._process,
-            open_bytes=card.open_bytes,
+            open_bytes=settings.open_bytes,
         )
-        return machine, SwitchTasks(card, plan, number, self._states).run
+        return machine, SwitchTasks(settings, plan, number, self._states).run
 
     def node(self, number: int) -> tuple[Machine, Perform]:
         """Return a node."""
-        card, plan = self._card, self._plan
+        settings, plan = self._settings, self._plan
         gate = None
         if plan.gate is not None and number in plan.gate.nodes:
             gate = Gate(
@@ -158,13 +158,13 @@ class _Parts:
                 plan.gate.buckets,
                 plan.gate.nodes.index(number),
                 self._make_engine,
-                late_epochs=card.late_epochs,
+                late_epochs=settings.late_epochs,
                 functions=self._functions,
             )
         spread = None
         if plan.division.spread.maps:
-            spread = SpreadPart(plan, number, card.engine, VersionOrder(card.order), self._committed)
-        snapshots = Snapshots.after(self._newest, card.snapshot_every)
+            spread = SpreadPart(plan, number, settings.engine, VersionOrder(settings.order), self._committed)
+        snapshots = Snapshots.after(self._newest, settings.snapshot_every)
         state = self._states.newest(self._committed)
         machine = ClusterNode(
             number,
@@ -175,16 +175,16 @@ class _Parts:
             gate,
             spread,
             state,
-            card.snapshot_bytes,
+            settings.snapshot_bytes,
             self._process,
         )
-        return machine, NodeTasks(card, plan, number, gate, snapshots, self._states).run
+        return machine, NodeTasks(settings, plan, number, gate, snapshots, self._states).run
 
 
-def fed_by(card: ClusterCard, name: Name) -> frozenset[Name]:
+def fed_by(settings: ClusterSettings, name: Name) -> frozenset[Name]:
     """Return who feeds a machine: the publisher the switches, these the nodes."""
     if name.startswith("switch"):
         return frozenset((PUBLISHER,))
     if name.startswith("node"):
-        return frozenset(switch_name(number) for number in range(card.switches))
+        return frozenset(switch_name(number) for number in range(settings.switches))
     return frozenset()

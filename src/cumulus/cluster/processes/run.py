@@ -58,15 +58,15 @@ class ClusterRun:
         secret: bytes | None = None,
         on_up: Callable[[Supervisor], None] | None = None,
         dead_after_s: float = DEAD_AFTER_SECONDS,
-        factory: str = "cumulus.cluster.processes.light_start:start_machine",
+        factory: str = "cumulus.cluster.processes.import_without_pandas:start_machine",
     ) -> None:
         self._factory, self._dead_after_s = factory, dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         self._argument = {
-            "home": home.card.home,
+            "home": home.settings.home,
             "every_ms": None if every_s is None else round(every_s * 1000),
             "last": last,
-            "has_functions": bool(home.card.functions),
+            "has_functions": bool(home.settings.functions),
         }
         self._epoch = home.epoch
         self._deaths = 0
@@ -82,7 +82,7 @@ class ClusterRun:
         StoreError
             If the home cannot be written.
         """
-        processes = [Process(name, self._factory, self._argument) for name in machine_names(self._home.card)]
+        processes = [Process(name, self._factory, self._argument) for name in machine_names(self._home.settings)]
         is_over = False
         while not is_over:
             incarnation = self._next_incarnation()
@@ -134,7 +134,7 @@ class ClusterRun:
 
     def _committed(self, files_left: int) -> Iterator[Epoch]:
         """Yield the epochs that have been committed since the last call."""
-        out = Path(self._home.card.out)
+        out = Path(self._home.settings.out)
         for number in committed_epochs(out):
             if number > self._epoch:
                 try:
@@ -171,7 +171,7 @@ class ClusterRun:
         return f"The epochs up to {self._epoch} are committed." if self._epoch else "No epoch is committed yet."
 
     def _next_incarnation(self) -> int:
-        path = Path(self._home.card.home) / "incarnation"
+        path = Path(self._home.settings.home) / "incarnation"
         try:
             incarnation = int(path.read_text()) + 1
         except FileNotFoundError:

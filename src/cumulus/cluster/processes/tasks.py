@@ -25,7 +25,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.node import NodeOutput
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.processes.card import ClusterCard
+from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.spread_outputs import SpreadOutputs
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably
@@ -113,8 +113,8 @@ class StateFiles:
 class SwitchTasks:
     """Reads the files of a switch's tables, and writes what it has refused."""
 
-    def __init__(self, card: ClusterCard, plan: ClusterPlan, number: int, states: StateFiles) -> None:
-        self._card, self._plan, self._states = card, plan, states
+    def __init__(self, settings: ClusterSettings, plan: ClusterPlan, number: int, states: StateFiles) -> None:
+        self._settings, self._plan, self._states = settings, plan, states
         self._bucket = plan.nodes + number
 
     def run(self, task: Any) -> Any:
@@ -133,12 +133,12 @@ class SwitchTasks:
                 raise AssertionError(task)
 
     def _read(self, files: dict[str, list[str]]) -> Payloads:
-        readings = list(read_files(self._plan.program, self._card.sources, files))
+        readings = list(read_files(self._plan.program, self._settings.sources, files))
         gate = None if self._plan.gate is None else self._plan.gate.buckets
         return pack_rows(readings, gate, is_spread=bool(self._plan.division.spread.maps))
 
     def _write(self, epoch: int, outcome: Outcome) -> Written:
-        return write_outcome(outcome, self._bucket, epoch, os.urandom(4).hex(), Path(self._card.out))
+        return write_outcome(outcome, self._bucket, epoch, os.urandom(4).hex(), Path(self._settings.out))
 
 
 class NodeTasks:
@@ -146,16 +146,16 @@ class NodeTasks:
 
     def __init__(
         self,
-        card: ClusterCard,
+        settings: ClusterSettings,
         plan: ClusterPlan,
         number: int,
         gate: Gate | None,
         snapshots: Snapshots,
         states: StateFiles,
     ) -> None:
-        self._out, self._number = Path(card.out), number
+        self._out, self._number = Path(settings.out), number
         self._gate, self._snapshots, self._states = gate, snapshots, states
-        self._spread = SpreadOutputs(plan, self._out, card.engine)
+        self._spread = SpreadOutputs(plan, self._out, settings.engine)
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
@@ -199,12 +199,19 @@ class PublisherTasks:
     """
 
     def __init__(
-        self, card: ClusterCard, plan: ClusterPlan, functions: Functions, sink: Sink, *, is_endless: bool, last: int
+        self,
+        settings: ClusterSettings,
+        plan: ClusterPlan,
+        functions: Functions,
+        sink: Sink,
+        *,
+        is_endless: bool,
+        last: int,
     ) -> None:
-        self._sources: Sequence[FolderSource] = card.sources
-        self._limit, self._keep, self._sink = card.files_per_epoch, card.keep, sink
-        out = Path(card.out)
-        self._merge = SpreadOutputs(plan, out, card.engine).mergers()
+        self._sources: Sequence[FolderSource] = settings.sources
+        self._limit, self._keep, self._sink = settings.files_per_epoch, settings.keep, sink
+        out = Path(settings.out)
+        self._merge = SpreadOutputs(plan, out, settings.engine).mergers()
         if plan.gate is not None:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
         self._is_endless, self._last = is_endless, last

@@ -1,4 +1,4 @@
-"""What a machine comes with when it is to run in a process."""
+"""Specification of a machine for the process that drives it: codec, log, tasks, peers that feed it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def no_tasks(task: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
+class MachineSpec:
     """A machine, and what a process needs to drive it.
 
     Attributes

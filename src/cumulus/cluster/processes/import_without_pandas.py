@@ -1,7 +1,8 @@
-"""The first thing that a machine's process does: it lets PyArrow do without pandas.
+"""Start of a machine's process that imports PyArrow without pandas.
 
-PyArrow imports pandas, where there is one, as soon as an array is made. Nothing here has frames, and pandas takes as
-long as all else that a process imports. A program's own functions may want PyArrow with pandas, and then have it.
+PyArrow imports an installed pandas when the first array is made. A machine has no data frames, and importing pandas
+takes as long as all other imports of the process. If the program has user functions, pandas stays, because they may
+need it.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from cumulus.machine import Name
-    from cumulus.transport.equipment import Equipment
+    from cumulus.transport.machine_spec import MachineSpec
 
 
 class _NoPandas(MetaPathFinder):
-    """Finds that there is no pandas."""
+    """Import hook that reports pandas as not installed."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if fullname == "pandas":
             raise ModuleNotFoundError(fullname, name=fullname)
 
 
-def leave_pandas_out() -> None:
-    """Let PyArrow look for pandas now and find none; whoever imports pandas afterwards gets it."""
+def import_pyarrow_alone() -> None:
+    """Make PyArrow look for pandas now and not find it; a later `import pandas` works."""
     if "pandas" not in sys.modules:
         finder = _NoPandas()
         sys.meta_path.insert(0, finder)
@@ -38,7 +39,7 @@ def leave_pandas_out() -> None:
             sys.meta_path.remove(finder)
 
 
-def start_machine(name: Name, argument: Mapping[str, Any]) -> Equipment:
+def start_machine(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     """Return the machine that a process is to drive.
 
     Parameters
@@ -48,7 +49,7 @@ def start_machine(name: Name, argument: Mapping[str, Any]) -> Equipment:
         user's.
     """
     if not argument["has_functions"]:
-        leave_pandas_out()
+        import_pyarrow_alone()
     from cumulus.cluster.processes.processes import equip
 
     return equip(name, argument)

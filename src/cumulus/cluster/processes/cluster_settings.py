@@ -1,7 +1,7 @@
-"""What every process of a cluster must know: the card of its home folder.
+"""Settings of a cluster, in a JSON file of its home folder.
 
-It is written when the cluster starts; each process reads it and makes its machine from it, so a process that is started
-again is the same as before.
+The file is written when the cluster starts. Each process reads it and builds its machine from it, so a restarted
+process is the same as before.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cumulus.durable.files import write_durably
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import MismatchError, StoreError
 
-CARD = "cluster.json"
+SETTINGS_FILE = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterCard:
+class ClusterSettings:
     """The settings of a cluster.
 
     Parameters
@@ -83,8 +83,8 @@ class ClusterCard:
         """Return the folder with the state of a machine."""
         return Path(self.home) / machine
 
-    def write(self, before: ClusterCard | None) -> None:
-        """Put the card into its home, in place of the one before, if there is one.
+    def write(self, before: ClusterSettings | None) -> None:
+        """Write the settings into their home folder; an older file is replaced.
 
         Raises
         ------
@@ -98,23 +98,23 @@ class ClusterCard:
                 f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}",
                 hint=f"Give {began}, or start with new folders.",
             )
-        write_durably(Path(self.home) / CARD, json.dumps(asdict(self), indent=1).encode())
+        write_durably(Path(self.home) / SETTINGS_FILE, json.dumps(asdict(self), indent=1).encode())
 
 
-def read_card(home: str | Path) -> ClusterCard | None:
-    """Return the card of a home folder; None if it has none.
+def read_settings(home: str | Path) -> ClusterSettings | None:
+    """Return the settings of a home folder; None if it has no file with them.
 
     Raises
     ------
     StoreError
         If it cannot be read.
     """
-    path = Path(home) / CARD
+    path = Path(home) / SETTINGS_FILE
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
         sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-        return ClusterCard(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
+        return ClusterSettings(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:

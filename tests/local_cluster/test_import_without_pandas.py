@@ -7,8 +7,8 @@ import sys
 
 SCRIPT = """
 import sys
-from cumulus.cluster.processes.light_start import leave_pandas_out
-leave_pandas_out()
+from cumulus.cluster.processes.import_without_pandas import import_pyarrow_alone
+import_pyarrow_alone()
 import cumulus.cluster.processes.processes
 import pyarrow as pa
 assert pa.array([1, None]).to_pylist() == [1, None]
