@@ -64,13 +64,13 @@ def test_a_parent_stays_while_it_has_children() -> None:
 
 def test_in_a_transaction_a_reference_need_only_hold_at_its_end() -> None:
     engine, integrity = loaded()
-    duties: list = []
+    deferred: list = []
     engine.begin()
-    assert integrity.check(1, "children", (1, 5), duties) is None
+    assert integrity.check(1, "children", (1, 5), deferred) is None
     engine.on_event(1, "children", (1, 5))
-    assert isinstance(integrity.first_violation(duties), OrphanError)
+    assert isinstance(integrity.first_violation(deferred), OrphanError)
     engine.on_event(1, "parents", (5, 0))
-    assert integrity.first_violation(duties) is None
+    assert integrity.first_violation(deferred) is None
 
 
 def test_a_row_may_refer_to_itself() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Send
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus.transport.supervisor import Process, Said, Supervisor
+from cumulus.transport.supervisor import MachineMessage, Process, Supervisor
 
 STEP_BYTES = 1 << 18
 SIZES = (200, 5_000, 100_000)
@@ -102,7 +102,7 @@ def main() -> None:
 
         def said() -> bytes:
             found = supervisor.wait(60)
-            assert isinstance(found, Said), found
+            assert isinstance(found, MachineMessage), found
             return found.payload
 
         def cpu(name: Name) -> float:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cumulus.transport.hang_watch import HangWatch
-from cumulus.transport.supervisor import Process, Said, Supervisor
+from cumulus.transport.supervisor import MachineMessage, Process, Supervisor
 from support.relay import ListCodec
 
 FACTORY = "support.relay:make"
@@ -31,7 +31,7 @@ def test_a_machine_that_is_stopped_is_found_and_one_that_computes_is_not() -> No
         assert time.monotonic() - begun >= 2
         supervisor.kill("b")
         found = supervisor.wait(30)
-        while not isinstance(found, Said):
+        while not isinstance(found, MachineMessage):
             assert found is not None
             watch.look()
             found = supervisor.wait(30)

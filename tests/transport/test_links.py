@@ -12,7 +12,7 @@ import pytest
 from cumulus.errors import UsageError
 from cumulus.machine import Lost, Received
 from cumulus.transport.framing import FrameKind, header
-from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError
+from cumulus.transport.greeting import Credentials, Greeting, RefusalError, RefusalPolicy
 from support.drivers import Listener, reconnect_all, refusal_by, until
 from support.relay import ListCodec, machine_of, make
 
@@ -118,7 +118,7 @@ def test_many_strangers_and_clients_keep_nobody_out(monkeypatch: pytest.MonkeyPa
             writer.close()
         with pytest.raises(RefusalError, match="b refuses: b has 1 clients") as raised:
             await connect_as("another", port)
-        assert raised.value.outlook is Outlook.AGAIN
+        assert raised.value.outlook is RefusalPolicy.AGAIN
         nodes["a"].ask(["token", "b c"])
         await until(lambda: nodes["c"].said == [["home", "c"]], nodes.values())
         client.close()
@@ -143,7 +143,7 @@ def test_who_has_proved_who_it_is_is_told_why_it_may_not_connect(name: str, prog
         port = (await reconnect_all(nodes))["b"][1]
         with pytest.raises(RefusalError, match=f"b refuses: {reason}") as raised:
             await connect_as(name, port, b"secret", program=program)
-        assert raised.value.outlook is Outlook.NEVER
+        assert raised.value.outlook is RefusalPolicy.NEVER
         assert [reason in note for note in nodes["b"].notes] == [True]
         for each in nodes.values():
             await each.end()
@@ -255,7 +255,7 @@ def test_a_client_can_take_no_name_of_a_member() -> None:
         port = addresses["b"][1]
         with pytest.raises(RefusalError, match="b refuses: b does not know the others yet") as raised:
             await connect_as("a", port, b"clients", incarnation=0)  # as long as nobody is a member
-        assert raised.value.outlook is Outlook.AGAIN
+        assert raised.value.outlook is RefusalPolicy.AGAIN
         nodes["a"].driver.reconnect_all(1, addresses)  # before b is told that a is a member
         await asyncio.sleep(0.05)  # long enough to be refused a few times
         nodes["b"].driver.reconnect_all(1, addresses)
@@ -461,7 +461,7 @@ def test_a_peer_that_connects_anew_has_lost_its_link() -> None:
         for _ in range(2):
             with pytest.raises(RefusalError, match="b refuses: b had a link to a already") as raised:
                 await connect_as("a", address[1])
-            assert raised.value.outlook is Outlook.LOST
+            assert raised.value.outlook is RefusalPolicy.LOST
             assert await reader.read() == b"", "the first one is closed"
         await until(lambda: Lost("a") in machine_of(nodes["b"].spec).told, nodes.values())
         assert machine_of(nodes["b"].spec).told == [Lost("a")]

@@ -19,7 +19,7 @@ import pytest
 from cumulus.errors import ProcessError, RemoteProtocolError
 from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.supervisor import Health, LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
+from cumulus.transport.supervisor import Health, LinkLost, MachineMessage, Process, ProcessEnded, StartError, Supervisor
 from support.relay import ListCodec
 from support.tiers import sampled
 
@@ -43,7 +43,7 @@ def wait_for(supervisor: Supervisor, kind: type, seconds: float = 10.0) -> Any:
 
 
 def said(supervisor: Supervisor) -> Any:
-    return ListCodec().decode(wait_for(supervisor, Said).payload)
+    return ListCodec().decode(wait_for(supervisor, MachineMessage).payload)
 
 
 def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -117,7 +117,7 @@ def test_a_killed_process_is_told_and_comes_back_with_its_log(tmp_path: Path) ->
         supervisor.renew(2)
         ask(supervisor, "a", "token", "b c")
         found = supervisor.wait(10)
-        assert isinstance(found, Said), "links that the new incarnation has cut are no news"
+        assert isinstance(found, MachineMessage), "links that the new incarnation has cut are no news"
         assert ListCodec().decode(found.payload) == ["home", "c"]
         ask(supervisor, "b", "count")
         assert said(supervisor) == ["counts", {}, 2]  # one of either life

@@ -25,7 +25,7 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import ProcessError
 from cumulus.m3.program import Program
 from cumulus.machine_facts import cpu_seconds, resident_bytes
-from cumulus.transport.supervisor import Process, ProcessEnded, Said, Supervisor
+from cumulus.transport.supervisor import MachineMessage, Process, ProcessEnded, Supervisor
 from cumulus.workloads import changes, orders
 
 WARM = 2
@@ -126,7 +126,7 @@ def _committed(supervisor: Supervisor, out: Path) -> Iterator[int]:
     """Yield after each epoch how many events are in."""
     while True:
         match supervisor.wait():
-            case Said(_, payload):
+            case MachineMessage(_, payload):
                 match codec.decode(payload):
                     case EpochTold(epoch, _):
                         yield read_manifest(out, epoch).totals["events"]
@@ -146,7 +146,7 @@ def _status(supervisor: Supervisor, names: Sequence[str]) -> dict[str, Mapping[s
     until = time.monotonic() + _STATUS_S
     while len(found) < len(names) and time.monotonic() < until:
         match supervisor.wait(1.0):
-            case Said(name, payload):
+            case MachineMessage(name, payload):
                 told = codec.decode(payload)
                 if isinstance(told, StatusTold):
                     found[name] = told.facts

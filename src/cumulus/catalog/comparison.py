@@ -18,8 +18,8 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """A row that is not what it should be.
+class RowMismatch:
+    """A difference between a stored and a recomputed row.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def compare_rows(
     key: Sequence[int] | None = None,
     magnitudes: Mapping[int, float] | None = None,
     absolute: float = 0.0,
-) -> list[Witness]:
+) -> list[RowMismatch]:
     """Compare two bags of rows; return what differs, in the order of the recomputed rows, or nothing.
 
     Parameters
@@ -107,9 +107,9 @@ def compare_rows(
         pairs = min(len(missing), len(extra))
         shown = extra[0] if extra else missing[0] if missing else ()
         name = shown if key is None else tuple(shown[place] for place in key) if shown else ()
-        witnesses += [Witness(name, extra[i], missing[i]) for i in range(pairs)]
-        witnesses += [Witness(name, None, row) for row in missing[pairs:]]
-        witnesses += [Witness(name, row, None) for row in extra[pairs:]]
+        witnesses += [RowMismatch(name, extra[i], missing[i]) for i in range(pairs)]
+        witnesses += [RowMismatch(name, None, row) for row in missing[pairs:]]
+        witnesses += [RowMismatch(name, row, None) for row in extra[pairs:]]
     return witnesses
 
 

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 
 from cumulus.cli.terminal.charts import bars, rows_table
-from cumulus.cli.terminal.progress_lines import Teller
+from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.durable.files import written_aside
 from cumulus.errors import UsageError
 
@@ -154,22 +154,22 @@ def _play(out: Path, epochs: int, host: str, console: Console) -> list[Epoch]:
         soft_wrap=True,
     )
     played: list[Epoch] = []
-    with Teller(False) as teller:
+    with ProgressReporter(False) as progress:
 
         def take(epoch: Epoch) -> None:
             played.append(epoch)
-            teller.epoch(epoch)
+            progress.epoch(epoch)
 
         started = time.perf_counter()
-        (_on_spark if host == "spark" else _embedded)(program, out, take, teller)
-        teller.finish(str(out / "views"), time.perf_counter() - started)
+        (_on_spark if host == "spark" else _embedded)(program, out, take, progress)
+        progress.finish(str(out / "views"), time.perf_counter() - started)
     return played
 
 
-def _on_spark(program: Program, out: Path, take: Callable[[Epoch], None], teller: Teller) -> None:
+def _on_spark(program: Program, out: Path, take: Callable[[Epoch], None], progress: ProgressReporter) -> None:
     from cumulus.spark.java import find_java
 
-    teller.say(f"Starting Spark with {find_java()} …")
+    progress.say(f"Starting Spark with {find_java()} …")
     from cumulus.spark import local_session, maintain
 
     spark = local_session(name="cumulus demo")
@@ -179,7 +179,7 @@ def _on_spark(program: Program, out: Path, take: Callable[[Epoch], None], teller
         spark.stop()
 
 
-def _embedded(program: Program, out: Path, take: Callable[[Epoch], None], teller: Teller) -> None:
+def _embedded(program: Program, out: Path, take: Callable[[Epoch], None], progress: ProgressReporter) -> None:
     from cumulus.engine.engines import make_engine
     from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from

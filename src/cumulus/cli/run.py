@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
-from cumulus.cli.terminal.progress_lines import Teller
+from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import UsageError
@@ -90,9 +90,9 @@ def run(
         settings |= {"engine": engine, "places": places, "dead_after": dead_after}
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
-    with Teller(as_json) as teller:
-        hosts[host](program, source, out, settings, teller, note)
-        teller.finish(str(out), time.perf_counter() - started)
+    with ProgressReporter(as_json) as progress:
+        hosts[host](program, source, out, settings, progress, note)
+        progress.finish(str(out), time.perf_counter() - started)
 
 
 def _resumed(file: Path, out: Path, checkpoint: Path | None) -> Program | None:
@@ -127,7 +127,7 @@ def _on_spark(
     source: list[str],
     out: Path,
     settings: dict[str, Any],
-    teller: Teller,
+    progress: ProgressReporter,
     note: Callable[[BucketPlan], None],
 ) -> None:
     from cumulus.epochs.sources import check_apart, sources_from
@@ -135,15 +135,15 @@ def _on_spark(
 
     folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
     check_apart(folders.values(), out, settings["checkpoint"])
-    teller.say(f"using {find_java()}")
+    progress.say(f"using {find_java()}")
     from cumulus.spark.session import local_session
 
     spark = local_session()
     from cumulus.spark.pipeline import maintain
 
-    running = maintain(spark, program, folders, out, on_epoch=teller.epoch, wait=False, **settings)
+    running = maintain(spark, program, folders, out, on_epoch=progress.epoch, wait=False, **settings)
     note(running.identity.plan)
-    teller.say(f"layout: {running.identity.plan.why}")
+    progress.say(f"layout: {running.identity.plan.why}")
     running.wait()
 
 
@@ -152,7 +152,7 @@ def _embedded(
     source: list[str],
     out: Path,
     settings: dict[str, Any],
-    teller: Teller,
+    progress: ProgressReporter,
     note: Callable[[BucketPlan], None],
 ) -> None:
     from cumulus.epochs.embedded_run import EmbeddedRun
@@ -178,13 +178,13 @@ def _embedded(
         note(running.identity.plan)
         if layout != "auto":
             began = "" if running.identity.fresh else ", as the checkpoint began"
-            teller.say(f"layout{began}: {running.identity.plan.why}")
+            progress.say(f"layout{began}: {running.identity.plan.why}")
         done = 0
         while not stop.wished and not (wanted and done >= wanted):
             last = True if wanted and done + 1 >= wanted else None if trigger.every_s is None else False
             epoch = running.step(everything=trigger.once, last=last)
             if epoch is not None:
-                teller.epoch(epoch)
+                progress.epoch(epoch)
                 done += 1
             elif trigger.every_s is None:
                 break
@@ -197,7 +197,7 @@ def _on_cluster(
     source: list[str],
     out: Path,
     settings: dict[str, Any],
-    teller: Teller,
+    progress: ProgressReporter,
     note: Callable[[BucketPlan], None],
 ) -> None:
     from cumulus.cluster.processes.home import Home, buckets_of_plan
@@ -229,4 +229,4 @@ def _on_cluster(
         tell = partial(print, file=sys.stderr, flush=True)
         running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s)
         for epoch in running.epochs(lambda: stop.wished):
-            teller.epoch(epoch)
+            progress.epoch(epoch)

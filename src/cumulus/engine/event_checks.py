@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from cumulus.catalog.events import Row
 from cumulus.engine.batches import Bulk, Upserts
-from cumulus.engine.integrity import Duty, Integrity
+from cumulus.engine.integrity import DeferredCheck, Integrity
 from cumulus.engine.protocol import FastPath
 from cumulus.errors import StaticTableError
 from cumulus.m3.program import Program
@@ -32,7 +32,7 @@ class EventChecks:
             for name in self.closed:
                 fast.open(name, False)
 
-    def check(self, sign: int, relation: str, row: Row, duties: list[Duty], started_by: str) -> str:
+    def check(self, sign: int, relation: str, row: Row, deferred: list[DeferredCheck], started_by: str) -> str:
         """Check an event; return what has started the stream after it.
 
         Parameters
@@ -51,7 +51,7 @@ class EventChecks:
         else:
             started_by = started_by or relation
         if relation in self._covered:
-            problem = self._integrity.check(sign, relation, row, duties)
+            problem = self._integrity.check(sign, relation, row, deferred)
             if problem is not None:
                 raise problem
         return started_by

@@ -105,8 +105,8 @@ class ErrorLog:
         return log
 
 
-class Sites:
-    """Numbers for the places in generated code that may fail.
+class ErrorSites:
+    """Error sites: numbers for the places in generated code that may fail.
 
     A statement's site is the column that it adds to. A shared term has a site of its own, which stands for the columns
     of all statements that use it.

@@ -39,8 +39,8 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
-    """A reference that must hold when the transaction ends: `values` names a parent, or no child does."""
+class DeferredCheck:
+    """Deferred foreign-key check: at commit a parent with `values` exists, or no child refers to it."""
 
     reference: Reference
     values: tuple[Any, ...]
@@ -69,7 +69,9 @@ class Integrity:
 
     # --- single events ----------------------------------------------------------------------------------------------
 
-    def check(self, sign: int, relation: str, row: Row, duties: list[Duty] | None = None) -> DataError | None:
+    def check(
+        self, sign: int, relation: str, row: Row, deferred: list[DeferredCheck] | None = None
+    ) -> DataError | None:
         """Return why an event must not be applied now, None if it may.
 
         Parameters
@@ -88,16 +90,16 @@ class Integrity:
             found = self.by_key(relation, tuple(row[place] for place in places))
             if found is not None:
                 return _duplicate(table, row, found)
-        for duty in self._duties(sign, relation, row):
-            if duties is not None and not duty.reference.key.rely:
-                duties.append(duty)
-            elif self._broken(duty, Event(sign, relation, row)):
-                return _orphan(duty)
+        for check in self._deferred_checks(sign, relation, row):
+            if deferred is not None and not check.reference.key.rely:
+                deferred.append(check)
+            elif self._broken(check, Event(sign, relation, row)):
+                return _orphan(check)
         return None
 
-    def first_violation(self, duties: list[Duty]) -> DataError | None:
+    def first_violation(self, deferred: list[DeferredCheck]) -> DataError | None:
         """Return why a transaction must not be committed, looking at the rows as its events left them."""
-        return next((_orphan(duty) for duty in duties if self._broken(duty)), None)
+        return next((_orphan(check) for check in deferred if self._broken(check)), None)
 
     def by_key(self, relation: str, values: tuple[Any, ...]) -> Row | None:
         """Return the row with a primary key, None if there is none; the relation is kept and has a key."""
@@ -129,11 +131,11 @@ class Integrity:
         values = self._engine.read(self._maps[relation], row)
         return 0 if values is None else int(values[0])
 
-    def _broken(self, duty: Duty, event: Event | None = None) -> bool:
+    def _broken(self, check: DeferredCheck, event: Event | None = None) -> bool:
         """Whether there is a child and no parent; `event` counts as if it were applied."""
-        reference = duty.reference  # a parent has few rows of one key, and may have very many children
-        return not self._some(reference.parent, reference.parent_places, duty.values, event) and self._some(
-            reference.child, reference.child_places, duty.values, event
+        reference = check.reference  # a parent has few rows of one key, and may have very many children
+        return not self._some(reference.parent, reference.parent_places, check.values, event) and self._some(
+            reference.child, reference.child_places, check.values, event
         )
 
     def _some(self, relation: Relation, places: tuple[int, ...], values: tuple[Any, ...], event: Event | None) -> bool:
@@ -143,16 +145,16 @@ class Integrity:
         gone = mine.row if mine is not None and mine.sign < 0 else None
         return any(row != gone or count > 1 for row, count in self.rows(relation, places, values))
 
-    def _duties(self, sign: int, relation: str, row: Row) -> Iterator[Duty]:
+    def _deferred_checks(self, sign: int, relation: str, row: Row) -> Iterator[DeferredCheck]:
         """Yield what foreign keys ask for when a row comes (its parents) or goes (no children)."""
         if sign > 0:
             for reference in self._parents[relation]:
                 values = reference.of_child(row)
                 if values is not None:
-                    yield Duty(reference, values, relation, row)
+                    yield DeferredCheck(reference, values, relation, row)
         else:
             for reference in self._children[relation]:
-                yield Duty(reference, reference.of_parent(row), relation, row)
+                yield DeferredCheck(reference, reference.of_parent(row), relation, row)
 
 
 def wanted_indexes(program: Program) -> list[tuple[str, tuple[int, ...]]]:
@@ -206,12 +208,12 @@ def _duplicate(relation: Relation, row: Row, found: Row) -> DuplicateKeyError:
     )
 
 
-def _orphan(duty: Duty) -> OrphanError:
-    key, children = duty.reference.key, duty.reference.child.name
-    values = ", ".join(f"{name}={shown(value)}" for name, value in zip(key.parent_columns, duty.values, strict=True))
+def _orphan(check: DeferredCheck) -> OrphanError:
+    key, children = check.reference.key, check.reference.child.name
+    values = ", ".join(f"{name}={shown(value)}" for name, value in zip(key.parent_columns, check.values, strict=True))
     return OrphanError(
         f"{children} would refer to {key.parent} with {values}, which is not there",
-        relation=duty.relation,
-        row=duty.row,
+        relation=check.relation,
+        row=check.row,
         hint="Insert parents before their children, and delete them after them.",
     )

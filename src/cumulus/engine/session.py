@@ -107,7 +107,7 @@ class Session:
             self.engine.begin()
             try:
                 yield opened
-                problem = self.integrity.first_violation(opened.duties) if opened.duties else None
+                problem = self.integrity.first_violation(opened.deferred) if opened.deferred else None
                 if problem is not None:
                     raise UnsettledError if opened.is_by_code else problem
                 if opened.is_abandoned:
@@ -231,7 +231,7 @@ class Session:
         with self.applying:
             try:
                 yield filled
-                problem = self.integrity.first_violation(filled.duties)
+                problem = self.integrity.first_violation(filled.deferred)
                 if problem is not None:
                     raise problem
             except BaseException:

@@ -11,7 +11,7 @@ from cumulus.catalog.types import EXACT
 from cumulus.engine.batches import Bulk, Counts, Rows, Upserts
 from cumulus.engine.event_checks import EventChecks
 from cumulus.engine.failures import ErrorLog
-from cumulus.engine.integrity import Duty
+from cumulus.engine.integrity import DeferredCheck
 from cumulus.engine.keyed_events import Operation, RowChange
 from cumulus.engine.protocol import Changes, Engine, Run
 from cumulus.engine.referring_rows import MovedRows, ReferringRows
@@ -66,7 +66,7 @@ class Transaction:
         self.counts: Counts = Counter()
         self.stepped = 0
         """Events that came one by one."""
-        self.duties: list[Duty] = []
+        self.deferred: list[DeferredCheck] = []
         """References that must hold at the end."""
         self.is_by_code = False
         """Whether code has taken events that nobody has looked at one by one."""
@@ -102,7 +102,7 @@ class Transaction:
                 continue
             deliver()
             if relation in self._checks.concerned:
-                self.started_by = self._checks.check(sign, relation, row, self.duties, self.started_by)
+                self.started_by = self._checks.check(sign, relation, row, self.deferred, self.started_by)
             self._engine.on_event(sign, relation, row)
             self.counts[sign, relation] += 1
             self.stepped += 1

@@ -5,8 +5,8 @@ definitions of their maps, and compares; `check_maps` does the same for every ma
 `Warehouse.recheck` and `cumulus recheck`.
 """
 
-from cumulus.catalog.comparison import Witness, compare_rows
+from cumulus.catalog.comparison import RowMismatch, compare_rows
 from cumulus.recheck.checking import check_maps, check_views
 from cumulus.recheck.report import Checked, Report
 
-__all__ = ["Checked", "Report", "Witness", "check_maps", "check_views", "compare_rows"]
+__all__ = ["Checked", "Report", "RowMismatch", "check_maps", "check_views", "compare_rows"]

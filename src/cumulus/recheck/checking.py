@@ -22,7 +22,7 @@ from cumulus.algebra.terms import (
     product_of,
     rebuild,
 )
-from cumulus.catalog.comparison import Witness, compare_rows
+from cumulus.catalog.comparison import RowMismatch, compare_rows
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGDECIMAL
@@ -125,7 +125,7 @@ class _ViewCheck:
         shown = {scalar.name: place for place, scalar in select if isinstance(scalar, Var)}
         return [shown[name] for name in keys] if all(name in shown for name in keys) else None
 
-    def _are_ties(self, stored: list[Row], wanted: list[Row], found: list[Witness]) -> bool:
+    def _are_ties(self, stored: list[Row], wanted: list[Row], found: list[RowMismatch]) -> bool:
         """Whether rows differ only because ORDER BY leaves open which of several equal ones LIMIT takes."""
         if len(stored) != len(wanted):
             return False

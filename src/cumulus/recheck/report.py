@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from cumulus.catalog.comparison import Witness
+from cumulus.catalog.comparison import RowMismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Checked:
     name: str
     rows: int
     different: int = 0
-    witnesses: tuple[Witness, ...] = ()
+    witnesses: tuple[RowMismatch, ...] = ()
     columns: tuple[str, ...] = ()
     by: str = "SQL"
     problem: str = ""

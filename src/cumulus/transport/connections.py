@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, Piece, header
-from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, refusal
+from cumulus.transport.greeting import Credentials, Greeting, RefusalError, RefusalPolicy, refusal
 from cumulus.transport.strangers import GREETING_SECONDS
 
 Address: TypeAlias = tuple[str, int]
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self.connects = bool(peer)
         self.is_up = False
         self.is_full = False
-        self.settled: asyncio.Future[Outlook | None] = asyncio.get_running_loop().create_future()
+        self.settled: asyncio.Future[RefusalPolicy | None] = asyncio.get_running_loop().create_future()
         """None when the connection is up; else what to do now that it is closed."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = owner
@@ -148,7 +148,9 @@ class Connection(asyncio.BufferedProtocol):
         reason = str(self.problem.message if self.problem else exc or self._reason)
         self._owner.closed(self, self.problem, reason)
         if not self.settled.done():
-            self.settled.set_result(self.problem.outlook if isinstance(self.problem, RefusalError) else Outlook.AGAIN)
+            self.settled.set_result(
+                self.problem.outlook if isinstance(self.problem, RefusalError) else RefusalPolicy.AGAIN
+            )
         if not self.gone.done():
             self.gone.set_result(None)
 

@@ -27,26 +27,26 @@ from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind
 
 
-class Outlook(Enum):
-    """What who has connected is to do when it is refused."""
+class RefusalPolicy(Enum):
+    """What the connecting side does after a refusal."""
 
     AGAIN = "again"
-    """Try it again soon: one side has not been told of the newest incarnation yet."""
+    """Try again soon: one side does not know the newest incarnation yet."""
     LOST = "lost"
-    """Take the link for lost: there was one already."""
+    """Report the link as lost: the peer had one already."""
     NEVER = "never"
-    """Give up: it is somebody else."""
+    """Give up: the other side is not the expected peer."""
 
 
 _NAME_CHARACTERS = 200
 """The most of a name: what clients are called is written into logs and quarantines."""
-_OUTLOOKS = {each.value: each for each in Outlook}
+_POLICIES = {each.value: each for each in RefusalPolicy}
 
 
 class RefusalError(RemoteProtocolError):
     """A connection is refused, with what is to be done then."""
 
-    def __init__(self, message: str, outlook: Outlook, *, hint: str = "") -> None:
+    def __init__(self, message: str, outlook: RefusalPolicy, *, hint: str = "") -> None:
         self.outlook = outlook
         super().__init__(message, hint=hint)
 
@@ -133,7 +133,7 @@ class Greeting:
             if not hmac.compare_digest(payload, self._proof(not self._connects)):
                 raise RefusalError(
                     f"{self._hello['name']} does not know the secret",
-                    Outlook.NEVER,
+                    RefusalPolicy.NEVER,
                     hint="Give all machines the same secret.",
                 )
             if not self._connects:
@@ -145,10 +145,10 @@ class Greeting:
     def _refused(self, payload: bytes) -> RefusalError:
         """Return what the other side has against this one; a connection that was accepted is only closed."""
         if not self._connects:
-            return RefusalError("who has connected does not want to any more", Outlook.AGAIN)
+            return RefusalError("who has connected does not want to any more", RefusalPolicy.AGAIN)
         said = _object(payload, reason=str, outlook=str)
         reason = said["reason"] if said["reason"].isprintable() else repr(said["reason"])
-        return RefusalError(f"{self.peer} refuses: {reason}", _OUTLOOKS.get(said["outlook"], Outlook.NEVER))
+        return RefusalError(f"{self.peer} refuses: {reason}", _POLICIES.get(said["outlook"], RefusalPolicy.NEVER))
 
     def _greet(self, payload: bytes) -> None:
         """Take the other side's HELLO, of which nothing is proved yet."""
@@ -156,12 +156,14 @@ class Greeting:
             hello = _object(payload, name=str, nonce=str)
             if hello["name"] != self.peer:
                 raise RefusalError(
-                    f"another machine listens where {self.peer} should", Outlook.AGAIN, hint="Its port is another's."
+                    f"another machine listens where {self.peer} should",
+                    RefusalPolicy.AGAIN,
+                    hint="Its port is another's.",
                 )
         else:
             hello = _object(payload, name=str, program=str, incarnation=int, nonce=str)
             if not self._incarnation:  # nor who is a member: by which secret to judge a proof
-                raise RefusalError(f"{self._me.name} does not know the others yet", Outlook.AGAIN)
+                raise RefusalError(f"{self._me.name} does not know the others yet", RefusalPolicy.AGAIN)
             if not (hello["name"].isprintable() and 0 < len(hello["name"]) <= _NAME_CHARACTERS):
                 raise RemoteProtocolError("a greeting has come with a name that is none")
             self.purpose = str(hello.get("purpose", ""))
@@ -172,12 +174,12 @@ class Greeting:
         name, incarnation = self._hello["name"], self._hello["incarnation"]
         if incarnation != self._incarnation:
             raise RefusalError(
-                f"{name} is in incarnation {incarnation}, {self._me.name} in {self._incarnation}", Outlook.AGAIN
+                f"{name} is in incarnation {incarnation}, {self._me.name} in {self._incarnation}", RefusalPolicy.AGAIN
             )
         if self._hello["program"] != self._me.program.hex():
             raise RefusalError(
                 f"{name} runs another program than {self._me.name}",
-                Outlook.NEVER,
+                RefusalPolicy.NEVER,
                 hint="Start all machines from the same file, with the same version of Cumulus.",
             )
         self._admit(name)
@@ -199,7 +201,7 @@ class Greeting:
 
 def refusal(reason: RemoteProtocolError) -> bytes:
     """Return the payload of a REFUSAL."""
-    outlook = reason.outlook if isinstance(reason, RefusalError) else Outlook.NEVER
+    outlook = reason.outlook if isinstance(reason, RefusalError) else RefusalPolicy.NEVER
     return json.dumps({"reason": reason.message[:1000], "outlook": outlook.value}).encode()
 
 

@@ -23,7 +23,7 @@ from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
-from cumulus.transport.greeting import Credentials, Outlook, RefusalError, is_loopback
+from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy, is_loopback
 from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.strangers import one_to_close
 
@@ -148,19 +148,19 @@ class Links:
             with suppress(OSError):
                 _, connection = await loop.create_connection(lambda: Connection(self, link.peer), *address)
                 outlook = await connection.settled
-                if outlook is Outlook.NEVER:
+                if outlook is RefusalPolicy.NEVER:
                     refused_since = min(refused_since, loop.time())
                     if loop.time() - refused_since >= INSIST_SECONDS:
                         assert connection.problem is not None
                         self._receiver.failed(connection.problem)
                         break
-                elif outlook is Outlook.AGAIN:
+                elif outlook is RefusalPolicy.AGAIN:
                     refused_since = math.inf
                 else:
                     break
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        if outlook is Outlook.LOST:
+        if outlook is RefusalPolicy.LOST:
             self._lose(link, "it broke before it was up")
 
     def send(self, to: Name, pieces: Sequence[Piece], incarnation: int) -> None:
@@ -247,13 +247,13 @@ class Links:
         link = self._links.get(name)
         is_mine = name in (self.me.name, SUPERVISOR)
         if is_mine or (link is not None and not link.is_client and name > self.me.name):
-            raise RefusalError(f"{self.me.name} takes no connection from {name!r}", Outlook.NEVER)
+            raise RefusalError(f"{self.me.name} takes no connection from {name!r}", RefusalPolicy.NEVER)
         if link is not None and (link.is_lost or link.connection is not None):
             if link.connection is not None and not link.is_client:
                 link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
-            raise RefusalError(f"{self.me.name} had a link to {name} already", Outlook.LOST)
+            raise RefusalError(f"{self.me.name} had a link to {name} already", RefusalPolicy.LOST)
         if link is None and sum(each.is_client for each in self._links.values()) >= _MOST_CLIENTS:
-            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} guests", Outlook.AGAIN)
+            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} guests", RefusalPolicy.AGAIN)
 
     def opened(self, connection: Connection) -> None:
         """Take a connection whose other side is not known yet; if there are too many of them, an older one goes."""
@@ -307,7 +307,7 @@ class Links:
         link = self._links.get(connection.peer)
         if link is not None and link.connection is connection:
             self._lose(link, reason)
-        if problem is None or (isinstance(problem, RefusalError) and problem.outlook is not Outlook.NEVER):
+        if problem is None or (isinstance(problem, RefusalError) and problem.outlook is not RefusalPolicy.NEVER):
             return
         self._receiver.refused(connection.other_side, problem)
 

@@ -105,14 +105,14 @@ class LinkLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A machine has sent the supervisor a message, here as its codec has written it."""
+class MachineMessage:
+    """A message of a machine to the supervisor, as the bytes of its codec."""
 
     name: Name
     payload: bytes
 
 
-Occurrence: TypeAlias = ProcessEnded | LinkLost | Said
+Occurrence: TypeAlias = ProcessEnded | LinkLost | MachineMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class _Running:
     def _take(self, kind: int, payload: bytes) -> None:
         match kind:
             case FrameKind.MESSAGE:
-                self._occurred(Said(self.name, payload))
+                self._occurred(MachineMessage(self.name, payload))
             case FrameKind.READY:
                 host, port, *self.further = json.loads(payload)
                 self.address = (host, port)

@@ -10,7 +10,7 @@ from threading import Event, Lock
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.transport.framing import HEADER_BYTES, STRANGER_BYTES, header, parsed_header
-from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError
+from cumulus.transport.greeting import Credentials, Greeting, RefusalError, RefusalPolicy
 from cumulus_ring.links.open_link import LinkAddress, LinkClosedError, LinkCounts, OpenLink, closing_reason
 
 CONNECT_SECONDS = 10.0
@@ -69,7 +69,7 @@ class Dial:
             try:
                 return self._attempt(min(left, _ATTEMPT_SECONDS))
             except RefusalError as problem:
-                if problem.outlook is not Outlook.AGAIN:
+                if problem.outlook is not RefusalPolicy.AGAIN:
                     raise
                 reason = problem.message
             except (OSError, LinkClosedError) as problem:

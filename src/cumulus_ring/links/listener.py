@@ -19,7 +19,7 @@ from typing import TypeAlias
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, header
-from cumulus.transport.greeting import Credentials, Greeting, Outlook, RefusalError, is_loopback, refusal
+from cumulus.transport.greeting import Credentials, Greeting, RefusalError, RefusalPolicy, is_loopback, refusal
 from cumulus.transport.strangers import GREETING_SECONDS, one_to_close
 from cumulus_ring.links.open_link import LinkAddress, LinkCounts, OpenLink
 
@@ -210,7 +210,7 @@ class LinkListener:
             is_client = purpose == self._clients != ""
             if stranger.epoch != self._epoch or not (is_client or self._expected.get(purpose) == name):
                 raise RefusalError(
-                    f"{self._me.name} expects no link of {name!r} for {purpose!r} now", Outlook.AGAIN, hint=""
+                    f"{self._me.name} expects no link of {name!r} for {purpose!r} now", RefusalPolicy.AGAIN, hint=""
                 )
 
     def _take_place(self, stranger: _Stranger) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.machine import Name
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
-from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, Supervisor
+from cumulus.transport.supervisor import LinkLost, MachineMessage, Process, ProcessEnded, Supervisor
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
 from cumulus_ring.process.settings import RingOptions
@@ -105,7 +105,7 @@ class RingSupervisor:
                 case LinkLost(name, peer, reason=reason) if name not in self._lost:
                     self._note(f"{name}: the link with {peer} is gone: {reason}")
                     self._reconnect_all(nodes, home)
-                case Said(name, payload):
+                case MachineMessage(name, payload):
                     self._adopted(source, name, *json.loads(payload))
             if time.monotonic() - asked >= _ASK_SECONDS:
                 self._find_hung(nodes, home)

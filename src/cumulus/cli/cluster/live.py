@@ -79,11 +79,13 @@ def start(
         daemon.start(live)
         print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
         return
-    from cumulus.cli.terminal.progress_lines import Teller
+    from cumulus.cli.terminal.progress_lines import ProgressReporter
     from cumulus.interrupts import Interrupt
 
-    with Teller(False) as teller, Interrupt() as stop_wish:
-        daemon.serve(live, lambda: stop_wish.wished, lambda: teller.say(f"{home}: all run"), teller.epoch, teller.say)
+    with ProgressReporter(False) as progress, Interrupt() as stop_wish:
+        daemon.serve(
+            live, lambda: stop_wish.wished, lambda: progress.say(f"{home}: all run"), progress.epoch, progress.say
+        )
 
 
 def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:

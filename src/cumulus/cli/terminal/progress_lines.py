@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cumulus.epochs.progress import Epoch
 
 
-class Teller:
-    """Tells epochs as they are committed; as JSON, one object per epoch and nothing else on standard output."""
+class ProgressReporter:
+    """Reports committed epochs; as JSON, one object per epoch and nothing else on standard output."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -26,7 +26,7 @@ class Teller:
         self._epochs = 0
         self._last: Epoch | None = None
 
-    def __enter__(self) -> Teller:
+    def __enter__(self) -> ProgressReporter:
         if self._console.is_terminal and not self._as_json:
             self._live = Live(console=self._console, refresh_per_second=4)
             self._live.start()

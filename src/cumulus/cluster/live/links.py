@@ -16,7 +16,7 @@ from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.client_connection import ClientConnection
-from cumulus.transport.greeting import Credentials, Outlook, RefusalError
+from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.3
 """Seconds between two attempts to reach a machine."""
@@ -85,7 +85,7 @@ class ClientLinks:
                 self._drop(machine)
             except (OSError, RefusalError) as problem:
                 self._drop(machine)
-                if isinstance(problem, RefusalError) and problem.outlook is Outlook.NEVER:
+                if isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.NEVER:
                     raise RemoteProtocolError(
                         problem.message,
                         hint=f"Connect again; {self._home / ADDRESS} says where the secret of the cluster is.",

@@ -15,7 +15,7 @@ from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
-from cumulus.transport.supervisor import LinkLost, Process, ProcessEnded, Said, StartError, Supervisor
+from cumulus.transport.supervisor import LinkLost, MachineMessage, Process, ProcessEnded, StartError, Supervisor
 
 MOST_DEATHS = 5
 """Processes may die so often in a row without an epoch in between."""
@@ -116,7 +116,7 @@ class ClusterRun:
                 self._begin_anew(f"{each.name} has lost its link to {each.peer} ({each.reason})")
                 return False
             match supervisor.wait(_LOOK_S):
-                case Said(_, payload):
+                case MachineMessage(_, payload):
                     match codec.decode(payload):
                         case EpochTold(_, files_left):
                             yield from self._committed(files_left)

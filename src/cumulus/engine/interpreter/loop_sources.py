@@ -10,7 +10,7 @@ from cumulus.algebra import float_sums
 from cumulus.algebra.terms import MapRead, Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT
-from cumulus.engine.failures import Sites
+from cumulus.engine.failures import ErrorSites
 from cumulus.engine.interpreter.new_state import NewStateSlices
 from cumulus.engine.interpreter.numbers import NumberKind, Value
 from cumulus.engine.interpreter.store import DictMap, Positions
@@ -201,7 +201,7 @@ class Shared:
 
     prefix: str
     argument: str
-    sites: Sites
+    sites: ErrorSites
     taken: set[str]
     functions: list[tuple[str, Writer]] = field(default_factory=list)
     known: dict[Term, SharedFunction] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.assignments import assignments
 from cumulus.engine.analysis.separation import separated
-from cumulus.engine.failures import Sites
+from cumulus.engine.failures import ErrorSites
 from cumulus.engine.interpreter.attempts import FAILED, PROBLEM
 from cumulus.engine.interpreter.loop_sources import CHANGES, Shared, ahead_name
 from cumulus.engine.interpreter.scalars import Env
@@ -47,7 +47,7 @@ class GeneratedModule:
     lines: list[Line] = field(default_factory=list)
     triggers: dict[tuple[On, str], str] = field(default_factory=dict)
     assigned: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    sites: Sites = field(default_factory=Sites)
+    sites: ErrorSites = field(default_factory=ErrorSites)
     fallible: set[str] = field(default_factory=set)
 
     @property

@@ -18,7 +18,7 @@ from cumulus.algebra.scope import ahead_of, maps_of
 from cumulus.algebra.terms import Apply, Cast
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.steps import Step, direct_statements
-from cumulus.engine.failures import Sites
+from cumulus.engine.failures import ErrorSites
 from cumulus.engine.interpreter.attempts import bounded, report
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.numbers import NumberKind, Value, product
@@ -36,7 +36,7 @@ from cumulus.scalars.python_code import may_raise
 class StatementCoder:
     """Writes the `+=` statements of one trigger."""
 
-    def __init__(self, coder: TermCoder, sites: Sites, exact_columns: bool) -> None:
+    def __init__(self, coder: TermCoder, sites: ErrorSites, exact_columns: bool) -> None:
         self._coder = coder
         self._sites = sites
         self._writer = coder.writer

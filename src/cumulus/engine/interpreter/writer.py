@@ -46,7 +46,7 @@ class Writer:
         self.about: Any = None
         """What the lines written now belong to (a statement), for messages of errors."""
         self.site = -1
-        """Where a failure in these lines is told to come from; see `cumulus.engine.failures.Sites`."""
+        """Where a failure in these lines is told to come from; see `cumulus.engine.failures.ErrorSites`."""
         self.row = ""
         """The row of the batch that is being looked at, as code; "" if there is none, or not just one."""
         self._taken = set(taken)

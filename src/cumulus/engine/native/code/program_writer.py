@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from cumulus.algebra.terms import Term
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import BIGINT, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
-from cumulus.engine.failures import Sites
+from cumulus.engine.failures import ErrorSites
 from cumulus.engine.native.code.typing import Typing
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import (
@@ -60,7 +60,7 @@ class ProgramWriter:
     def __init__(self, program: Program, functions: Mapping[str, UserFunction], context: ContextLayout) -> None:
         self.program = program
         self.context = context
-        self.sites = Sites()
+        self.sites = ErrorSites()
         self.python_functions: list[PythonFunction] = []
         self.functions: list[Function] = []
         """Functions that the triggers call, in the order in which they were written."""
