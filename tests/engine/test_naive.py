@@ -23,10 +23,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -105,7 +105,7 @@ class Naive:
     def at(self, term, bound, domain, batch):
         """The number of `term` at one binding of all its outputs."""
         match term:
-            case Const() | Var() | Apply() | Cast() | MapEnd() | End():
+            case Const() | Var() | Apply() | Cast() | MapExtremum() | Extremum():
                 return self.scalar(term, bound) or 0
             case Compare(op, left, right):
                 return int(compare(op, self.scalar(left, bound), self.scalar(right, bound)))
@@ -117,7 +117,7 @@ class Naive:
                 return total
             case Atom(_, variables):
                 return batch.get(tuple(bound[name] for name in variables), 0)
-            case Lift(variable, Const() | Var() | Apply() | End() as inner):
+            case Lift(variable, Const() | Var() | Apply() | Extremum() as inner):
                 return int(bound[variable] == self.scalar(inner, bound))
             case Lift(variable, inner):
                 return int(bound[variable] == self.value(inner, bound, domain, batch))
@@ -152,7 +152,7 @@ class Naive:
                 return bound[name]
             case Apply(function, args):
                 return call(function, [self.scalar(arg, bound) for arg in args])
-            case MapEnd(end, name, keys):
+            case MapExtremum(end, name, keys):
                 axis = keys.index(None)
                 found = [
                     key[axis]
@@ -161,7 +161,7 @@ class Naive:
                     and all(p is None or part == self.scalar(p, bound) for part, p in zip(key, keys, strict=True))
                 ]
                 return (min if end == "MIN" else max)(found, default=None)
-            case End(end, variable, inner):
+            case Extremum(end, variable, inner):
                 values = [value for value in self.known[0] if value is not None]
                 found = [value for value in values if self.value(inner, bound | {variable: value}, *self.known)]
                 return (min if end == "MIN" else max)(found, default=None)
@@ -228,7 +228,7 @@ def terms(draw, env: tuple[str, ...], targets: tuple[str, ...], batch: bool, nam
         elif kind in (6, 7):
             variable = draw(st.sampled_from([next(fresh), "k"]))
             inner = draw(terms(tuple(name for name in known if name != variable), (variable,), batch, fresh))
-            end = End(draw(st.sampled_from(["MIN", "MAX"])), variable, inner)
+            end = Extremum(draw(st.sampled_from(["MIN", "MAX"])), variable, inner)
             if draw(st.booleans()):
                 parts.append(Compare("<=", end, scalar()))
             else:
@@ -236,7 +236,7 @@ def terms(draw, env: tuple[str, ...], targets: tuple[str, ...], batch: bool, nam
                 known.append(name)
         else:
             name = draw(st.sampled_from(["s", "t"]))
-            end = MapEnd(draw(st.sampled_from(["MIN", "MAX"])), name, draw(st.sampled_from([(scalar(), None)])))
+            end = MapExtremum(draw(st.sampled_from(["MIN", "MAX"])), name, draw(st.sampled_from([(scalar(), None)])))
             parts.append(Compare("<=", end, scalar()))
     return product_of(parts)
 

@@ -16,10 +16,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Range,
     Var,
@@ -116,7 +116,7 @@ def scalars(draw, depth, values=True):
         case 8 if values:
             return draw(terms(depth - 1))
         case 9 if values:
-            return End(draw(ends), draw(names), draw(terms(depth - 1)))
+            return Extremum(draw(ends), draw(names), draw(terms(depth - 1)))
         case _:
             return draw(st.one_of(names.map(Var), literals))
 
@@ -131,7 +131,7 @@ def read_or_end(draw, inner):
     name = draw(maps)
     if draw(st.booleans()):
         return MapRead(name, draw(st.sampled_from(COLUMNS[name])), listed(draw, 3, key))
-    return MapEnd(draw(ends), name, (*listed(draw, 2, inner), None, *listed(draw, 2, inner)))
+    return MapExtremum(draw(ends), name, (*listed(draw, 2, inner), None, *listed(draw, 2, inner)))
 
 
 variables = st.lists(names, max_size=3).map(tuple)
@@ -168,7 +168,7 @@ def terms(draw, depth, functions=True):
         case 10:
             return read_or_end(draw, scalar)
         case 11:
-            return End(draw(ends), draw(names), inner())
+            return Extremum(draw(ends), draw(names), inner())
         case 12:
             kind = draw(st.sampled_from([Atom, Batch]))
             return kind(draw(st.sampled_from(RELATIONS)), draw(variables))

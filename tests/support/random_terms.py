@@ -13,8 +13,8 @@ from cumulus.algebra.terms import (
     Apply,
     Atom,
     Compare,
-    End,
     Exists,
+    Extremum,
     Lift,
     Term,
     Var,
@@ -49,7 +49,7 @@ def scalars(names: tuple[str, ...]) -> st.SearchStrategy[Term]:
         variables,
         numbers,
         st.builds(lambda a: Apply("coalesce", (a, number(1))), variables),
-        st.builds(lambda end, term: End(end, "u", term), st.sampled_from(["MIN", "MAX"]), either),
+        st.builds(lambda end, term: Extremum(end, "u", term), st.sampled_from(["MIN", "MAX"]), either),
     )
 
 

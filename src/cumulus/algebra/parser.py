@@ -32,10 +32,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Range,
     Scalar,
@@ -304,7 +304,7 @@ class TermReader:
         tokens.expect("(")
         inner = self.value()
         tokens.expect(")", f"to close {end}")
-        return End(end, variable, inner)
+        return Extremum(end, variable, inner)
 
     def _summed(self, group: tuple[str, ...]) -> Term:
         inner = self.value()
@@ -377,7 +377,7 @@ class TermReader:
         if keys.count(None) != 1:
             self.tokens.fail(f"expected exactly one '*' among the keys of {end}")
         self.tokens.take()
-        return MapEnd(end, name, tuple(keys))
+        return MapExtremum(end, name, tuple(keys))
 
 
 def _lift_ahead(tokens: TokenStream) -> bool:

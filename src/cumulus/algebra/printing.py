@@ -23,10 +23,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Node,
     Product,
@@ -264,10 +264,10 @@ def _closed(term: Term) -> str:
             listed = ", ".join(_range(key) if isinstance(key, Range) else _scalar(key, _OR) for key in keys)
             when = "" if state == "OLD" else f"{state} "
             return f"{when}{print_call_name(name)}[{listed}]" + (f".{_column(column)}" if column else "")
-        case MapEnd(end, name, keys):
+        case MapExtremum(end, name, keys):
             listed = ", ".join("*" if key is None else _scalar(key, _OR) for key in keys)
             return f"{end} {print_call_name(name)}[{listed}]"
-        case End(end, variable, inner):
+        case Extremum(end, variable, inner):
             return f"{end}[{print_name(variable)}]({_value(inner, 0)})"
         case Apply() | Sum() | Product():
             raise AssertionError(f"{type(term).__name__} is spelled by its context")

@@ -13,10 +13,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -46,7 +46,7 @@ def outputs(term: Term) -> tuple[str, ...]:
     ('x', 'y', 'z')
     """
     match term:
-        case Const() | Var() | Apply() | Cast() | Compare() | MapEnd() | End():
+        case Const() | Var() | Apply() | Cast() | Compare() | MapExtremum() | Extremum():
             return ()
         case Atom(_, variables) | Batch(_, variables):
             return ordered(variables)
@@ -84,11 +84,11 @@ def inputs(term: Term) -> frozenset[str]:
             return frozenset()
         case Var(name):
             return frozenset((name,))
-        case Apply() | Cast() | Compare() | MapEnd():
+        case Apply() | Cast() | Compare() | MapExtremum():
             return scalar_inputs(term)
         case MapRead(_, _, keys):
             return frozenset(name for key in keys if not isinstance(key, Var) for name in scalar_inputs(key))
-        case End(_, variable, inner):
+        case Extremum(_, variable, inner):
             return inputs(inner) - {variable}
         case Lift(_, inner) | Exists(inner):
             return inputs(inner)
@@ -119,11 +119,11 @@ def scalar_inputs(scalar: Scalar | Range) -> frozenset[str]:
     Examples
     --------
     >>> from cumulus.algebra.terms import *
-    >>> most = End("MAX", "x", product_of([MapRead("m", "", (Var("x"),)), Var("y")]))
+    >>> most = Extremum("MAX", "x", product_of([MapRead("m", "", (Var("x"),)), Var("y")]))
     >>> sorted(scalar_inputs(Apply("add", (most, Var("z")))))
     ['y', 'z']
     """
-    if isinstance(scalar, End):
+    if isinstance(scalar, Extremum):
         return inputs(scalar)
     return frozenset(_own_variables(scalar)).union(*(scalar_inputs(child) for child in children(scalar)))
 
@@ -140,7 +140,7 @@ def _own_variables(term: Term | Range) -> tuple[str, ...]:
             return (name,)
         case Atom(_, variables) | Batch(_, variables):
             return variables
-        case Lift(variable, _) | End(_, variable, _):
+        case Lift(variable, _) | Extremum(_, variable, _):
             return (variable,)
         case AggSum(group, _):
             return group
@@ -158,7 +158,7 @@ def relations_of(term: Term | Range) -> frozenset[str]:
 @memoised
 def maps_of(term: Term | Range) -> frozenset[str]:
     """Return the names of the maps that `term` reads."""
-    own = {term.map} if isinstance(term, (MapRead, MapEnd)) else set()
+    own = {term.map} if isinstance(term, (MapRead, MapExtremum)) else set()
     return frozenset(own).union(*(maps_of(child) for child in children(term)))
 
 
@@ -199,23 +199,23 @@ def rename(term: Term, names: Mapping[str, str]) -> Term:
             return Lift(names.get(variable, variable), rename(inner, names))
         case AggSum(group, inner):
             return AggSum(ordered(names.get(name, name) for name in group), rename(inner, names))
-        case End(end, variable, inner):
+        case Extremum(end, variable, inner):
             if variable in names.values() and variable not in names:
                 # The end's own variable steps aside for what gets its name.
                 return rename(own_variable(term, frozenset((*names, *names.values()))), names)
-            return End(end, names.get(variable, variable), rename(inner, names))
+            return Extremum(end, names.get(variable, variable), rename(inner, names))
         case _:
             renamed: Term = rebuild(term, lambda child: rename(child, names))
             return renamed
 
 
-def own_variable(term: End, taken: Collection[str]) -> End:
+def own_variable(term: Extremum, taken: Collection[str]) -> Extremum:
     """Return an end with another name for its variable, if that is in `taken`.
 
     Examples
     --------
     >>> from cumulus.algebra.terms import *
-    >>> str(own_variable(End("MIN", "x", MapRead("m", "", (Var("x"),))), {"x"}))
+    >>> str(own_variable(Extremum("MIN", "x", MapRead("m", "", (Var("x"),))), {"x"}))
     'MIN[x_1](m[x_1])'
     """
     if term.variable not in taken:
@@ -224,7 +224,7 @@ def own_variable(term: End, taken: Collection[str]) -> End:
     while f"{term.variable}_{count}" in avoided:
         count += 1
     name = f"{term.variable}_{count}"
-    return End(term.end, name, rename(term.term, {term.variable: name}))
+    return Extremum(term.end, name, rename(term.term, {term.variable: name}))
 
 
 def in_text_order(part: Term | Range) -> tuple[str, ...]:

@@ -192,8 +192,8 @@ class MapRead(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MapEnd(Node):
-    """The least (`end` "MIN") or greatest ("MAX") key of a slice, NULL if the slice is empty.
+class MapExtremum(Node):
+    """Extremum of a slice: its least (`end` "MIN") or greatest ("MAX") key, NULL if the slice is empty.
 
     Exactly one of `keys` is None: the axis that is searched (`*` in the text). A scalar.
     """
@@ -204,11 +204,11 @@ class MapEnd(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class End(Node):
-    """The least (`end` "MIN") or greatest ("MAX") value of `variable` at which `term` is not 0, NULL if there is none.
+class Extremum(Node):
+    """MIN or MAX (`end`) of the values of `variable` at which `term` is not 0; NULL if there is none.
 
-    `term` is in value context. What is bound to the left of the end is bound inside, too; everything else that the term
-    binds is summed over, but for `variable`, which is the end's own. Values stand in SQL's order, NULL is none of them.
+    `term` is in value context. What is bound to the left of it is bound inside, too; everything else that the term
+    binds is summed over, but for `variable`, which is its own. Values are in SQL's order, NULL is none of them.
     A scalar.
     """
 
@@ -231,8 +231,8 @@ Term: TypeAlias = (
     | Sum
     | Product
     | MapRead
-    | MapEnd
-    | End
+    | MapExtremum
+    | Extremum
 )
 
 Scalar: TypeAlias = Term
@@ -389,7 +389,7 @@ def children(term: Term | Range) -> tuple[Term | Range, ...]:
     match term:
         case Apply(_, args):
             return args
-        case Cast(arg, _) | Lift(_, arg) | Exists(arg) | AggSum(_, arg) | End(_, _, arg):
+        case Cast(arg, _) | Lift(_, arg) | Exists(arg) | AggSum(_, arg) | Extremum(_, _, arg):
             return (arg,)
         case Compare(_, left, right):
             return (left, right)
@@ -397,7 +397,7 @@ def children(term: Term | Range) -> tuple[Term | Range, ...]:
             return parts
         case MapRead(keys=keys):
             return keys
-        case MapEnd(_, _, keys):
+        case MapExtremum(_, _, keys):
             return tuple(key for key in keys if key is not None)
         case Range(low, high):
             return tuple(end[0] for end in (low, high) if end is not None)
@@ -426,10 +426,10 @@ def rebuild(term: Any, change: Callable[[Any], Any]) -> Any:
             return product_of(change(part) for part in parts)
         case MapRead(name, column, keys, state):
             return MapRead(name, column, tuple(change(key) for key in keys), state)
-        case MapEnd(end, name, keys):
-            return MapEnd(end, name, tuple(None if key is None else change(key) for key in keys))
-        case End(end, variable, inner):
-            return End(end, variable, change(inner))
+        case MapExtremum(end, name, keys):
+            return MapExtremum(end, name, tuple(None if key is None else change(key) for key in keys))
+        case Extremum(end, variable, inner):
+            return Extremum(end, variable, change(inner))
         case Range(low, high):
             ends = [None if end is None else (change(end[0]), end[1]) for end in (low, high)]
             return Range(ends[0], ends[1])

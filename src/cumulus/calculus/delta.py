@@ -20,10 +20,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Sum,
@@ -122,9 +122,9 @@ def delta(term: Term, change: RelationChange) -> Term:
             d_inner = delta(inner, change)
             new = Exists(sum_of([inner, d_inner]))
             return product_of([_domain(outputs(inner), d_inner), sum_of([new, negate(term)])])
-        case Const() | Var() | Apply() | Cast() | Compare() | Batch() | MapRead() | MapEnd():
+        case Const() | Var() | Apply() | Cast() | Compare() | Batch() | MapRead() | MapExtremum():
             return ZERO
-        case End():
+        case Extremum():
             raise AssertionError(f"an end has no delta: keep its term in a map before {term} is derived")
         case _:
             assert_never(term)

@@ -21,7 +21,7 @@ from cumulus.scalars.typing import Typed
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class SumRelation:
     """A number per key: the sum of `term` over its rows. `term` has the join in it and binds the keys."""
 
     name: str
@@ -30,7 +30,7 @@ class Summed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExtremumRelation:
     """The least ("MIN") or greatest ("MAX") value of `variable` per key among the rows of `term`, which binds it."""
 
     name: str
@@ -63,7 +63,7 @@ class DerivedRelation:
     --------
     >>> from cumulus.algebra.terms import ONE, Var
     >>> from cumulus.catalog.types import BIGINT
-    >>> count = Summed("n", Atom("r", ("a", "b")), BIGINT)
+    >>> count = SumRelation("n", Atom("r", ("a", "b")), BIGINT)
     >>> known = {name: Typed(BIGINT, False) for name in ("a", "b", "n", "x")}
     >>> query = DerivedRelation("q", ("a",), (), (count,), (), ONE, (("x", Var("n")),), known)
     >>> query.parameters, query.split(Atom("q", ("k", "v")))
@@ -73,8 +73,8 @@ class DerivedRelation:
     name: str
     keys: tuple[str, ...]
     inputs: tuple[str, ...]
-    sums: tuple[Summed, ...]
-    ends: tuple[Ended, ...]
+    sums: tuple[SumRelation, ...]
+    ends: tuple[ExtremumRelation, ...]
     where: Term
     columns: tuple[tuple[str, Scalar], ...]
     variables: Mapping[str, Typed] = field(hash=False)
@@ -86,11 +86,11 @@ class DerivedRelation:
         return (*self.keys, *self.inputs, *(name for name, _ in self.columns))
 
     @property
-    def numbers(self) -> tuple[Summed | Ended, ...]:
+    def numbers(self) -> tuple[SumRelation | ExtremumRelation, ...]:
         """What a row is made of."""
         return (*self.sums, *self.ends)
 
-    def numbers_in(self, scalars: Iterable[Scalar]) -> list[Summed | Ended]:
+    def numbers_in(self, scalars: Iterable[Scalar]) -> list[SumRelation | ExtremumRelation]:
         """Return the numbers that the row's condition or one of some scalars mentions."""
         mentioned = variables_of(self.where).union(*(variables_of(scalar) for scalar in scalars))
         return [each for each in self.numbers if each.name in mentioned]

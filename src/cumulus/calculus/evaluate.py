@@ -21,10 +21,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Number,
     Product,
@@ -103,7 +103,7 @@ class _Evaluator:
 
     def _value(self, term: Term, bound: dict[str, Any]) -> Multiset:
         match term:
-            case Const() | Var() | Apply() | Cast() | End():
+            case Const() | Var() | Apply() | Cast() | Extremum():
                 number = self.scalar(term, bound)
                 if self.failures_are_zero and isinstance(number, float) and not math.isfinite(number):
                     raise EvaluationError(f"{number} cannot be added", hint="Only finite numbers can be added.")
@@ -129,7 +129,7 @@ class _Evaluator:
                 return _gather(item for part in parts for item in self.value(part, bound).items())
             case Product(parts):
                 return self._product(parts, bound)
-            case MapRead() | MapEnd():
+            case MapRead() | MapExtremum():
                 raise TypeError(f"the reference evaluator has no maps: {term}")
             case _:
                 assert_never(term)
@@ -144,7 +144,7 @@ class _Evaluator:
 
     def _lift(self, variable: str, inner: Term, bound: dict[str, Any]) -> Multiset:
         """Bind `variable` to a scalar, or to the value of a nested term (0 where it has no tuple)."""
-        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
+        if isinstance(inner, (Const, Var, Apply, Cast, MapExtremum, Extremum)):
             cases: dict[Binding, Any] = {(): self.scalar(inner, bound)}
         else:
             cases = dict(self.value(inner, bound))
@@ -179,9 +179,9 @@ class _Evaluator:
                 return call(function, tuple(self.scalar(arg, bound) for arg in args))
             case Cast(arg, target):
                 return cast_value(self.scalar(arg, bound), target)
-            case End(end, variable, inner):
+            case Extremum(end, variable, inner):
                 return self._end(end, variable, inner, bound)
-            case Range() | MapEnd() | MapRead():
+            case Range() | MapExtremum() | MapRead():
                 raise TypeError(f"the reference evaluator has no maps: {term}")
             case _:
                 return reduce(add, self.value(term, bound).values(), _ZERO)

@@ -23,10 +23,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -246,7 +246,7 @@ class _TermRules:
                 return f"asks whether anything is in {_named(inner)}"
             case Lift(_, inner) | Exists(inner):
                 return self.broken(inner)
-            case Apply() | Cast() | Compare() | MapEnd() | End():
+            case Apply() | Cast() | Compare() | MapExtremum() | Extremum():
                 return self._scalar(term)
 
     def _read(self, read: MapRead) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import AggSum, MapEnd, MapRead, Term, factors_of, rebuild
+from cumulus.algebra.terms import AggSum, MapExtremum, MapRead, Term, factors_of, rebuild
 from cumulus.calculus.polynomial import monomials
 from cumulus.compiler.maps.canonical_forms import canonical
 from cumulus.m3.printer import print_statement
@@ -253,8 +253,8 @@ class _Forms:
                 only = next(iter(self.columns[name]))
                 which = "" if state == "CHANGED" else self.columns[name][column or only]
                 return MapRead(self.maps[name], which, tuple(keys[p] for p in self._orders[name]), state)
-            case MapEnd(end, name, keys) if name in self.columns:
-                return MapEnd(end, self.maps[name], tuple(keys[p] for p in self._orders[name]))
+            case MapExtremum(end, name, keys) if name in self.columns:
+                return MapExtremum(end, self.maps[name], tuple(keys[p] for p in self._orders[name]))
             case _:
                 return changed
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import chain
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import Atom, End, MapEnd, MapRead, Number, Range, Term, Var, rebuild, sum_of
+from cumulus.algebra.terms import Atom, Extremum, MapExtremum, MapRead, Number, Range, Term, Var, rebuild, sum_of
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
@@ -79,9 +79,9 @@ def _axes(triggers: Iterable[Trigger], views: Iterable[ViewDef]) -> dict[str, se
         match node:
             case MapRead(name, _, keys):
                 found.setdefault(name, set()).update(at for at, key in enumerate(keys) if isinstance(key, Range))
-            case MapEnd(_, name, ends):
+            case MapExtremum(_, name, ends):
                 found.setdefault(name, set()).add(ends.index(None))
-            case End(_, variable, MapRead(name, _, keys)):
+            case Extremum(_, variable, MapRead(name, _, keys)):
                 found.setdefault(name, set()).update(at for at, key in enumerate(keys) if key is Var(variable))
             case _:
                 pass

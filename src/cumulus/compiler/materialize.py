@@ -16,7 +16,7 @@ from functools import cache, partial
 from cumulus.algebra.scope import in_text_order, ordered, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Term, sum_of
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate, delta
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.calculus.polynomial import Monomial, count_split, monomials, split_scalars
 from cumulus.calculus.simplify import simplify
 from cumulus.catalog.names import folded
@@ -185,7 +185,7 @@ class Materializer:
         )
 
     def add_number(
-        self, what: DerivedRelation, each: Summed | Ended, names: Mapping[str, str], order: int | None
+        self, what: DerivedRelation, each: SumRelation | ExtremumRelation, names: Mapping[str, str], order: int | None
     ) -> tuple[MaintainedNumber, tuple[str, ...]]:
         """Return the column of a number of a derived relation without inputs, and what its keys are called.
 
@@ -197,14 +197,14 @@ class Materializer:
             What the variables of the relation are called by the caller, whose names the column's keys get if it is new.
         """
         place = (what.name, each.name, order)
-        own = (*what.keys, *((each.variable,) if isinstance(each, Ended) else ()))
+        own = (*what.keys, *((each.variable,) if isinstance(each, ExtremumRelation) else ()))
         if place not in self._numbers:
             given = {names.get(key, key): key for key in own}
             inside = names
             if len(given) < len(own):  # one value for two keys is a matter of the caller's
                 inside, given = {}, {key: key for key in own}
             near = None
-            if isinstance(each, Summed) and (what.name, order) in self._homes:
+            if isinstance(each, SumRelation) and (what.name, order) in self._homes:
                 group, listed = self._homes[what.name, order]
                 near = group, tuple(inside.get(key, key) for key in listed)
             column, listed = self.add(given, monomials(rename(each.term, inside)), near=near, order=order)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
-from cumulus.algebra.terms import Atom, MapEnd, MapRead, Term, Var
-from cumulus.calculus.derived_relations import Ended, Registry
+from cumulus.algebra.terms import Atom, MapExtremum, MapRead, Term, Var
+from cumulus.calculus.derived_relations import ExtremumRelation, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
@@ -416,6 +416,6 @@ def _view_definition(view: BoundView, planned: Planned) -> ViewDef:
     return bound.rewritten(lambda scalar: substitute(scalar, names))
 
 
-def _end_read(end: Ended, planned: Planned, names: Mapping[str, Term]) -> MapEnd:
+def _end_read(end: ExtremumRelation, planned: Planned, names: Mapping[str, Term]) -> MapExtremum:
     column, order = planned.reads[end.name]
-    return MapEnd(end.end, column.group.name, tuple(None if key == end.variable else names[key] for key in order))
+    return MapExtremum(end.end, column.group.name, tuple(None if key == end.variable else names[key] for key in order))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cumulus.algebra.printing import quoted
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Atom, Compare, Lift, Term, Var, factors_of, sum_of
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.schema import Relation as Table
 from cumulus.compiler.statements.definitions import in_binding_order
@@ -56,9 +56,11 @@ class _Column(NamedTuple):
         return part.bound[self.variable] if self.end else part.number
 
 
-def _columns_of(numbers: Iterable[Summed | Ended]) -> list[_Column]:
+def _columns_of(numbers: Iterable[SumRelation | ExtremumRelation]) -> list[_Column]:
     return [
-        _Column(each.name, monomials(each.term), *((each.end, each.variable) if isinstance(each, Ended) else ()))
+        _Column(
+            each.name, monomials(each.term), *((each.end, each.variable) if isinstance(each, ExtremumRelation) else ())
+        )
         for each in numbers
     ]
 
@@ -194,7 +196,7 @@ class _Parts(ScalarText):
         return True
 
 
-def _range_of(what: DerivedRelation) -> tuple[str, str, list[Summed]] | None:
+def _range_of(what: DerivedRelation) -> tuple[str, str, list[SumRelation]] | None:
     """Return how the sums of a look-up depend on its one input, if all do so by the same comparison alone.
 
     That is an axis, an operator and sums by the axis, of which the rows with `axis op input` are wanted.
@@ -203,7 +205,7 @@ def _range_of(what: DerivedRelation) -> tuple[str, str, list[Summed]] | None:
         return None
     (given,) = what.inputs
     ways: set[tuple[str, str]] = set()
-    sums: list[Summed] = []
+    sums: list[SumRelation] = []
     for each in what.sums:
         free: list[Term] = []
         for monomial in monomials(each.term):

@@ -15,10 +15,10 @@ from functools import total_ordering
 from cumulus.algebra.scope import maps_of, outputs, variables_of
 from cumulus.algebra.terms import (
     Compare,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -227,11 +227,11 @@ class _Walk:
                 yield self._entry(term, known, inside)
                 for key in keys:
                     yield from self._reads(key, known, inside)
-            case MapEnd(_, name, keys):
+            case MapExtremum(_, name, keys):
                 yield self._end(name, keys)
                 for scalar in children(term):
                     yield from self._reads(scalar, known, inside)
-            case End(_, variable, inner):
+            case Extremum(_, variable, inner):
                 for read in self._reads(inner, known, inside or str(term)):
                     is_axis = _is_axis(inner, read, variable, known)
                     yield replace(read, cost=CostClass.LOGARITHMIC) if is_axis else read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from cumulus.algebra.terms import MapEnd, MapRead, Term, Var
+from cumulus.algebra.terms import MapExtremum, MapRead, Term, Var
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, Program, ViewDef
@@ -58,7 +58,7 @@ def _read(maps: dict[str, MapDef], term: Term) -> Iterator[Place]:
     for node in nodes(term):
         if isinstance(node, MapRead) and node.state != "CHANGED":
             yield _place(maps, node.map, node.column)
-        elif isinstance(node, (MapRead, MapEnd)):
+        elif isinstance(node, (MapRead, MapExtremum)):
             yield from _all(maps[node.map])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 
 from cumulus.algebra.scope import maps_of, variables_of
-from cumulus.algebra.terms import Apply, Cast, Lift, MapEnd, MapRead, Var
+from cumulus.algebra.terms import Apply, Cast, Lift, MapExtremum, MapRead, Var
 from cumulus.catalog.names import known_name
 from cumulus.explain.cost import CostClass, CostedRead, Costs, StatementCost
 from cumulus.explain.explanation import (
@@ -284,7 +284,7 @@ def _places_of_keys(program: Program, view: ViewDef) -> dict[str, tuple[int, ...
     found: dict[str, tuple[int, ...] | None] = dict.fromkeys(view.maps, tuple(range(len(keys))))
     for scalar in view.expressions:
         for node in nodes(scalar):
-            if isinstance(node, (MapRead, MapEnd)) and node.map not in view.maps:
+            if isinstance(node, (MapRead, MapExtremum)) and node.map not in view.maps:
                 names = [key.name if isinstance(key, Var) else "" for key in node.keys]
                 known = all(key in names for key in keys) and found.get(node.map, ()) is not None
                 found[node.map] = tuple(names.index(key) for key in keys) if known else None

@@ -10,10 +10,10 @@ from cumulus.algebra.scope import ahead_of, maps_of, outputs, variables_of
 from cumulus.algebra.terms import (
     AggSum,
     Compare,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -119,9 +119,9 @@ def _scalar_reads(scalar: Term | Range, bound: frozenset[str]) -> Iterator[Acces
         case MapRead(name, column, keys, state):
             scalar_patterns = tuple(Pattern.RANGE if isinstance(key, Range) else Pattern.BOUND for key in keys)
             yield Access(name, column, scalar_patterns, state)
-        case MapEnd(_, name, ends):
+        case MapExtremum(_, name, ends):
             yield Access(name, "", tuple(Pattern.END if key is None else Pattern.BOUND for key in ends))
-        case End(_, variable, inner):
+        case Extremum(_, variable, inner):
             yield from _reads(inner, bound - {variable}, variable)
             return
         case _:

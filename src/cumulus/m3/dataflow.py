@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 from cumulus.algebra.printing import print_scalar, print_term
 from cumulus.algebra.scope import maps_of, relations_of
-from cumulus.algebra.terms import Const, Node, Range
+from cumulus.algebra.terms import Const, Extremum, MapExtremum, Node, Range
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import SqlType
 from cumulus.errors import LayoutError
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+
+_NODE_WORDS: dict[type[Node], str] = {MapExtremum: "MapEnd", Extremum: "End"}
+"""The JSON names nodes by their classes; these two keep the words of earlier releases."""
 
 Vertex = TypeVar("Vertex")
 
@@ -383,7 +386,10 @@ def _tree(part: Any) -> Any:
             return {"node": "Range", "low": ends[0], "high": ends[1]}
         case Node():
             names = [field.name for field in fields(part)]  # type: ignore[arg-type]  # every node is a dataclass
-            return {"node": type(part).__name__, **{name: _tree(getattr(part, name)) for name in names}}
+            return {
+                "node": _NODE_WORDS.get(type(part), type(part).__name__),
+                **{name: _tree(getattr(part, name)) for name in names},
+            }
         case tuple():
             return [_tree(item) for item in part]
         case None | str():

@@ -11,10 +11,10 @@ from cumulus.algebra.terms import (
     AggSum,
     Apply,
     Atom,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -74,7 +74,7 @@ def _with_relations(term: Term, bound: frozenset[str], functions: frozenset[str]
                 read.append(_with_relations(part, bound, functions))
                 bound |= set(outputs(read[-1]))
             return product_of(read)
-        case Sum() | AggSum() | Exists() | Lift() | End():
+        case Sum() | AggSum() | Exists() | Lift() | Extremum():
             changed: Term = rebuild(term, lambda part: _with_relations(part, bound, functions))
             return changed
         case _:
@@ -159,7 +159,7 @@ def _undeclared(program: Program) -> list[MapDef]:
     for _, statement in program.statements():
         seen(statement.map, len(statement.keys), statement.column)
         for node in nodes(statement.term):
-            if isinstance(node, (MapRead, MapEnd)):
+            if isinstance(node, (MapRead, MapExtremum)):
                 seen(node.map, len(node.keys), node.column if isinstance(node, MapRead) else "")
     return [
         MapDef(name, _columns(keys), tuple(Column(value) for value in columns[name] or ["v"]), declared=False)

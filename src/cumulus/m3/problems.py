@@ -6,7 +6,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import ZERO, Apply, Cast, Compare, Const, End, MapEnd, MapRead, Range, Term, Var, children
+from cumulus.algebra.terms import (
+    ZERO,
+    Apply,
+    Cast,
+    Compare,
+    Const,
+    Extremum,
+    MapExtremum,
+    MapRead,
+    Range,
+    Term,
+    Var,
+    children,
+)
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.types import BIGINT, BOOLEAN, INTERVAL, VARCHAR, Kind, SqlType
 from cumulus.errors import CumulusError
@@ -40,10 +53,10 @@ def read_problems(program: Program, part: Part, term: Term) -> Iterator[Problem]
     """Yield what is wrong with the map reads anywhere in `term`: unknown maps, arity, columns."""
     maps = {definition.name: definition for definition in program.maps}
     for node in nodes(term):
-        if isinstance(node, End) and node.variable not in outputs(node.term) and node.term is not ZERO:
+        if isinstance(node, Extremum) and node.variable not in outputs(node.term) and node.term is not ZERO:
             hint = f"{node.end}[x](term) is the end of the values of x at which the term is not 0."
             yield Problem(part, f"the term of {node.end} does not bind {node.variable}", node.variable, hint)
-        if not isinstance(node, (MapRead, MapEnd)):
+        if not isinstance(node, (MapRead, MapExtremum)):
             continue
         definition = maps.get(node.map)
         if definition is None:
@@ -119,12 +132,12 @@ class TypeChecker:
                 for key in keys:
                     self.scalar(key)
                 return BIGINT if scalar.state == "CHANGED" else self._column_type(name, column)
-            case MapEnd(_, name, keys):
+            case MapExtremum(_, name, keys):
                 definition = self._maps.get(name)
                 if definition is None or len(definition.keys) != len(keys):
                     return None
                 return definition.keys[keys.index(None)].type
-            case End(_, variable, inner):
+            case Extremum(_, variable, inner):
                 return self._bound_type(variable, inner) or self._types.get(variable)
             case Apply(name, args):
                 return self._applied(name, tuple(self.scalar(arg) for arg in args))

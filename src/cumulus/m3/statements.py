@@ -13,10 +13,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Sum,
@@ -169,7 +169,7 @@ class _Checks:
                 yield name, f"{trigger.relation}.{column.name}", column.type
         for node in nodes(statement.term):
             match node:
-                case MapRead(name, _, keys) | MapEnd(_, name, keys) if name in self._maps:
+                case MapRead(name, _, keys) | MapExtremum(_, name, keys) if name in self._maps:
                     for key, column in zip(keys, self._maps[name].keys, strict=False):
                         if isinstance(key, Var):
                             yield key.name, f"the key {column.name} of {name}", column.type
@@ -186,11 +186,11 @@ def _values(term: Term, checker: TypeChecker) -> None:
         case Sum(parts) | Product(parts):
             for part in parts:
                 _values(part, checker)
-        case Lift(_, (Var() | Const() | Apply() | Cast() | MapEnd() | End()) as inner):
+        case Lift(_, (Var() | Const() | Apply() | Cast() | MapExtremum() | Extremum()) as inner):
             checker.scalar(inner)  # a variable may be bound to anything
         case AggSum(_, inner) | Exists(inner) | Lift(_, inner):
             _values(inner, checker)
-        case Var() | Const() | Apply() | Cast() | MapEnd() | End():
+        case Var() | Const() | Apply() | Cast() | MapExtremum() | Extremum():
             checker.number(term)
         case MapRead() | Compare():
             checker.scalar(term)
@@ -218,7 +218,7 @@ def _is_float(term: Term, checker: TypeChecker) -> bool:
             return any(_is_float(part, checker) for part in parts)
         case AggSum(_, inner):
             return _is_float(inner, checker)
-        case Var() | Const() | Apply() | Cast() | MapRead() | MapEnd() | End():
+        case Var() | Const() | Apply() | Cast() | MapRead() | MapExtremum() | Extremum():
             found = checker.scalar(term)
             return found is not None and found.is_float
         case Atom() | Batch() | Lift() | Exists() | Compare():

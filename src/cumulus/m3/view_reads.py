@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cumulus.algebra.terms import Cast, End, MapEnd, MapRead, Range, Scalar, Term, Var, children
+from cumulus.algebra.terms import Cast, Extremum, MapExtremum, MapRead, Range, Scalar, Term, Var, children
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import INTEGER_BITS, Kind, SqlType
 from cumulus.errors import ValidationError
@@ -82,9 +82,9 @@ def read_of(program: Program, term: Term | Range) -> EntryRead | None:
             raise ValidationError(f"a view cannot read {term}", hint="A view reads what maps are after the events.")
         case MapRead(name, column, keys):
             return EntryRead(program.map(name), _scalars(term, keys), program.map(name).column_index(column))
-        case MapEnd(end, name, keys):
+        case MapExtremum(end, name, keys):
             return EntryRead(program.map(name), keys, None, end)
-        case End(end, variable, MapRead(name, column, keys)):
+        case Extremum(end, variable, MapRead(name, column, keys)):
             definition = program.map(name)
             others = tuple(None if key is Var(variable) else key for key in _scalars(term, keys))
             position = definition.column_index(column)
@@ -92,7 +92,7 @@ def read_of(program: Program, term: Term | Range) -> EntryRead | None:
             if others.count(None) == 1:
                 return EntryRead(definition, others, None if always else position, end)
             raise ValidationError(f"{variable} is not exactly one of the keys in {term}", hint=_HINT)
-        case End():
+        case Extremum():
             raise ValidationError(f"a view cannot read {term}", hint=_HINT)
         case _:
             return None

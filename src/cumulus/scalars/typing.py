@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cumulus.algebra import terms
-from cumulus.algebra.terms import Apply, Cast, Const, End, Scalar, Term, Var
+from cumulus.algebra.terms import Apply, Cast, Const, Extremum, Scalar, Term, Var
 from cumulus.catalog.types import (
     BIGDECIMAL,
     BIGINT,
@@ -52,7 +52,7 @@ def scalar_type(scalar: Scalar, variables: Mapping[str, Typed]) -> SqlType:
             return result_type(function, tuple(scalar_type(arg, variables) for arg in args), literals)
         case terms.Compare():
             return BOOLEAN
-        case End(_, variable, _):
+        case Extremum(_, variable, _):
             return variables[variable].type
         case _:
             return number_type(scalar, variables)
@@ -65,7 +65,7 @@ def is_nullable(scalar: Scalar, variables: Mapping[str, Typed]) -> bool:
             return value is None
         case Var(name):
             return variables[name].nullable
-        case terms.MapEnd() | End():
+        case terms.MapExtremum() | Extremum():
             return True
         case Cast(arg, _):
             return is_nullable(arg, variables)
@@ -99,13 +99,13 @@ def number_type(term: Term, variables: Mapping[str, Typed]) -> SqlType:
             return BIGINT
         case Const(_, found) | Cast(_, found):
             return _kept(found)
-        case Var(name) | End(_, name, _):
+        case Var(name) | Extremum(_, name, _):
             return _kept(variables[name].type)
         case Apply():
             return _kept(scalar_type(term, variables))
         case terms.AggSum(_, inner):
             return number_type(inner, variables)
-        case terms.MapEnd():
+        case terms.MapExtremum():
             return HUGEINT
         case terms.Sum(parts):
             types = [number_type(part, variables) for part in parts]

@@ -17,7 +17,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cumulus.algebra.terms import MapEnd, MapRead, Range, Term, Var, children
+from cumulus.algebra.terms import MapExtremum, MapRead, Range, Term, Var, children
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column
 from cumulus.cluster.placement.segments import (
@@ -263,7 +263,7 @@ def _in_order(wanted: tuple[ReplicaSet, ...], own: int) -> tuple[ReplicaSet, ...
 
 def _slices_of_row(scalar: Term | Range, keys: frozenset[str]) -> Iterator[Slice]:
     match scalar:
-        case MapRead(name, _, read) | MapEnd(_, name, read):
+        case MapRead(name, _, read) | MapExtremum(_, name, read):
             yield Slice(name, tuple(key.name if isinstance(key, Var) and key.name in keys else None for key in read))
         case _:
             pass

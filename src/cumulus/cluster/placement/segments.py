@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from cumulus.algebra.terms import End, MapEnd, MapRead, Range, Term, Var, children
+from cumulus.algebra.terms import Extremum, MapExtremum, MapRead, Range, Term, Var, children
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.m3.program import On, Program, Statement, Trigger
 
@@ -91,9 +91,9 @@ def flow_of(program: Program, trigger: Trigger, statement: Statement) -> Flow:
 
 def _slices(term: Term | Range, columns: Mapping[str, str]) -> Iterator[Slice]:
     match term:
-        case MapRead(name, _, keys) | MapEnd(_, name, keys):
+        case MapRead(name, _, keys) | MapExtremum(_, name, keys):
             yield Slice(name, tuple(columns.get(key.name) if isinstance(key, Var) else None for key in keys))
-        case End(_, variable, _):
+        case Extremum(_, variable, _):
             columns = {name: column for name, column in columns.items() if name != variable}
         case _:
             pass

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import outputs, rename, variables_of
-from cumulus.algebra.terms import ZERO, Atom, Batch, Const, End, Exists, Lift, Term, Var, factors_of, sum_of
+from cumulus.algebra.terms import ZERO, Atom, Batch, Const, Exists, Extremum, Lift, Term, Var, factors_of, sum_of
 from cumulus.calculus.delta import AFTER, RelationChange, aggregate
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, SumRelation
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import MaintainedNumber, MapRule, nice_names
@@ -173,15 +173,20 @@ class StatementBuilder:
         return (FactorBlock(tuple(factors), needs, 4),)
 
     def _number(
-        self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], there: Names, state: str
+        self,
+        what: DerivedRelation,
+        each: SumRelation | ExtremumRelation,
+        names: dict[str, str],
+        there: Names,
+        state: str,
     ) -> Term:
         """Return a sum or an end of a row, over maps."""
         if what.inputs or is_read_off_rows(what, each, self._derived):
-            own = (names[each.variable],) if isinstance(each, Ended) else ()
+            own = (names[each.variable],) if isinstance(each, ExtremumRelation) else ()
             term = self.sum_over_maps(monomials(rename(each.term, names)), there, own, state)
         else:
             term = self.reads.of_number(what, each, names, state)
-        return End(each.end, names[each.variable], term) if isinstance(each, Ended) else term
+        return Extremum(each.end, names[each.variable], term) if isinstance(each, ExtremumRelation) else term
 
     def sum_over_maps(self, body: list[Monomial], bound: Names, group: tuple[str, ...], state: str) -> Term:
         """Return a sum of monomials over maps that binds `group` only."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cumulus.algebra.scope import ordered, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Lift, MapRead, Term, product_of
 from cumulus.calculus.delta import RelationChange
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, SumRelation
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.statements import changed_keys
@@ -30,7 +30,12 @@ class ChangeLocator:
     reads: MapReads
 
     def keys(
-        self, what: DerivedRelation, atom: Atom, bound: Names, asked: list[Summed | Ended], around: Names = frozenset()
+        self,
+        what: DerivedRelation,
+        atom: Atom,
+        bound: Names,
+        asked: list[SumRelation | ExtremumRelation],
+        around: Names = frozenset(),
     ) -> tuple[FactorBlock, ...] | None:
         """Return factors that bind the keys at which some numbers of a relation may have changed, each key once.
 
@@ -87,7 +92,13 @@ class ChangeLocator:
         return found
 
     def _changed_places(
-        self, what: DerivedRelation, atom: Atom, names: dict[str, str], each: Summed | Ended, bound: Names, there: Names
+        self,
+        what: DerivedRelation,
+        atom: Atom,
+        names: dict[str, str],
+        each: SumRelation | ExtremumRelation,
+        bound: Names,
+        there: Names,
     ) -> list[KeyBinding] | None:
         """Return factors that bind the keys whose entries have changed in the maps that a number is read from.
 
@@ -99,7 +110,7 @@ class ChangeLocator:
             return [KeyBinding(read, read)]
         keys = frozenset(names[key] for key in what.keys)
         # There may be as many values as before, and others.
-        own = {names[each.variable]} if isinstance(each, Ended) else set()
+        own = {names[each.variable]} if isinstance(each, ExtremumRelation) else set()
         places: list[KeyBinding] = []
         for monomial in monomials(rename(each.term, names)):
             starts, loops, tests = self._starts(monomial, keys | own, bound, there, is_row)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cumulus.algebra.scope import inputs, outputs, relations_of, rename, variables_of
 from cumulus.algebra.terms import Atom, Compare, Exists, Lift, MapRead, Term, product_of, sum_of
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import HIDDEN
 from cumulus.compiler.statements.definitions import variables_needed
@@ -32,7 +32,7 @@ def place_of_blocks(blocks: Iterable[FactorBlock]) -> KeyBinding:
     )
 
 
-def numbers_asked(what: DerivedRelation, atom: Atom, used: Names) -> list[Summed | Ended]:
+def numbers_asked(what: DerivedRelation, atom: Atom, used: Names) -> list[SumRelation | ExtremumRelation]:
     """Return the numbers on which a row depends, of whose columns some variables are used."""
     outer = dict(zip(what.parameters, atom.variables, strict=True))
     return what.numbers_in(scalar for mine, scalar in what.columns if is_asked(outer[mine], atom, used))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cumulus.algebra.scope import inputs, ordered, outputs, rename
-from cumulus.algebra.terms import Atom, End, Lift, Term, factors_of, sum_of
+from cumulus.algebra.terms import Atom, Extremum, Lift, Term, factors_of, sum_of
 from cumulus.calculus.delta import aggregate
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.columns import HIDDEN
 
@@ -20,7 +20,7 @@ def spell_out(keys: tuple[str, ...], body: Iterable[Monomial], derived: Registry
     >>> from cumulus.algebra.terms import ONE, Var, product_of
     >>> from cumulus.scalars.typing import Typed
     >>> from cumulus.catalog.types import INTEGER
-    >>> total = Summed("total", product_of([Atom("r", ("a", "b")), Var("b")]), INTEGER)
+    >>> total = SumRelation("total", product_of([Atom("r", ("a", "b")), Var("b")]), INTEGER)
     >>> known = {name: Typed(INTEGER, False) for name in ("a", "b", "total", "x")}
     >>> query = DerivedRelation("q", ("a",), (), (total,), (), ONE, (("x", Var("total")),), known, is_lookup=True)
     >>> body = [Monomial(1, (Atom("s", ("k", "a")), Atom("q", ("a", "x"))))]
@@ -47,7 +47,7 @@ class SpelledSums:
         return self._inside[what.name]
 
 
-def numbers_needed(what: DerivedRelation) -> list[Summed | Ended]:
+def numbers_needed(what: DerivedRelation) -> list[SumRelation | ExtremumRelation]:
     """Return the numbers of a relation that its rows need: the count binds the keys of one that is not a look-up."""
     found = what.numbers_in(scalar for _, scalar in what.columns)
     count = what.numbers[0]
@@ -125,9 +125,9 @@ class _Closing:
         return [*factors, *(Lift(names[mine], rename(scalar, names)) for mine, scalar in what.columns)]
 
     def _number(
-        self, each: Summed | Ended, names: dict[str, str], keys: tuple[str, ...], bound: frozenset[str]
+        self, each: SumRelation | ExtremumRelation, names: dict[str, str], keys: tuple[str, ...], bound: frozenset[str]
     ) -> Term:
-        own = (names[each.variable],) if isinstance(each, Ended) else ()
+        own = (names[each.variable],) if isinstance(each, ExtremumRelation) else ()
         body = [self.product(m, bound) for m in monomials(rename(each.term, names))]
         total = sum_of(aggregate((*keys, *own), part) for part in body)
-        return End(each.end, names[each.variable], total) if isinstance(each, Ended) else total
+        return Extremum(each.end, names[each.variable], total) if isinstance(each, ExtremumRelation) else total

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import Atom, MapRead, Term, Var
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
@@ -51,7 +51,9 @@ class MapReads:
             reads.append(self.of_sum(needed, [Monomial(1, tuple(group))], state))
         return reads
 
-    def of_number(self, what: DerivedRelation, each: Summed | Ended, names: dict[str, str], state: str) -> MapRead:
+    def of_number(
+        self, what: DerivedRelation, each: SumRelation | ExtremumRelation, names: dict[str, str], state: str
+    ) -> MapRead:
         """Return the read of the map of a number that needs no inputs; an end's has the values as a key."""
         return self._add(*self.requests.add_number(what, each, names, self._inner), state)
 
@@ -71,7 +73,7 @@ class MapReads:
         return MapRead(token, "", tuple(map(Var, keys)), state)
 
 
-def is_read_off_rows(what: DerivedRelation, each: Summed | Ended, derived: Registry) -> bool:
+def is_read_off_rows(what: DerivedRelation, each: SumRelation | ExtremumRelation, derived: Registry) -> bool:
     """Whether a number is read off rows of other derived relations whose keys are its own, and needs no map."""
     atoms = [factor for monomial in monomials(each.term) for factor in monomial.factors if not is_value(factor)]
     rows = [(derived.of(atom), atom) for atom in atoms if isinstance(atom, Atom)]

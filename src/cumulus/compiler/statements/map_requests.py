@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cumulus.algebra.terms import Term
 from cumulus.calculus.delta import RelationChange
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Registry, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Relation
 from cumulus.compiler.maps.columns import MaintainedNumber
@@ -28,7 +28,7 @@ class MapRequests(Protocol):
         """Return the column of a definition, and the caller's key variables in the order of the column's keys."""
 
     def add_number(
-        self, what: DerivedRelation, each: Summed | Ended, names: Mapping[str, str], order: int | None
+        self, what: DerivedRelation, each: SumRelation | ExtremumRelation, names: Mapping[str, str], order: int | None
     ) -> tuple[MaintainedNumber, tuple[str, ...]]:
         """Return the column of a number of a derived relation without inputs, and what its keys are called."""
 

@@ -11,7 +11,19 @@ from collections.abc import Collection, Container
 from typing import TypeGuard
 
 from cumulus.algebra.scope import outputs, own_variable, rename, scalar_inputs
-from cumulus.algebra.terms import AggSum, End, Lift, MapRead, Product, Range, Term, Var, factors_of, product_of, rebuild
+from cumulus.algebra.terms import (
+    AggSum,
+    Extremum,
+    Lift,
+    MapRead,
+    Product,
+    Range,
+    Term,
+    Var,
+    factors_of,
+    product_of,
+    rebuild,
+)
 
 
 def separated(term: Term, bound: frozenset[str]) -> Term:
@@ -30,7 +42,7 @@ def separated(term: Term, bound: frozenset[str]) -> Term:
     >>> inner = AggSum((), MapRead("m", "", (Var("x"),)))
     >>> str(separated(product_of([inner, MapRead("q", "", (Var("x"),))]), frozenset()))
     'SUM[](m[x_1]) * q[x]'
-    >>> str(separated(End("MIN", "x", MapRead("m", "", (Var("g"), Var("x")))), frozenset({"g", "x"})))
+    >>> str(separated(Extremum("MIN", "x", MapRead("m", "", (Var("g"), Var("x")))), frozenset({"g", "x"})))
     'MIN[x_1]((g := g) * m[g, x_1])'
     """
     return _Separation(bound | frozenset(outputs(term))).walk(term, bound)
@@ -53,12 +65,12 @@ class _Separation:
                 # Also what only sums inside the sum see: they have it in their groups by now.
                 seen = [name for name in outputs(walked_inner) if name not in group and name in bound]
                 return AggSum((*group, *seen), walked_inner)
-            case End():
+            case Extremum():
                 own = own_variable(term, self._taken)
                 self._taken.add(own.variable)
                 walked_inner = self._inside(own.term, bound, frozenset((own.variable,)))
                 marks: list[Term] = [Lift(name, Var(name)) for name in outputs(walked_inner) if name in bound]
-                return End(own.end, own.variable, product_of([*marks, walked_inner]))
+                return Extremum(own.end, own.variable, product_of([*marks, walked_inner]))
             case _:
                 walked_term: Term = rebuild(term, lambda child: self._child(child, bound))
                 return walked_term

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cumulus.algebra.order import all_but
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Term
+from cumulus.algebra.terms import ZERO, Extremum, MapExtremum, MapRead, Term
 from cumulus.engine.analysis.separation import axis_of, is_scalar, without_marks
 from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources
 from cumulus.engine.interpreter.scalars import Env, EnvScalars
@@ -17,7 +17,7 @@ from cumulus.scalars.python_code import PythonCode
 
 
 @dataclass(frozen=True, slots=True)
-class EndCoder:
+class ExtremumCoder:
     """Writes the searches of one function; `grouped` writes the sums of a term by some variables into a dict."""
 
     writer: Writer
@@ -25,7 +25,7 @@ class EndCoder:
     scalars: EnvScalars
     grouped: Callable[[Term, list[str], Env], DictSource]
 
-    def map_end(self, term: MapEnd, env: Env) -> PythonCode:
+    def map_end(self, term: MapExtremum, env: Env) -> PythonCode:
         """Write the search for the least or greatest key of a slice; return the variable of it, None if none."""
         store = self.sources.store(term.map)
         source = self.sources.of_map(store, store.definition.values[0].name)
@@ -36,7 +36,7 @@ class EndCoder:
 
         return self._search(term.end, source, term.keys.index(None), bound, exists)
 
-    def end(self, term: End, env: Env) -> PythonCode:
+    def end(self, term: Extremum, env: Env) -> PythonCode:
         """Write the search for the least or greatest value at which a term is not 0; return the variable that holds it.
 
         A single read of a map is searched where it lies. Of any other term the sums by the variable are made first.

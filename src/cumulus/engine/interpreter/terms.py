@@ -24,10 +24,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -39,7 +39,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.interpreter.attempts import assigned, holding, summand
-from cumulus.engine.interpreter.ends import EndCoder
+from cumulus.engine.interpreter.ends import ExtremumCoder
 from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources, Shared
 from cumulus.engine.interpreter.loops import LoopCoder, Then
 from cumulus.engine.interpreter.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of
@@ -85,7 +85,7 @@ class TermCoder:
         self.sources = LoopSources(setting.stores, setting.pool, writer)
         self._scalars = EnvScalars(setting.pool, self._leaf)
         self._loops = LoopCoder(writer, setting.pool, self._scalars)
-        self._ends = EndCoder(writer, self.sources, self._scalars, self.grouped)
+        self._ends = ExtremumCoder(writer, self.sources, self._scalars, self.grouped)
 
     # --- entry points -----------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class TermCoder:
                 return  # NULL and 0
             case Const() | Var():
                 then(env, [number_of(self._scalars.code(term, env), self.pool)])
-            case Apply() | Cast() | MapEnd() | End():
+            case Apply() | Cast() | MapExtremum() | Extremum():
                 value = number_of(self._scalars.code(term, env), self.pool)
                 name = self.writer.fresh("value")
                 with holding(self.writer, self.pool, value.text, name=name):
@@ -253,7 +253,7 @@ class TermCoder:
             with assigned(self.writer, self.pool, name, text):
                 then(bound | {variable: code._replace(text=name)}, [])
 
-        if isinstance(inner, (Const, Var, Apply, Cast, MapEnd, End)):
+        if isinstance(inner, (Const, Var, Apply, Cast, MapExtremum, Extremum)):
             bind(env, self._scalars.code(inner, env))
         elif not free:
             bind(env, scalar_of(self.closed(inner, env), self.pool))
@@ -353,9 +353,9 @@ class TermCoder:
 
     def _leaf(self, term: Term, env: Env) -> PythonCode:
         """A node of value context inside a scalar is its number; an end is one of its values."""
-        if isinstance(term, MapEnd):
+        if isinstance(term, MapExtremum):
             return self._ends.map_end(term, env)
-        if isinstance(term, End):
+        if isinstance(term, Extremum):
             return self._ends.end(term, env)
         return scalar_of(self.closed(term, env), self.pool)
 

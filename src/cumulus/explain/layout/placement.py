@@ -31,10 +31,10 @@ from cumulus.algebra.terms import (
     Cast,
     Compare,
     Const,
-    End,
     Exists,
+    Extremum,
     Lift,
-    MapEnd,
+    MapExtremum,
     MapRead,
     Product,
     Range,
@@ -181,7 +181,7 @@ class Placer:
                 if found.kind is PlaceKind.PART:
                     raise Illegal(f"{variable} is bound to a value that lies in parts")
                 return found if found.kind is PlaceKind.SAME else Place(PlaceKind.DEPENDENT, found.home)
-            case Apply() | Cast() | Compare() | MapEnd() | End():
+            case Apply() | Cast() | Compare() | MapExtremum() | Extremum():
                 return self._scalar(term, bound)
 
     def _read(self, read: MapRead, bound: frozenset[str]) -> Place:
@@ -206,12 +206,12 @@ class Placer:
         waiting = [term]
         while waiting:
             node = waiting.pop()
-            if isinstance(node, End):
+            if isinstance(node, Extremum):
                 homes |= self._end_home(node, bound)
                 continue
             waiting.extend(children(node))
             match node:
-                case MapRead(name, _, keys) | MapEnd(_, name, keys):
+                case MapRead(name, _, keys) | MapExtremum(_, name, keys):
                     tag = self._tags[name]
                     if tag.spread is Spread.SAME:
                         continue
@@ -227,7 +227,7 @@ class Placer:
             raise Illegal(f"a condition or function needs values at {' and '.join(sorted(homes))} together")
         return Place(PlaceKind.DEPENDENT, homes.pop()) if homes else SAME
 
-    def _end_home(self, term: End, bound: frozenset[str]) -> set[str]:
+    def _end_home(self, term: Extremum, bound: frozenset[str]) -> set[str]:
         """Return where an end is right: nothing if it is so everywhere."""
         outside = bound - {term.variable}
         # What the end binds is its own: only variables bound outside keep what they are equal to.

@@ -22,7 +22,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, SumRelation
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.scalars.partial_functions import in_its_type
 from cumulus.scalars.python_code import NAN
@@ -71,8 +71,8 @@ class Sums:
     keys: tuple[str, ...]
     sets: list[Lifts]
     standing: list[Term] = field(default_factory=list)
-    sums: list[Summed] = field(default_factory=list)
-    ends: list[Ended] = field(default_factory=list)
+    sums: list[SumRelation] = field(default_factory=list)
+    ends: list[ExtremumRelation] = field(default_factory=list)
     _known: dict[tuple[object, ...], str] = field(default_factory=dict)
     _values: dict[tuple[object, ...], tuple[str, DerivedRelation]] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class Sums:
         if name is None:
             name = self._new_name(hint, Typed(found, False))
             self._known[identity] = name
-            self.sums.append(Summed(name, make(), found))
+            self.sums.append(SumRelation(name, make(), found))
         kept = self.scope.variables[name].type
         return Var(name) if kept == found else Cast(Var(name), found)
 
@@ -230,7 +230,7 @@ class Sums:
             name = self._new_name(aggregate.kind, found)
             self._known[identity] = name
             term = self.rows(_present_rows(present, bind))
-            self.ends.append(Ended(name, aggregate.kind.upper(), value, term, found.type))
+            self.ends.append(ExtremumRelation(name, aggregate.kind.upper(), value, term, found.type))
         return Var(name)
 
     def _value(self, arg: Scalar, typed: Typed) -> tuple[str, Factor]:
@@ -250,7 +250,7 @@ class Sums:
             value, bind = self._value(arg, Typed(arg_type, False))
             body = self.rows(_present_rows(present, bind))
             count = self._new_name("n", Typed(BIGINT, False))
-            rows = Grouped(self.scope, (*self.keys, value), [Summed(count, body, BIGINT)], [], [])
+            rows = Grouped(self.scope, (*self.keys, value), [SumRelation(count, body, BIGINT)], [], [])
             there = Compare(">", Var(count), number(0))
             self._values[identity] = (value, derive_relation(rows, (), there, lookup=False))
         x, values = self._values[identity]

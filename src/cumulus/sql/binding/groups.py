@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cumulus.algebra.scope import ordered, substitute, variables_of
 from cumulus.algebra.terms import ONE, Apply, Atom, Compare, Lift, Scalar, Term, Var, number, product_of
-from cumulus.calculus.derived_relations import DerivedRelation, Ended, Summed
+from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, SumRelation
 from cumulus.calculus.polynomial import monomials
 from cumulus.m3.program import OrderItem
 from cumulus.sql.binding.conditions import condition
@@ -40,8 +40,8 @@ class Grouped:
 
     scope: Scope
     keys: tuple[str, ...]
-    sums: list[Summed]
-    ends: list[Ended]
+    sums: list[SumRelation]
+    ends: list[ExtremumRelation]
     columns: list[tuple[str, Scalar]]
     having: Scalar | None = None
     repeat: Scalar | None = None

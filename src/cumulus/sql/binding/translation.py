@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cumulus.algebra.terms import Scalar
-from cumulus.calculus.derived_relations import Ended, Registry, Summed
+from cumulus.calculus.derived_relations import ExtremumRelation, Registry, SumRelation
 from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import INTEGER, Kind, SqlType
@@ -43,8 +43,8 @@ class BoundView:
     name: str
     columns: tuple[Column, ...]
     group: tuple[str, ...]
-    sums: tuple[Summed, ...]
-    ends: tuple[Ended, ...]
+    sums: tuple[SumRelation, ...]
+    ends: tuple[ExtremumRelation, ...]
     select: tuple[Scalar, ...]
     having: Scalar | None
     repeat: Scalar | None

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL
-from cumulus.algebra.terms import Apply, MapEnd, Range, Scalar, Term, Var, children, rebuild
+from cumulus.algebra.terms import Apply, MapExtremum, Range, Scalar, Term, Var, children, rebuild
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import folded, known_name
 from cumulus.catalog.schema import Column
@@ -433,7 +433,8 @@ class _Planner:
         groups = tuple(places[key.name] for key in self._first.keys)
         end = FoldedEnd(read.map.name, read.end, read.axis, read.column, groups)
         self._ends.setdefault(end, read.map.keys[read.axis])
-        return MapEnd(read.end, _end_name(list(self._ends).index(end)), (*(Var(key.name) for key in self._keys), None))
+        keys = (*(Var(key.name) for key in self._keys), None)
+        return MapExtremum(read.end, _end_name(list(self._ends).index(end)), keys)
 
     # --- what finishes it -------------------------------------------------------------------------------------------
 

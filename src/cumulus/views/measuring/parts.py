@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
-from cumulus.algebra.terms import Apply, Cast, MapEnd, Term, Var
+from cumulus.algebra.terms import Apply, Cast, MapExtremum, Term, Var
 from cumulus.catalog.arrow import array_of
 from cumulus.catalog.types import DOUBLE, VARCHAR, Kind, SqlType, coerce
 from cumulus.errors import EvaluationError
@@ -222,7 +222,7 @@ class _Finishing(ScalarText):
     def scalar(self, term: Term) -> str:
         """Return a SQL value."""
         match term:
-            case MapEnd(_, map, _):
+            case MapExtremum(_, map, _):
                 return self._ends[map]
             case Apply("variance_of" | "deviation_of" as function, args):
                 given = [self._exact_text(arg) for arg in args]

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import or_
 
 from cumulus.algebra.scope import outputs
-from cumulus.algebra.terms import ZERO, End, MapEnd, MapRead, Range, Term, Var
+from cumulus.algebra.terms import ZERO, Extremum, MapExtremum, MapRead, Range, Term, Var
 from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.separation import axis_of, without_marks
 from cumulus.engine.native.code.loop_sources import LoopSource, read_source
@@ -23,7 +23,7 @@ from cumulus.errors import ValidationError
 _AXIS = "axis of an end"
 
 
-def write_map_end(term: MapEnd, env: Env, scanner: Scanner) -> Scalar:
+def write_map_end(term: MapExtremum, env: Env, scanner: Scanner) -> Scalar:
     """Write the search for the least or greatest key of a slice."""
     store = scanner.writer.store(term.map)
     keys = tuple(Var(_AXIS) if key is None else key for key in term.keys)
@@ -44,7 +44,7 @@ def _exists(body: Body, store: MapLayout, place: Expr) -> Number:
 
 
 def write_end(
-    term: End, env: Env, scanner: Scanner, group: Callable[[Term, tuple[str, ...], Env], LoopSource]
+    term: Extremum, env: Env, scanner: Scanner, group: Callable[[Term, tuple[str, ...], Env], LoopSource]
 ) -> Scalar:
     """Write the search for the least or greatest value at which a term is not 0.
 

@@ -129,7 +129,7 @@ class TermEmitter:
         match term:
             case terms.Const(value, _) if not value and value is not False:
                 return  # NULL and 0
-            case terms.Const() | Var() | terms.Apply() | terms.Cast() | terms.MapEnd() | terms.End():
+            case terms.Const() | Var() | terms.Apply() | terms.Cast() | terms.MapExtremum() | terms.Extremum():
                 with self.evaluator.evaluated(partial(self.evaluator.number, term, env)) as number:
                     self.evaluator.unless_zero(number, lambda: then(env, [number]))
             case terms.Compare():
@@ -212,7 +212,7 @@ class TermEmitter:
             else:
                 then(bound | {variable: self._canonical(value)}, [])
 
-        if isinstance(inner, (terms.Const, Var, terms.Apply, terms.Cast, terms.MapEnd, terms.End)):
+        if isinstance(inner, (terms.Const, Var, terms.Apply, terms.Cast, terms.MapExtremum, terms.Extremum)):
             with self.evaluator.evaluated(partial(self.evaluator.scalar, inner, env)) as value:
                 bind(env, value)
         elif not free:
@@ -286,8 +286,8 @@ class TermEmitter:
 
     def _leaf(self, term: Term, env: Env) -> Scalar:
         """A node of value context inside a scalar is its number; an end is one of its values."""
-        if isinstance(term, terms.MapEnd):
+        if isinstance(term, terms.MapExtremum):
             return write_map_end(term, env, self.scanner)
-        if isinstance(term, terms.End):
+        if isinstance(term, terms.Extremum):
             return write_end(term, env, self.scanner, self.grouped)
         return self.evaluator.scalar_of(self.closed(term, env), self.evaluator.number_type(term))

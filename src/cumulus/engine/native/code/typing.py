@@ -87,12 +87,12 @@ class Typing:
                 return variables[name].type
             case terms.Compare():
                 return BOOLEAN
-            case terms.End(_, variable, inner):
+            case terms.Extremum(_, variable, inner):
                 inside = self.variables(inner, {k: v for k, v in variables.items() if k != variable})
                 if variable not in inside:
                     raise NotNativeError(f"{term}, which is the end of nothing")
                 return inside[variable].type
-            case terms.MapEnd(_, name, keys):
+            case terms.MapExtremum(_, name, keys):
                 found_type = self._maps[name].keys[keys.index(None)].type
                 if found_type is None:
                     raise NotNativeError(f"the keys of {name} without declared types")
