@@ -1,4 +1,4 @@
-"""Python's collector of cycles, and when to keep it away."""
+"""Pausing Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Stop the collector for a block that makes millions of objects without cycles: it would look at all, in vain."""
+def gc_paused() -> Iterator[None]:
+    """Pause the collector for a block that makes millions of objects without cycles, which it would scan in vain."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cumulus.compiler import compile_sql
-from cumulus.compiler.difference import Part, ProgramDifference, compare
+from cumulus.compiler.difference import KindDifference, ProgramDifference, compare
 from cumulus.m3 import parse
 
 TABLES = """
@@ -17,7 +17,7 @@ def difference(old: str, new: str) -> ProgramDifference:
     return compare(compile_sql(TABLES + old), compile_sql(TABLES + new))
 
 
-def is_same(part: Part) -> bool:
+def is_same(part: KindDifference) -> bool:
     return not (part.added or part.dropped or part.changed)
 
 

@@ -14,7 +14,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.bucket import Bucket
-from cumulus.epochs.bucket.fast_path import Chosen, deal_rounds
+from cumulus.epochs.bucket.fast_path import ColumnarChoice, deal_rounds
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.intake.packing import Payload, pack, pack_notice
@@ -127,7 +127,7 @@ class Counting(Bucket):
         super().__init__(*given, **named)
         fire = self._columnar.fire
 
-        def counted(opened: Transaction, chosen: Chosen) -> bool:
+        def counted(opened: Transaction, chosen: ColumnarChoice) -> bool:
             done = fire(opened, chosen)
             rows = sum(table.num_rows for dealt in chosen.rounds.values() for table in dealt)
             self.went, self.failed = self.went + rows * done, self.failed + (not done)

@@ -13,7 +13,7 @@ import pytest
 
 from cumulus.errors import MissingError, StoreError
 from cumulus.spark import java
-from cumulus.spark.bucket_client import Served
+from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.java import find_java
 from cumulus.spark.session import log_file
 
@@ -76,7 +76,7 @@ def test_a_folder_that_others_may_have_made_is_not_used(trap: str, tmp_path: Pat
         folder.symlink_to(short_folder / "elsewhere")
     else:
         folder.write_text("")
-    for use in (lambda: java._wrapped(tmp_path / "jdk"), lambda: Served("bucket", "a bucket"), log_file):
+    for use in (lambda: java._wrapped(tmp_path / "jdk"), lambda: BucketClient("bucket", "a bucket"), log_file):
         with pytest.raises(StoreError, match=str(folder)):
             use()
     assert not list(short_folder.glob("*/*"))

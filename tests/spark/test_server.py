@@ -28,7 +28,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
 from cumulus.spark import bucket_server
-from cumulus.spark.bucket_client import BucketServerError, Served
+from cumulus.spark.bucket_client import BucketClient, BucketServerError
 from cumulus.spark.errors import carried_error
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.messages import Work
@@ -52,7 +52,7 @@ def payload(*rows: tuple[int, int]) -> bytes:
     return pack([read_table(FolderSource("r", ""), PROGRAM.relation("r"), table, "r/1")], PLAN)[0]
 
 
-def rows_of(out: Path, epoch: int, bucket: Served, *rows: tuple[int, int]) -> list[tuple[int, int]]:
+def rows_of(out: Path, epoch: int, bucket: BucketClient, *rows: tuple[int, int]) -> list[tuple[int, int]]:
     report = bucket.call("apply", payload(*rows), epoch, f"n{epoch}", str(out), ALWAYS, False)
     return sorted(tuple(row.values()) for row in pq.read_table(out / report["files"]["v"]).to_pylist())
 
@@ -77,33 +77,33 @@ def servers() -> list[psutil.Process]:
 
 
 def test_the_next_worker_finds_what_the_last_one_left(owner: int, tmp_path: Path) -> None:
-    with Served("c/0", "bucket 0", owner) as first:
+    with BucketClient("c/0", "bucket 0", owner) as first:
         assert first.stamp is None
         first.call("start", work(tmp_path), 0, b"", 0, "")
         assert rows_of(tmp_path, 1, first, (1, 10), (2, 5)) == [(1, 10), (2, 5)]
-    with Served("c/0", "bucket 0", owner) as second:
+    with BucketClient("c/0", "bucket 0", owner) as second:
         assert second.stamp == (1, "n1")
         assert rows_of(tmp_path, 2, second, (1, -3)) == [(1, 7), (2, 5)]
-    with Served("c/1", "bucket 1", owner) as other:
+    with BucketClient("c/1", "bucket 1", owner) as other:
         assert other.stamp is None
     assert len(servers()) == 2
 
 
 def test_a_bucket_is_made_from_a_snapshot_and_a_log(owner: int, tmp_path: Path) -> None:
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         bucket.call("start", work(tmp_path), 0, b"", 0, "")
         rows_of(tmp_path, 1, bucket, (1, 10))
         assert bucket.call("pending") is None
         bucket.call("dump")
         assert bucket.call("pending") is None
-    with Served("c/0", "bucket 0", owner) as bucket:  # it was made meanwhile
+    with BucketClient("c/0", "bucket 0", owner) as bucket:  # it was made meanwhile
         assert bucket.stamp == (1, "n1")
         epoch, size, pages, first = bucket.call("pending")
         assert (epoch, pages, first) == (1, 1, 0)
         snapshot = bucket.call("page", 0)
         assert len(snapshot) == size
         assert bucket.call("pending") is None
-    with Served("other", "bucket 0", owner) as bucket:
+    with BucketClient("other", "bucket 0", owner) as bucket:
         bucket.call("start", work(tmp_path), 0, snapshot, 1, "n1")
         bucket.call("replay", payload((1, 5)), 2)
         bucket.call("restamp", 2, "n2")
@@ -112,7 +112,7 @@ def test_a_bucket_is_made_from_a_snapshot_and_a_log(owner: int, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         with pytest.raises(BucketServerError, match="the bucket was not started"):
             bucket.call("replay", payload((1, 1)), 1)
         bucket.call("start", work(tmp_path), 0, b"", 0, "")
@@ -122,18 +122,18 @@ def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
         with pytest.raises(BucketServerError) as caught:
             bucket.call("apply", payload((1, 1)), 1, "n1", str(tmp_path / "file"), ALWAYS, False)
         assert isinstance(carried_error(caught.value), StoreError)
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         assert bucket.stamp is None
 
 
 def test_a_server_that_was_killed_is_started_anew(owner: int, tmp_path: Path) -> None:
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         bucket.call("start", work(tmp_path), 0, b"", 0, "")
         [process] = servers()
         process.kill()
         with pytest.raises((EOFError, ConnectionError)):
             rows_of(tmp_path, 1, bucket, (1, 1))
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         assert bucket.stamp is None
 
 
@@ -142,7 +142,7 @@ def test_workers_that_come_at_once_meet_one_server(owner: int) -> None:
     found: list[int] = []
 
     def come() -> None:
-        with Served("c/0", "bucket 0", owner):
+        with BucketClient("c/0", "bucket 0", owner):
             found.append(len(servers()))
 
     threads = [Thread(target=come) for _ in range(6)]
@@ -154,16 +154,16 @@ def test_workers_that_come_at_once_meet_one_server(owner: int) -> None:
 
 
 def test_a_worker_that_dies_leaves_the_server_to_others(owner: int, tmp_path: Path) -> None:
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         bucket.call("start", work(tmp_path), 0, b"", 0, "")
         assert bucket._connection is not None
         os.write(bucket._connection.fileno(), b"\0\0\1\0half a request")
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         assert bucket.stamp == (0, "")
 
 
 def test_servers_end_with_their_owner(owner: int) -> None:
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         [process] = servers()
         os.kill(owner, signal.SIGKILL)
         psutil.Process(owner).wait(timeout=5)
@@ -185,7 +185,7 @@ def test_a_folder_of_sockets_that_others_can_open_is_refused(owner: int) -> None
     folder.mkdir()
     folder.chmod(0o755)
     with pytest.raises(StoreError, match="is not a folder of yours alone"):
-        Served("c/0", "bucket 0", owner)
+        BucketClient("c/0", "bucket 0", owner)
 
 
 @pytest.mark.slow
@@ -195,11 +195,11 @@ def test_a_folder_too_long_for_sockets_is_left_for_a_shorter_one(
     long = tmp_path / ("x" * 120)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    with Served("c/0", "bucket 0", owner) as bucket:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
         assert bucket.stamp is None
 
 
 def test_a_folder_without_room_for_sockets_is_told(owner: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/self")
     with pytest.raises(StoreError, match="set TMPDIR"):
-        Served("c/0", "bucket 0", owner)
+        BucketClient("c/0", "bucket 0", owner)

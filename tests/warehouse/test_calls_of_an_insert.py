@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cumulus import Warehouse
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 
 MOST = 40
 PLAIN = "CREATE TABLE t (a INT, x INT); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM t GROUP BY a"
@@ -27,7 +27,7 @@ def calls(act: Callable[[], object]) -> list[str]:
         if event == "call":
             found.append(f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}")
 
-    with uncollected():  # what is collected calls functions of its own
+    with gc_paused():  # what is collected calls functions of its own
         sys.setprofile(note)
         try:
             act()

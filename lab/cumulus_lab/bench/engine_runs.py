@@ -18,7 +18,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.m3.program import Program
 from cumulus.workloads import checks
 from cumulus.workloads.orders import Interleaved
@@ -98,7 +98,7 @@ def feed_single(session: Session, stream: Interleaved) -> float:
 
     session.rest(True)
     gc.collect()
-    with uncollected():
+    with gc_paused():
         took = _timed(([(entrances[name], (sign, *row)) for sign, name, row in each] for each in events), call)
     session.rest(False)
     return took
@@ -108,7 +108,7 @@ def feed_events(batch: int) -> Feed:
     """Return what applies checked events one by one, in transactions of `batch`: what an interpreter does at best."""
 
     def feed(session: Session, stream: Interleaved) -> float:
-        with uncollected():
+        with gc_paused():
             return _timed(([*columns_of(session.program, part)] for part in batches_of(stream, batch)), session.commit)
 
     return feed
@@ -189,7 +189,7 @@ def latencies(program: Program, stream: Interleaved, singles: int) -> dict[str, 
         start = thread_time_ns()
         nothing[place] = thread_time_ns() - start
     gc.collect()
-    with uncollected():
+    with gc_paused():
         for place, (entrance, event) in enumerate(calls):
             start = thread_time_ns()
             entrance(*event)

@@ -19,7 +19,7 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns, rows_of
 from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.warehouse.loading.initial_load import fill
 from cumulus.workloads import benchmark, orders
 from cumulus_lab.bench.agreement import check, compare, view_rows
@@ -186,7 +186,7 @@ def _sample(session: Session, rows: Tables) -> float:
     bulk = _events(session, name, {column: np.repeat(values, 2) for column, values in columns.items()})
     bulk.kinds[1::2] = 0
     gc.collect()
-    with uncollected():
+    with gc_paused():
         start = thread_time_ns()
         for _, event in session.each(bulk):
             session.commit([event])

@@ -20,7 +20,7 @@ from cumulus.engine.native.build import forget
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.session import Session
 from cumulus.errors import UsageError
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.workloads import queries
 from cumulus.workloads.orders import Interleaved
 from cumulus.workloads.ssb import streams as ssb
@@ -170,7 +170,7 @@ def measure(
 def _feed(session: Session, stream: Interleaved, batch: int, seconds: float) -> tuple[int, float]:
     events, took = 0, 0.0
     gc.collect()
-    with uncollected():
+    with gc_paused():
         for part in batches_of(stream, batch if batch > 1 else 10_000):
             bulk = columns_of(session.program, part)
             start = thread_time()

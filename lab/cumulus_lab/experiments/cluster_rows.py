@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import Relation
-from cumulus.engine.rows_in import is_required
+from cumulus.engine.rows_in import is_not_null
 from cumulus.m3.program import Program
 from cumulus_lab.simulation import ChoiceStream
 
@@ -112,7 +112,7 @@ class RandomRows:
         row: Line = {}
         for column in relation.columns:
             kind = str(column.type)
-            row[column.name] = _random_value(kind, stream, may_be_null=not is_required(relation, column))
+            row[column.name] = _random_value(kind, stream, may_be_null=not is_not_null(relation, column))
             if self._extremes.chance(EXTREME):
                 row[column.name] = self._extremes.one(EXTREMES[kind])
         return row

@@ -159,7 +159,7 @@ class TokenStream:
         self.position += 1
         return token
 
-    def at_sign(self, *signs: str) -> bool:
+    def next_is(self, *signs: str) -> bool:
         """Whether one of `signs` comes next."""
         return self.peek().is_sign(*signs)
 

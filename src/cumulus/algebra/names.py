@@ -14,7 +14,7 @@ def read_variable(tokens: TokenStream, what: str = "a variable") -> str:
         tokens.fail(f"expected {what}")
     refuse_word(tokens, token, HARD_WORDS)
     words = [tokens.take().text]
-    while tokens.at_sign(".") and tokens.peek(1).is_name:
+    while tokens.next_is(".") and tokens.peek(1).is_name:
         tokens.take()
         words.append(tokens.take().text)
     return ".".join(words)
@@ -27,7 +27,7 @@ def read_variables(tokens: TokenStream, opening: str, closing: str) -> tuple[str
 
 def read_value_column(tokens: TokenStream) -> str:
     """Read the `.v` behind a map's keys, or nothing."""
-    if tokens.at_sign(".") and tokens.peek(1).is_name:
+    if tokens.next_is(".") and tokens.peek(1).is_name:
         tokens.take()
         return tokens.take().text
     return ""
@@ -61,7 +61,7 @@ def read_type(tokens: TokenStream) -> SqlType:
     if not token.is_name:
         tokens.fail("expected a type")
     tokens.take()
-    parameters = tokens.listed("(", ")", lambda: read_count(tokens)) if tokens.at_sign("(") else []
+    parameters = tokens.listed("(", ")", lambda: read_count(tokens)) if tokens.next_is("(") else []
     found = type_named(token.text, tuple(parameters))
     if found is None:
         tokens.fail("expected a type", token, hint="Types have DuckDB's names, such as BIGINT, DECIMAL(15,2).")

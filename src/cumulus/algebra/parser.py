@@ -110,7 +110,7 @@ class TermReader:
     def value(self) -> Term:
         """Read a term in value context."""
         parts = [self._product(negative=False)]
-        while self.tokens.at_sign("+", "-"):
+        while self.tokens.next_is("+", "-"):
             parts.append(self._product(negative=self.tokens.take().text == "-"))
         return parts[0] if len(parts) == 1 else sum_of(parts)
 
@@ -119,7 +119,7 @@ class TermReader:
         factors.append(self._factor())
         while self.tokens.accept("*"):
             factors.append(self._factor())
-        if self.tokens.at_sign("/", "//", "%", "||"):
+        if self.tokens.next_is("/", "//", "%", "||"):
             self.tokens.fail(
                 "expected +, - or * between numbers",
                 hint="Division and the like are functions of scalars: write div(a, b), intdiv(a, b), mod(a, b).",
@@ -131,7 +131,7 @@ class TermReader:
             if self.tokens.peek().kind is TokenKind.NUMBER:
                 return _read_number(self.tokens, negative=True)
             return negate(self._factor())
-        if self.tokens.at_sign("("):
+        if self.tokens.next_is("("):
             return self._parenthesised(self.value)
         if self.tokens.at_word("IF"):
             return self._conditional()
@@ -179,7 +179,7 @@ class TermReader:
     def _comparison(self) -> Scalar:
         left, compared = self._operation(), False
         while True:
-            if self.tokens.at_sign(*_COMPARISON_OF):
+            if self.tokens.next_is(*_COMPARISON_OF):
                 if compared:
                     self.tokens.fail("expected the end of a comparison", hint="Join comparisons with AND.")
                 left = Apply(_COMPARISON_OF[self.tokens.take().text], (left, self._operation()))
@@ -195,7 +195,7 @@ class TermReader:
     def _operation(self, weakest: int = 0) -> Scalar:
         """Read scalars between operators that bind at least as strongly as `weakest` (precedence climbing)."""
         left = self._signed()
-        while self.tokens.at_sign(*_OPERATORS) and _OPERATORS[self.tokens.peek().text][0] >= weakest:
+        while self.tokens.next_is(*_OPERATORS) and _OPERATORS[self.tokens.peek().text][0] >= weakest:
             strength, function = _OPERATORS[self.tokens.take().text]
             left = Apply(function, (left, self._operation(strength + 1)))
         return left
@@ -205,7 +205,7 @@ class TermReader:
             if self.tokens.peek().kind is TokenKind.NUMBER:
                 return _read_number(self.tokens, negative=True)
             return Apply("neg", (self._signed(),))
-        if self.tokens.at_sign("("):
+        if self.tokens.next_is("("):
             return self._parenthesised(self.scalar)
         if self.tokens.at_word("IF"):
             condition, then = self._if_then(self.scalar)
@@ -328,7 +328,7 @@ class TermReader:
         tokens = self.tokens
         tokens.expect_word("CAST")
         tokens.expect("(")
-        bare = not tokens.at_sign("(")
+        bare = not tokens.next_is("(")
         arg = self.scalar()
         tokens.expect_word("AS")
         target = read_type(tokens)
@@ -347,10 +347,10 @@ class TermReader:
     def _key(self) -> Term | Range:
         tokens = self.tokens
         low: tuple[Term, bool] | None = None
-        if tokens.at_sign("<", "<="):
+        if tokens.next_is("<", "<="):
             inclusive = tokens.take().text == "<="
             return Range(None, (self._operation(), inclusive))
-        if tokens.at_sign(">", ">="):
+        if tokens.next_is(">", ">="):
             inclusive = tokens.take().text == ">="
             low = (self._operation(), inclusive)
             if not tokens.accept(".."):
@@ -360,7 +360,7 @@ class TermReader:
             if not tokens.accept(".."):
                 return key
             low = (key, True)
-        if tokens.at_sign(",", "]"):
+        if tokens.next_is(",", "]"):
             return Range(low, None)
         inclusive = not tokens.accept("<")
         tokens.accept("<=")
@@ -370,7 +370,7 @@ class TermReader:
         name = read_call_name(self.tokens, "a map")
         self.tokens.expect("[")
         keys: list[Term | None] = []
-        while not self.tokens.at_sign("]"):
+        while not self.tokens.next_is("]"):
             if keys:
                 self.tokens.expect(",", "between keys")
             keys.append(None if self.tokens.accept("*") else self.scalar())

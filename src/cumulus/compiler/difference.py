@@ -23,8 +23,8 @@ Form: TypeAlias = str
 
 
 @dataclass(slots=True)
-class Part:
-    """What one kind of thing gained, lost and kept.
+class KindDifference:
+    """Differences of one kind of object (maps, views, …) between two programs.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ class ProgramDifference:
         Name of an added or dropped map → its definition.
     """
 
-    relations: Part
-    views: Part
-    cubes: Part
-    maps: Part
-    statements: Mapping[str, Part]
+    relations: KindDifference
+    views: KindDifference
+    cubes: KindDifference
+    maps: KindDifference
+    statements: Mapping[str, KindDifference]
     texts: Mapping[str, str]
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class ProgramDifference:
 
     def __str__(self) -> str:
         lines: list[str] = []
-        cubes = [("cubes", self.cubes)] if self.cubes != Part() else []
+        cubes = [("cubes", self.cubes)] if self.cubes != KindDifference() else []
         for title, part in (("relations", self.relations), ("views", self.views), *cubes, ("maps", self.maps)):
             lines.append(f"{title}: {_counts(part)}")
             lines += [f"  + {name}{self._map_text(title, '+', name)}" for name in part.added]
@@ -97,7 +97,7 @@ class ProgramDifference:
         return f"  {self.texts[sign + name]}" if title == "maps" and self.texts.get(sign + name) else ""
 
 
-def _counts(part: Part) -> str:
+def _counts(part: KindDifference) -> str:
     told = [f"{len(part.added)} added", f"{len(part.dropped)} dropped"]
     told += [f"{len(part.changed)} changed"] if part.changed else []
     return ", ".join([*told, f"{len(part.kept)} kept"])
@@ -138,8 +138,8 @@ def compare(old: Program, new: Program) -> ProgramDifference:
     return ProgramDifference(relations, views, cubes, maps, _compare_statements(before, after), texts)
 
 
-def _compare_named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> Part:
-    return Part(
+def _compare_named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) -> KindDifference:
+    return KindDifference(
         [name for name in new if name not in old],
         [name for name in old if name not in new],
         [(name, name) for name in old if name in new and old[name] == new[name]],
@@ -147,8 +147,8 @@ def _compare_named(old: Mapping[str, Any], new: Mapping[str, Any], what: str) ->
     )
 
 
-def _compare_maps(before: _Forms, after: _Forms) -> tuple[Part, dict[str, str]]:
-    part = Part()
+def _compare_maps(before: _Forms, after: _Forms) -> tuple[KindDifference, dict[str, str]]:
+    part = KindDifference()
     texts: dict[str, str] = {}
     waiting: dict[Form, list[str]] = {}
     for each in before.program.maps:
@@ -185,8 +185,8 @@ def _changed_columns(before: _Forms, old: MapDef, after: _Forms, new: MapDef) ->
     return f"{', '.join(told) or 'its types or its count'}{renamed}"
 
 
-def _compare_statements(before: _Forms, after: _Forms) -> dict[str, Part]:
-    found: dict[str, Part] = {}
+def _compare_statements(before: _Forms, after: _Forms) -> dict[str, KindDifference]:
+    found: dict[str, KindDifference] = {}
     events = [
         (trigger.on, trigger.relation) for program in (before.program, after.program) for trigger in program.triggers
     ]
@@ -194,7 +194,7 @@ def _compare_statements(before: _Forms, after: _Forms) -> dict[str, Part]:
         was = _statement_forms(before, before.program.trigger(on, relation))
         now = _statement_forms(after, after.program.trigger(on, relation))
         left = Counter(form for form, _ in was)
-        part = Part()
+        part = KindDifference()
         for form, text in now:
             if left[form]:
                 left[form] -= 1

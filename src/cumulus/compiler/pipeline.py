@@ -29,7 +29,7 @@ from cumulus.compiler.options import PAPER, CompilerOptions, ExcessError
 from cumulus.compiler.orders import ViewOrders
 from cumulus.compiler.strict_views import check_strict
 from cumulus.errors import InputError, SqlError, UnsupportedError, UsageError
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.m3.program import Program, ViewDef
 from cumulus.scalars.user import Functions, given_functions, signatures
 from cumulus.sql.ast import CreateTable, CreateView, Script, tables_read
@@ -199,7 +199,7 @@ def extend_sql(
         raise too_deep(text=text) from None
 
 
-@uncollected()
+@gc_paused()
 def compile_script(script: Script, options: CompilerOptions) -> Program:
     """Compile a parsed script: bind, materialise, lower."""
     declared = declarations(script)
@@ -287,17 +287,17 @@ def _refuse_wide(view: BoundView, derived: Registry, source: SqlText) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """Where a view's numbers are: for each name the column, and the definition's keys in the order of its map's."""
+class PlannedView:
+    """Columns of a compiled view: for each name the column, and the definition's keys in the map's key order."""
 
     columns: dict[str, tuple[MaintainedNumber, tuple[str, ...]]]
     reads: dict[str, tuple[MaintainedNumber, tuple[str, ...]]]
     """The same for ends, and for the numbers of sub-queries that are read with the view."""
 
 
-def _add_view(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> Planned:
+def _add_view(view: BoundView, materializer: Materializer, options: CompilerOptions, order: int | None) -> PlannedView:
     """Add the columns of one view: the count of rows first, the other sums in the same map."""
-    planned = Planned({}, {})
+    planned = PlannedView({}, {})
     materializer.view = view.name
     home: tuple[ColumnGroup, tuple[str, ...]] | None = None
     for summed in view.sums:
@@ -348,7 +348,7 @@ def _keep_rows(table: Table, materializer: Materializer) -> ColumnGroup:
 
 def _name_maps(
     groups: list[ColumnGroup],
-    planned: list[tuple[BoundView, Planned]],
+    planned: list[tuple[BoundView, PlannedView]],
     kept: Mapping[str, ColumnGroup],
     tables: Mapping[str, Table],
 ) -> None:
@@ -379,7 +379,7 @@ def _name_maps(
         name_columns(group)
 
 
-def _view_definition(view: BoundView, planned: Planned) -> ViewDef:
+def _view_definition(view: BoundView, planned: PlannedView) -> ViewDef:
     """Return the finishing step over the names of keys and columns."""
     first, order = next(iter(planned.columns.values()))
     keys = first.group.columns[0].keys
@@ -416,6 +416,6 @@ def _view_definition(view: BoundView, planned: Planned) -> ViewDef:
     return bound.rewritten(lambda scalar: substitute(scalar, names))
 
 
-def _end_read(end: ExtremumRelation, planned: Planned, names: Mapping[str, Term]) -> MapExtremum:
+def _end_read(end: ExtremumRelation, planned: PlannedView, names: Mapping[str, Term]) -> MapExtremum:
     column, order = planned.reads[end.name]
     return MapExtremum(end.end, column.group.name, tuple(None if key == end.variable else names[key] for key in order))

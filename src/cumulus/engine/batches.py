@@ -20,7 +20,7 @@ from cumulus.catalog.events import UPSERT, Event, Row
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
 from cumulus.engine.frame_input import given_rows, with_names_of
-from cumulus.engine.rows_in import Checker, arrow_rows, checked_rows, is_required
+from cumulus.engine.rows_in import Checker, arrow_rows, checked_rows, is_not_null
 from cumulus.errors import UnknownNameError, UsageError
 
 Checked: TypeAlias = tuple[int, str, Row]
@@ -199,7 +199,7 @@ def columns_of(relation: Relation, table: pa.Table) -> pa.Table | None:
         found = given.get(column.name)
         if found is None:
             found = pa.nulls(table.num_rows)
-        if column.type is None or (found.null_count and is_required(relation, column)):
+        if column.type is None or (found.null_count and is_not_null(relation, column)):
             return None
         made = typed(found, column.type)
         if made is None:

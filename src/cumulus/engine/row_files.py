@@ -57,13 +57,13 @@ def _has_right_values(relation: Relation, table: pa.Table) -> bool:
     """Whether every value is one of its column's type, so that no row must be looked at."""
     given = dict(zip(table.column_names, table.columns, strict=True))
     for column in relation.columns:
-        is_required = column.not_null or column.name in relation.key
+        is_not_null = column.not_null or column.name in relation.key
         found = given.get(column.name)
         if found is None:
-            if is_required and table.num_rows:
+            if is_not_null and table.num_rows:
                 return False
             continue
-        if column.type is None or (found.null_count and is_required) or typed(found, column.type) is None:
+        if column.type is None or (found.null_count and is_not_null) or typed(found, column.type) is None:
             return False
     return True
 

@@ -16,7 +16,7 @@ from cumulus.catalog.types import INTEGER_BITS, Kind
 from cumulus.catalog.utf8 import half_character
 from cumulus.engine.frame_input import given_rows
 from cumulus.errors import ValueTypeError
-from cumulus.scalars.python_code import Pool
+from cumulus.scalars.python_code import NamePool
 
 Checker = Callable[[Any], Row]
 
@@ -51,12 +51,12 @@ def arrow_rows(relation: Relation, table: pa.Table) -> list[Row]:
     for column in relation.columns:
         array = given.get(column.name)
         if array is None:
-            if is_required(relation, column) and table.num_rows:
+            if is_not_null(relation, column) and table.num_rows:
                 raise relation.missing_column(column.name)
             columns.append([None] * table.num_rows)
             continue
         values = values_of(array, column.type)
-        if values is None or (array.null_count and is_required(relation, column)):
+        if values is None or (array.null_count and is_not_null(relation, column)):
             is_checked = False
         columns.append(_any_values(relation, column, array) if values is None else values)
     rows = zip(*columns, strict=True)
@@ -75,7 +75,7 @@ def _any_values(relation: Relation, column: Column, array: pa.ChunkedArray) -> l
     return values
 
 
-def is_required(relation: Relation, column: Column) -> bool:
+def is_not_null(relation: Relation, column: Column) -> bool:
     """Whether a column must not be NULL."""
     return column.not_null or column.name in relation.key
 
@@ -90,13 +90,13 @@ def checker(relation: Relation) -> Checker:
     >>> check((1,)), check({"a": 1.0})
     ((1,), (1,))
     """
-    pool = Pool()
+    pool = NamePool()
     tests = []
     for place, column in enumerate(relation.columns):
         test = _test(f"v{place}", column, pool)
         if test is None:
             return relation.checked
-        tests.append(test if is_required(relation, column) else f"(v{place} is None or {test})")
+        tests.append(test if is_not_null(relation, column) else f"(v{place} is None or {test})")
     names = "".join(f"v{place}, " for place in range(len(relation.columns)))
     lines = [
         "def check(row):",
@@ -112,7 +112,7 @@ def checker(relation: Relation) -> Checker:
     return made
 
 
-def _test(name: str, column: Column, pool: Pool) -> str | None:
+def _test(name: str, column: Column, pool: NamePool) -> str | None:
     """Return the test that a value is plain and of the column's type, None if there is no cheap one."""
     if column.type is None:
         return None

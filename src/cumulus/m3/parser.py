@@ -114,7 +114,7 @@ class _Declarations:
         key_rely = static = False
         keep, changes = "auto", "rarely"
         foreign: list[ForeignKey] = []
-        while not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
+        while not tokens.next_is(";") and tokens.peek().kind is not TokenKind.END:
             if tokens.accept_word("KEY"):
                 key, key_rely = read_variables(tokens, "(", ")"), tokens.accept_word("RELY")
             elif tokens.accept_word("FOREIGN"):
@@ -170,7 +170,7 @@ class _Declarations:
             if tokens.peek().kind is not TokenKind.STRING:
                 tokens.fail("expected the definition in SQL, in quotes")
             sql = tokens.take().text
-        if not tokens.at_sign(";") and tokens.peek().kind is not TokenKind.END:
+        if not tokens.next_is(";") and tokens.peek().kind is not TokenKind.END:
             tokens.fail("expected COUNT, ORDERED, START, a definition, AS or ';'")
         self.maps.append(MapDef(name, keys, values, count, ordered, tuple(definitions), sql, initial=tuple(initial)))
         return name
@@ -179,7 +179,7 @@ class _Declarations:
         """Read an entry of START: key, a colon, values."""
         tokens = self.tokens
         tokens.expect("(", "before an entry")
-        key = [] if tokens.at_sign(":") else tokens.separated(self._literal)
+        key = [] if tokens.next_is(":") else tokens.separated(self._literal)
         tokens.expect(":", "between key and values")
         values = tokens.separated(self._literal)
         tokens.expect(")", "after the entry")
@@ -268,7 +268,7 @@ class _RuleReader:
         rule = Rule(on, relation, variables, open_ended, [], (start, tokens.position))
         tokens.accept_word("DO")
         colon = tokens.accept(":")
-        if tokens.at_sign("{"):
+        if tokens.next_is("{"):
             tokens.take()
             while not tokens.accept("}"):
                 rule.statements.append(self._statement())
@@ -286,7 +286,7 @@ class _RuleReader:
 
     def _event(self) -> tuple[On, str]:
         tokens = self.tokens
-        if tokens.at_sign("+", "-"):
+        if tokens.next_is("+", "-"):
             on = On.INSERT if tokens.take().text == "+" else On.DELETE
             return on, read_call_name(tokens, "a relation")
         if tokens.at_word("BATCH") and tokens.peek(1).is_name:
@@ -316,7 +316,7 @@ class _RuleReader:
 
     def _statement_ahead(self) -> bool:
         tokens = self.tokens
-        if tokens.at_sign("("):
+        if tokens.next_is("("):
             return True
         if not tokens.peek().is_name:
             return False
@@ -331,16 +331,16 @@ class _RuleReader:
 
     def _statement(self) -> RuleStatement:
         tokens, start = self.tokens, self.tokens.position
-        domains = self._domains() if tokens.at_sign("(") else []
+        domains = self._domains() if tokens.next_is("(") else []
         if tokens.at_word("MAP") and tokens.peek(1).is_name:
             tokens.take()
         name = read_call_name(tokens, "the map to change")
-        listed = tokens.listed("[", "]", self.terms.scalar, "between keys") if tokens.at_sign("[") else []
+        listed = tokens.listed("[", "]", self.terms.scalar, "between keys") if tokens.next_is("[") else []
         keys = [key if isinstance(key, Var) else Var(f"key_{place}") for place, key in enumerate(listed, 1)]
         # A key that is no variable is one that the term binds.
         fixed = [Lift(own.name, key) for own, key in zip(keys, listed, strict=True) if own is not key]
         column = read_value_column(tokens)
-        if not tokens.at_sign("+=", ":="):
+        if not tokens.next_is("+=", ":="):
             tokens.fail("expected '+=' or ':='")
         op = tokens.take().text
         term = self.terms.value()
@@ -354,7 +354,7 @@ class _RuleReader:
 
     def _domain(self) -> Domain:
         tokens = self.tokens
-        whole = tokens.at_sign("(")
+        whole = tokens.next_is("(")
         variables = read_variables(tokens, "(", ")") if whole else (read_variable(tokens),)
         tokens.expect(":", "and the relation that the variables range over")
         place, column = tokens.peek(), ""

@@ -137,8 +137,8 @@ ORDER_COMPARISONS = (less, less_or_equal, _greater, _greater_or_equal)
 _RUNTIME = {"=": equal, "<>": _not_equal, "<": less, "<=": less_or_equal, ">": _greater, ">=": _greater_or_equal}
 
 
-class Pool:
-    """The names that generated code may use, and what they stand for.
+class NamePool:
+    """Pool of names for generated code, with the values that they are bound to.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class ScalarCoder:
         Gives the code of a node that is no scalar by itself (a map read, an aggregate).
     """
 
-    def __init__(self, pool: Pool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode]) -> None:
+    def __init__(self, pool: NamePool, lookup: Callable[[str], PythonCode], leaf: Callable[[Term], PythonCode]) -> None:
         self.pool = pool
         self._lookup = lookup
         self._leaf = leaf

@@ -23,7 +23,7 @@ class BucketServerError(Exception):
     """A request failed; in the words of the server."""
 
 
-class Served:
+class BucketClient:
     """A bucket in its own process, as a context: `call` while it is open.
 
     Errors call it by its `name`. Its process lives as long as `owner`: the parent of all workers of the machine, if not
@@ -42,7 +42,7 @@ class Served:
         self._connection: Connection | None = None
         self.stamp: tuple[int, str] | None = None
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> BucketClient:
         for _ in range(_TRIES):
             try:
                 self._connection = self._connect() or self._start()

@@ -39,8 +39,8 @@ PACKED = "bucket int, source string, payload binary, read_s double, pack_s doubl
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What a task must know to read and pack files."""
+class ReadTask:
+    """Settings of a Spark task that reads and packs files."""
 
     sources: tuple[FolderSource, ...]
     program: str
@@ -63,7 +63,7 @@ class _File(InputPartition):
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ReadTask) -> None:
         self._settings = settings
         self._target: dict[str, Any] | None = None
 
@@ -169,7 +169,7 @@ def packed_batch(
     )
 
 
-def folder_source(name: str, settings: Settings) -> type[DataSource]:
+def folder_source(name: str, settings: ReadTask) -> type[DataSource]:
     """Return a Python data source called `name` over the folders of `settings`, to be registered with a session."""
     source_name = name
 

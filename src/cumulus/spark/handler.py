@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from cumulus.durable import faults
 from cumulus.epochs.intake.packing import pack_notice
 from cumulus.epochs.output.sink import read_manifest
-from cumulus.spark.bucket_client import Served
+from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.messages import Work
 from cumulus.spark.state import BucketState
@@ -73,7 +73,7 @@ class BucketProcessor(StatefulProcessor):
         work = self._work
         head = self._store.head()
         nonce = f"{context.taskAttemptId()}{os.urandom(6).hex()}"
-        with Served(work.identity(index), f"bucket {index}") as bucket:
+        with BucketClient(work.identity(index), f"bucket {index}") as bucket:
             how = self._store.revive(head, bucket, index, work.pickled)
             revived = time.perf_counter()
             faults.crash_point("in-handler")

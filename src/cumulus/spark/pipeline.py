@@ -33,7 +33,7 @@ from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.errors import carried_error
-from cumulus.spark.folders import Settings, folder_source, packed_frame
+from cumulus.spark.folders import ReadTask, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
@@ -240,7 +240,7 @@ class Run:
             name = f"cumulus-{identity.checkpoint}"
             self._spark.dataSource.register(
                 folder_source(
-                    name, Settings(self._folders, text, identity.plan, limit, keys, str(self.out), self._is_voting)
+                    name, ReadTask(self._folders, text, identity.plan, limit, keys, str(self.out), self._is_voting)
                 )
             )
             frames.insert(0, self._spark.readStream.format(name).load())

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from cumulus.durable import faults
-from cumulus.spark.bucket_client import Served
+from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.messages import Pending
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class BucketState:
         found = self._head.get()
         return None if found is None else StateHead(*found)
 
-    def revive(self, head: StateHead | None, bucket: Served, index: int, work: Callable[[], bytes]) -> str:
+    def revive(self, head: StateHead | None, bucket: BucketClient, index: int, work: Callable[[], bytes]) -> str:
         """Make a bucket exactly what the store says; return how it came: "kept", "caught up", "rebuilt" or "new".
 
         Parameters
@@ -93,14 +93,14 @@ class BucketState:
         self._replay(bucket, head.base, head)
         return "rebuilt"
 
-    def _replay(self, bucket: Served, after: int, head: StateHead) -> None:
+    def _replay(self, bucket: BucketClient, after: int, head: StateHead) -> None:
         for epoch in range(after + 1, head.epoch + 1):
             entry = self._log.getValue((epoch,))
             if entry is not None:  # an epoch without rows for this bucket
                 bucket.call("replay", bytes(entry[1]), epoch)
         bucket.call("restamp", head.epoch, head.nonce)
 
-    def record(self, head: StateHead | None, bucket: Served, epoch: int, nonce: str, payload: bytes) -> StateHead:
+    def record(self, head: StateHead | None, bucket: BucketClient, epoch: int, nonce: str, payload: bytes) -> StateHead:
         """Write the epoch that a bucket has just applied, compact if it is time, and stamp the store."""
         before = head or StateHead(0, "")
         self._log.updateValue((epoch,), (nonce, payload))
@@ -114,7 +114,7 @@ class BucketState:
         faults.crash_point("after-state-write")
         return after
 
-    def _compact(self, head: StateHead, bucket: Served, pending: Pending, budget: int) -> StateHead:
+    def _compact(self, head: StateHead, bucket: BucketClient, pending: Pending, budget: int) -> StateHead:
         """Write a page, and more within a budget of bytes; when all are there, switch to them and drop the old ones and
         the log that they contain.
 

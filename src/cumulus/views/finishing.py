@@ -22,7 +22,7 @@ from cumulus.catalog.types import EXACT, INTEGER_BITS, Kind, coercer
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import grouping_columns, names_in, read_of, top_of
-from cumulus.scalars.python_code import NAN, Pool, PythonCode, ScalarCoder, canonical
+from cumulus.scalars.python_code import NAN, NamePool, PythonCode, ScalarCoder, canonical
 from cumulus.scalars.user import Functions, given_functions, runnable
 from cumulus.views.affected_rows import AffectedRows
 from cumulus.views.entries import Entries, Items, Key, MapSource, Values, WholeMaps
@@ -89,7 +89,7 @@ class Finisher:
             place for place, column in enumerate(view.columns) if column.type is None or column.type.is_float
         ]
         self._functions = runnable(program.functions, given_functions(functions))
-        self._entry = self._compile(Pool(self._functions))
+        self._entry = self._compile(NamePool(self._functions))
         self._expressions: dict[tuple[Scalar, Column | None], tuple[tuple[str, ...], Callable[..., Any]]] = {}
 
     @cached_property
@@ -141,7 +141,7 @@ class Finisher:
                 return Finished(tuple(NAN if value != value else value for value in found[0]), *found[1:])
         return tuple.__new__(Finished, found)
 
-    def _compile(self, pool: Pool) -> Callable[..., Raw | None]:
+    def _compile(self, pool: NamePool) -> Callable[..., Raw | None]:
         """Return the function from a key and the values of each map to a row."""
         lines = ["def finish(key, entries, *maps):"]
         if self.maps[0].keys:
@@ -180,7 +180,7 @@ class Finisher:
         if (scalar, column) not in self._expressions:
             names = tuple(sorted(names_in(self.program, scalar)))
             given = {name: self.names[name]._replace(text=f"v{place}") for place, name in enumerate(names)}
-            pool = Pool(self._functions)
+            pool = NamePool(self._functions)
             coder = ScalarCoder(pool, given.__getitem__, lambda term: self._read(term, coder))
             code = coder.code(scalar)
             text = code.text if column is None else self._typed(code, scalar, column, pool)
@@ -209,7 +209,7 @@ class Finisher:
         at = coder.pool.bind(_value_at, "value_at")
         return PythonCode(f"{at}(entries, {name}, ({keys}), {read.column}, {zero})", column.type, False)
 
-    def _typed(self, code: PythonCode, scalar: Scalar, column: Column, pool: Pool) -> str:
+    def _typed(self, code: PythonCode, scalar: Scalar, column: Column, pool: NamePool) -> str:
         """Return the expression of a value in the column's type."""
         if column.type is None:
             return code.text
@@ -340,7 +340,7 @@ class Finisher:
             ) from None
 
 
-def _key_code(code: PythonCode, pool: Pool) -> str:
+def _key_code(code: PythonCode, pool: NamePool) -> str:
     """Return the code of a key to look up by, as it stands in maps."""
     if code.type is None or code.type.is_float:
         return f"{pool.bind(canonical, 'canonical')}({code.text})"

@@ -17,42 +17,52 @@ from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, system_fun
 from cumulus.engine.native.store import row_layout
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
-from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_CHAINED, RIGHT, Order, Shape
+from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_CHAINED, RIGHT, OrderedIndex, RowLayout
 from cumulus.engine.native.values.inspection import MapView
 from support.tiers import sampled
 
 SHAPES = [
-    Shape(0, 2),
-    Shape(1, 1),
-    Shape(2, 1, ((0,), (1,))),
-    Shape(3, 2, ((0, 2),)),
-    Shape(1, 1, (), (Order((), ((0, "s"),)),)),
-    Shape(2, 3, ((1,), (0,)), (Order((0,), ((1, "s"),), ((0, "i"), (1, "w"))), Order((), ((1, "s"), (0, "s"))))),
-    Shape(
+    RowLayout(0, 2),
+    RowLayout(1, 1),
+    RowLayout(2, 1, ((0,), (1,))),
+    RowLayout(3, 2, ((0, 2),)),
+    RowLayout(1, 1, (), (OrderedIndex((), ((0, "s"),)),)),
+    RowLayout(
+        2,
+        3,
+        ((1,), (0,)),
+        (OrderedIndex((0,), ((1, "s"),), ((0, "i"), (1, "w"))), OrderedIndex((), ((1, "s"), (0, "s")))),
+    ),
+    RowLayout(
         1,
         2,
         (),
-        (Order((), ((1, "s"), (0, "s")), most=40), Order((), ((2, "s"), (1, "u"), (0, "s")), most=5, best=LEFT)),
+        (
+            OrderedIndex((), ((1, "s"), (0, "s")), most=40),
+            OrderedIndex((), ((2, "s"), (1, "u"), (0, "s")), most=5, best=LEFT),
+        ),
     ),
-    Shape(
+    RowLayout(
         2,
         1,
         ((0,),),
         (
-            Order((), ((0, "s"), (1, "s")), most=7),
-            Order((), ((1, "s"), (0, "s")), most=30, best=LEFT),
-            Order((), ((2, "s"), (0, "s"), (1, "s")), most=9),
+            OrderedIndex((), ((0, "s"), (1, "s")), most=7),
+            OrderedIndex((), ((1, "s"), (0, "s")), most=30, best=LEFT),
+            OrderedIndex((), ((2, "s"), (0, "s"), (1, "s")), most=9),
         ),
     ),
-    Shape(3, 1, ((0, 1), (1,)), (Order((1,), ((2, "s"), (0, "u"))), Order((0, 1), ((2, "f"),), ((0, "i"),)))),
-    Shape(2, 2, ((1,),), sleeping=(0,)),
-    Shape(3, 1, ((0, 2), (1,)), is_by_index=True),
-    Shape(3, 1, ((1,), (0,), (2,)), (Order((0,), ((2, "s"), (1, "s"))),), is_by_index=True, sleeping=(2,)),
+    RowLayout(
+        3, 1, ((0, 1), (1,)), (OrderedIndex((1,), ((2, "s"), (0, "u"))), OrderedIndex((0, 1), ((2, "f"),), ((0, "i"),)))
+    ),
+    RowLayout(2, 2, ((1,),), sleeping=(0,)),
+    RowLayout(3, 1, ((0, 2), (1,)), is_by_index=True),
+    RowLayout(3, 1, ((1,), (0,), (2,)), (OrderedIndex((0,), ((2, "s"), (1, "s"))),), is_by_index=True, sleeping=(2,)),
 ]
 I64, PTR = ctypes.c_int64, ctypes.c_void_p
 
 
-def code_for(shapes: list[Shape], level: int) -> MachineCode:
+def code_for(shapes: list[RowLayout], level: int) -> MachineCode:
     functions = [*memory.MEMORY_FUNCTIONS, *TABLE_FUNCTIONS]
     for shape in shapes:
         functions += map_functions(shape)
@@ -67,7 +77,7 @@ def code(request: pytest.FixtureRequest) -> MachineCode:
 class NativeMap:
     """A map of words as a test uses it."""
 
-    def __init__(self, code: MachineCode, shape: Shape, budget: int = 1 << 40, system: int = 0) -> None:
+    def __init__(self, code: MachineCode, shape: RowLayout, budget: int = 1 << 40, system: int = 0) -> None:
         def function(signature: Any, *parameters: Any, result: Any = I64) -> Any:
             return code.function(signature.name, result, *parameters)
 
@@ -179,7 +189,7 @@ class NativeMap:
 
 @pytest.mark.parametrize("shape", sampled(SHAPES, of=2), ids=lambda shape: shape.name)
 @pytest.mark.parametrize("seed", sampled(range(3), of=3))
-def test_a_map_is_a_dict(code: MachineCode, shape: Shape, seed: int) -> None:
+def test_a_map_is_a_dict(code: MachineCode, shape: RowLayout, seed: int) -> None:
     """Thousands of additions and removals: few keys, many keys, keys that differ in few bits."""
     choose = random.Random(seed)
     native = NativeMap(code, shape)
@@ -237,7 +247,7 @@ def test_a_map_is_a_dict(code: MachineCode, shape: Shape, seed: int) -> None:
 @pytest.mark.parametrize("sums", [(), ((0, "i"),)], ids=["no sums", "sums"])
 def test_a_group_is_a_chain_then_a_tree_then_nothing(reads: float, sums: tuple[tuple[int, str], ...]) -> None:
     """Growing, shrinking at both ends of the chain and in its middle, emptying, growing again; looked at each time."""
-    shape = Shape(2, 1, ((0,),), (Order((0,), ((1, "s"),), sums),))
+    shape = RowLayout(2, 1, ((0,),), (OrderedIndex((0,), ((1, "s"),), sums),))
     code = code_for([shape], 0)  # it goes when nobody names it
     native = NativeMap(code, shape)
     choose = random.Random(len(sums))
@@ -265,7 +275,7 @@ def test_a_group_is_a_chain_then_a_tree_then_nothing(reads: float, sums: tuple[t
 
 def test_a_chain_is_counted_before_it_becomes_a_tree() -> None:
     """Many rows may come and go: what counts is how many are there."""
-    shape = Shape(2, 1, ((0,),), (Order((0,), ((1, "s"),)),))
+    shape = RowLayout(2, 1, ((0,),), (OrderedIndex((0,), ((1, "s"),)),))
     code = code_for([shape], 0)
     native = NativeMap(code, shape)
     for number in range(5 * MOST_CHAINED):
@@ -278,7 +288,7 @@ def test_a_chain_is_counted_before_it_becomes_a_tree() -> None:
 
 
 def test_a_table_splits_many_times(code: MachineCode) -> None:
-    shape = Shape(2, 1, ((0,), (1,)))
+    shape = RowLayout(2, 1, ((0,), (1,)))
     native = NativeMap(code, shape, system=system_functions())
     for number in range(30_000):
         assert native.add((number, number % 97), (1,))
@@ -371,7 +381,7 @@ def test_rows_that_agree_where_they_are_found_are_told_apart(code: MachineCode) 
 
 
 @pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[5]], ids=lambda shape: shape.name)
-def test_what_there_is_no_memory_for_changes_nothing(code: MachineCode, shape: Shape) -> None:
+def test_what_there_is_no_memory_for_changes_nothing(code: MachineCode, shape: RowLayout) -> None:
     native = NativeMap(code, shape, budget=20_000)
     model = {}
     one, less = ((number,) + (0,) * (shape.values - 1) for number in (1, -1))

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import mean, median
 
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus_lab.experiments.ring.breaks import broken_node, broken_set_up
 from cumulus_lab.experiments.ring.scripts import scripted_queries
 from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, chunk_plan
@@ -129,7 +129,7 @@ def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_ch
     """
     began = time.perf_counter()
     set_up = broken_set_up(set_up, broken)
-    with uncollected():
+    with gc_paused():
         plan = chunk_plan(set_up)
         world = RingWorld(set_up, plan, scripted_queries(set_up, plan), wrapped=broken_node(broken))
         film = RingFilm(world, sample_us)

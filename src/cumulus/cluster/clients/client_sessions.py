@@ -17,7 +17,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import ClientRows
 from cumulus.cluster.records import LoggedRows
-from cumulus.engine.rows_in import is_required
+from cumulus.engine.rows_in import is_not_null
 from cumulus.epochs.intake.packing import call_label
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
@@ -134,7 +134,7 @@ def _is_of(rows: pa.Table, relation: Relation) -> bool:
     for column, wanted, found in zip((*relation.columns, None, None), types, rows.columns, strict=True):
         if (column is None or column.type is not None) and found.type != wanted:
             return False
-        if found.null_count and (column is None or is_required(relation, column)):
+        if found.null_count and (column is None or is_not_null(relation, column)):
             return False
     known = pa.array([INSERT, DELETE, *([UPSERT] if relation.key else [])], pa.int8())
     return bool(pc.all(pc.is_in(rows.column(OP_COLUMN), value_set=known), min_count=0).as_py())

@@ -16,7 +16,7 @@ from cumulus.algebra import float_sums
 from cumulus.engine.interpreter.numbers import NumberKind, Value
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.scalars import python_code
-from cumulus.scalars.python_code import Pool
+from cumulus.scalars.python_code import NamePool
 
 FAILED = "_failed"
 """What generated code calls with a site, an exception and, where it is known, the row of the batch."""
@@ -27,7 +27,7 @@ _CALLED = re.compile(r"\b(_\w+)\(")
 _TOTAL = (python_code.canonical, *python_code.TOTAL_COMPARISONS)
 
 
-def can_fail(text: str, pool: Pool, *, typed: bool = True) -> bool:
+def can_fail(text: str, pool: NamePool, *, typed: bool = True) -> bool:
     """Whether evaluating an expression may raise: it calls something that is not total.
 
     An order comparison is total only where the types of all variables are known.
@@ -43,7 +43,7 @@ def report(writer: Writer, problem: str = PROBLEM) -> str:
 
 
 @contextmanager
-def assigned(writer: Writer, pool: Pool, name: str, text: str) -> Iterator[None]:
+def assigned(writer: Writer, pool: NamePool, name: str, text: str) -> Iterator[None]:
     """Write `name = text`; what is written inside runs if that did not fail."""
     if not can_fail(text, pool):
         writer.line(f"{name} = {text}")
@@ -56,7 +56,7 @@ def assigned(writer: Writer, pool: Pool, name: str, text: str) -> Iterator[None]
 
 
 @contextmanager
-def holding(writer: Writer, pool: Pool, text: str, *, name: str = "", typed: bool = True) -> Iterator[None]:
+def holding(writer: Writer, pool: NamePool, text: str, *, name: str = "", typed: bool = True) -> Iterator[None]:
     """Write an expression whose block runs if it neither failed nor is false, 0 or NULL.
 
     Its value gets the `name`, if one is given; else it has one only if it needs one.
@@ -74,7 +74,7 @@ def holding(writer: Writer, pool: Pool, text: str, *, name: str = "", typed: boo
 
 
 @contextmanager
-def summand(writer: Writer, pool: Pool, value: Value) -> Iterator[Value]:
+def summand(writer: Writer, pool: NamePool, value: Value) -> Iterator[Value]:
     """Write the number of a combination; what is written inside adds it. A DOUBLE that is no sum must be finite."""
     if can_fail(value.text, pool):
         name = writer.fresh("value")
@@ -92,7 +92,7 @@ def summand(writer: Writer, pool: Pool, value: Value) -> Iterator[Value]:
         yield value
 
 
-def bounded(name: str, pool: Pool) -> str:
+def bounded(name: str, pool: NamePool) -> str:
     """Return the condition that a float is finite."""
     pool.names.setdefault("_INF", float_sums.INF)
     return f"-_INF < {name} < _INF"

@@ -16,7 +16,7 @@ from cumulus.engine.interpreter.numbers import NumberKind, Value
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
-from cumulus.scalars.python_code import Pool
+from cumulus.scalars.python_code import NamePool
 
 CHANGES = "changes"
 """The parameter that holds the net change of a batch: row → multiplicity."""
@@ -71,7 +71,7 @@ class LoopSources:
     """Makes what the code of one function loops over, and writes the indexes that this needs."""
 
     stores: Mapping[str, DictMap]
-    pool: Pool
+    pool: NamePool
     writer: Writer
 
     def store(self, name: str) -> DictMap:

@@ -14,7 +14,7 @@ from cumulus.engine.interpreter.numbers import Value
 from cumulus.engine.interpreter.scalars import Env, EnvScalars
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
-from cumulus.scalars.python_code import Pool, PythonCode
+from cumulus.scalars.python_code import NamePool, PythonCode
 
 Then: TypeAlias = Callable[[Env, list[Value]], None]
 """Writes what happens for each binding, with the values to multiply."""
@@ -25,7 +25,7 @@ class LoopCoder:
     """Writes look-ups, loops and conditions; `depth` is in how many loops the code stands."""
 
     writer: Writer
-    pool: Pool
+    pool: NamePool
     scalars: EnvScalars
     depth: int = 0
 

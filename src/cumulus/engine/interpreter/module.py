@@ -15,11 +15,11 @@ from cumulus.engine.interpreter.loop_sources import CHANGES, Shared, ahead_name
 from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.statements import StatementCoder, all_exact
 from cumulus.engine.interpreter.store import DictMap
-from cumulus.engine.interpreter.terms import Setting, TermCoder
+from cumulus.engine.interpreter.terms import EmitContext, TermCoder
 from cumulus.engine.interpreter.writer import Writer, identifier, unused_name
 from cumulus.errors import ValidationError
 from cumulus.m3.program import On, Program, Statement, Trigger
-from cumulus.scalars.python_code import Pool, PythonCode, canonical
+from cumulus.scalars.python_code import NamePool, PythonCode, canonical
 
 Line = tuple[str, Any]
 _VERBS = {On.INSERT: "on_insert", On.DELETE: "on_delete", On.BATCH: "on_batch"}
@@ -69,7 +69,7 @@ class GeneratedModule:
 class ModuleCoder:
     """Writes the module of one program over given stores."""
 
-    def __init__(self, program: Program, stores: Mapping[str, DictMap], pool: Pool) -> None:
+    def __init__(self, program: Program, stores: Mapping[str, DictMap], pool: NamePool) -> None:
         self._program = program
         self._stores = stores
         self._pool = pool
@@ -107,9 +107,9 @@ class ModuleCoder:
             module.assigned[target] = (name, self._assignment(target, statements, name, module))
         return module
 
-    def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: GeneratedModule) -> Setting:
+    def _setting(self, name: str, batch: dict[str, tuple[Column, ...]], module: GeneratedModule) -> EmitContext:
         shared = Shared(name, CHANGES if batch else "", module.sites, self._taken)
-        return Setting(self._pool, self._stores, self._kept, batch, shared)
+        return EmitContext(self._pool, self._stores, self._kept, batch, shared)
 
     def _columns(self, trigger: Trigger) -> tuple[Column, ...]:
         """Return the columns of the trigger's relation; unknown types if it is not declared."""

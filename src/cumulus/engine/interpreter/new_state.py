@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
-class Ahead:
-    """The packed entries of a map before the event, with those that the trigger has changed."""
+class PendingWrites:
+    """Pending writes of a trigger over the packed entries of a map as they were before the event."""
 
     def __init__(self, entries: Mapping[Any, Any]) -> None:
         self._entries = entries
@@ -54,7 +54,7 @@ class NewStateSlices:
         Where the part stands in the key.
     """
 
-    def __init__(self, ahead: Ahead, index: Mapping[Any, Iterable[Any]], positions: tuple[int, ...]) -> None:
+    def __init__(self, ahead: PendingWrites, index: Mapping[Any, Iterable[Any]], positions: tuple[int, ...]) -> None:
         self._index = index
         self._changed = ahead.changed
         self._mine: dict[Any, list[Any]] = {}

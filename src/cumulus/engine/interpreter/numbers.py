@@ -11,7 +11,7 @@ from cumulus.algebra import float_sums, terms
 from cumulus.catalog.types import DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
-from cumulus.scalars.python_code import Pool, PythonCode
+from cumulus.scalars.python_code import NamePool, PythonCode
 
 
 class NumberKind(IntEnum):
@@ -49,7 +49,7 @@ def kind_of(sql_type: SqlType | None) -> NumberKind | None:
     return NumberKind.FLOAT if sql_type.is_float else None
 
 
-def number_of(code: PythonCode, pool: Pool) -> Value:
+def number_of(code: PythonCode, pool: NamePool) -> Value:
     """Return the number that a scalar is in value context (NULL is 0).
 
     Raises
@@ -69,14 +69,14 @@ def number_of(code: PythonCode, pool: Pool) -> Value:
     return Value(f"({text} or 0)" if code.nullable else text, kind, code.type)
 
 
-def scalar_of(value: Value, pool: Pool) -> PythonCode:
+def scalar_of(value: Value, pool: NamePool) -> PythonCode:
     """Return a number of value context as a scalar, never NULL."""
     if value.kind is NumberKind.FLOAT:
         return PythonCode(f"(float({value.text}) + 0.0)", DOUBLE, False)  # -0.0 is 0.0
     return PythonCode(value.text, value.type or (HUGEINT if value.kind is NumberKind.INT else None), False)
 
 
-def product(values: Sequence[Value], pool: Pool) -> Value:
+def product(values: Sequence[Value], pool: NamePool) -> Value:
     """Return the product of numbers, 1 if there are none."""
     if not values:
         return ONE

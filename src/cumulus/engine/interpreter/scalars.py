@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from cumulus.algebra.terms import Term
 from cumulus.errors import ValidationError
-from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
+from cumulus.scalars.python_code import NamePool, PythonCode, ScalarCoder
 
 Env: TypeAlias = dict[str, PythonCode]
 """Variables, and the code of their values."""
@@ -18,7 +18,7 @@ Env: TypeAlias = dict[str, PythonCode]
 class EnvScalars:
     """Writes scalars; `leaf` writes a node of value context inside one."""
 
-    pool: Pool
+    pool: NamePool
     leaf: Callable[[Term, Env], PythonCode]
 
     def code(self, term: Term, env: Env) -> PythonCode:

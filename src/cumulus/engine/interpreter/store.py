@@ -20,7 +20,7 @@ from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL, add_cells, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.algebra.order import all_but, end_of
-from cumulus.engine.interpreter.new_state import Ahead
+from cumulus.engine.interpreter.new_state import PendingWrites
 from cumulus.engine.protocol import MapStats
 from cumulus.errors import ValidationError
 from cumulus.m3.program import MapDef
@@ -62,7 +62,7 @@ class DictMap:
             )
         self.enter: Callable[[Any], None] = _nothing
         self.leave: Callable[[Any], None] = _nothing
-        self.ahead = Ahead(self.entries)
+        self.ahead = PendingWrites(self.entries)
 
     # --- packing ----------------------------------------------------------------------------------------------------
 

@@ -48,15 +48,15 @@ from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
 from cumulus.scalars import python_code
-from cumulus.scalars.python_code import Pool, PythonCode
+from cumulus.scalars.python_code import NamePool, PythonCode
 
 Fit: TypeAlias = Callable[[Value], Value]
 """What makes a number fit the column that it is added to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a term may refer to.
+class EmitContext:
+    """Context of the emitted code of a term: what it may refer to.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Setting:
         Sub-terms that are evaluated once per firing.
     """
 
-    pool: Pool
+    pool: NamePool
     stores: Mapping[str, DictMap]
     kept: Mapping[str, str]
     batch: Mapping[str, tuple[Column, ...]]
@@ -78,7 +78,7 @@ class Setting:
 class TermCoder:
     """Writes the code of terms into one function."""
 
-    def __init__(self, setting: Setting, writer: Writer) -> None:
+    def __init__(self, setting: EmitContext, writer: Writer) -> None:
         self.setting = setting
         self.writer = writer
         self.pool = setting.pool

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from cumulus.engine.interpreter.module import GeneratedModule, ModuleCoder
 from cumulus.engine.interpreter.store import DictMap, Positions
 from cumulus.m3.program import Program
-from cumulus.scalars.python_code import Pool
+from cumulus.scalars.python_code import NamePool
 from cumulus.scalars.user import Given
 
 _MOST, _MOST_TEXTS = 256, 32
@@ -84,7 +84,7 @@ def _indexes(stores: Mapping[str, DictMap]) -> _Indexes:
 
 
 def _write(program: Program, functions: Mapping[str, Given], stores: Mapping[str, DictMap]) -> WrittenModule:
-    pool = Pool(functions)
+    pool = NamePool(functions)
     module = ModuleCoder(program, stores, pool).write()
     of_stores = {
         name: (value.__self__.definition.name, value.__name__)

@@ -19,7 +19,7 @@ from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
 from cumulus.engine.native.kernel.machine import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity
 from cumulus.engine.native.program import CodePlan, write_program
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 
@@ -80,7 +80,7 @@ def build(
 ) -> tuple[CodePlan, MachineCode]:
     """Write and compile a program, and leave the code in the user's cache."""
     store = Cache(default_folder())
-    with uncollected(), _deep():
+    with gc_paused(), _deep():
         plan, modules = write_program(program, functions, indexes)
         objects = [_object_of(store, module, level) for module in modules]
     file = f"{name}-{level}.plan"
@@ -115,7 +115,7 @@ def shared_code(names: Sequence[str], write: Callable[[], Sequence[Module]], lev
         listed = store.get(file)
         objects: list[bytes | None] = [None] if listed is None else [store.get(each) for each in pickle.loads(listed)]
         if None in objects:
-            with uncollected(), _deep():
+            with gc_paused(), _deep():
                 made = [_object_of(store, module, level) for module in write()]
             store.put(file, pickle.dumps([name for name, _ in made]))
             objects = [each for _, each in made]

@@ -102,7 +102,7 @@ class Callbacks:
         return 0
 
     def box(self, op: int, left: int, right: int, more: int) -> int:
-        """Compute with boxes; see `cumulus.engine.native.values.long_numbers.Boxes.run`."""
+        """Compute with boxes; see `cumulus.engine.native.values.long_numbers.BigIntegers.run`."""
         if self._boxes.are_many:  # let the next event come through Python, which sweeps
             self._words.set_word(READY, 0)
         return self._boxes.run(op, left, right, more)

@@ -12,7 +12,7 @@ from cumulus.algebra.order import all_but, end_of, order_key
 from cumulus.engine.native.column_vectors import StoredColumns
 from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.memory_grants import MemoryGrants
-from cumulus.engine.native.store.memory_layout import First
+from cumulus.engine.native.store.memory_layout import TopKIndex
 from cumulus.engine.native.store.row_layout import LEFT, RIGHT
 from cumulus.engine.native.transactions import Transactions
 from cumulus.engine.native.values import blocks
@@ -80,7 +80,7 @@ class NativeMaps:
         kept = [each for each in store.store.first_rows if (each.axis, each.descends) == (axis, descending)]
         return self._first(store, max(kept, key=lambda each: each.most)) if kept else None
 
-    def _first(self, store: StoredMap, first: First) -> Iterator[tuple[Key, Values]]:
+    def _first(self, store: StoredMap, first: TopKIndex) -> Iterator[tuple[Key, Values]]:
         """Iterate over existing entries in an order of which only the best are kept, and then over all the others."""
         seen = set[Key]()
         order = len(store.store.orders) + store.store.first_rows.index(first)

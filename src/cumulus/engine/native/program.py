@@ -36,7 +36,7 @@ from cumulus.engine.native.store.far_sums import FAR_FUNCTIONS
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
 from cumulus.engine.native.store.memory_layout import STATUS, ContextLayout, EventLane, event_words, lanes_of
-from cumulus.engine.native.store.row_layout import Shape
+from cumulus.engine.native.store.row_layout import RowLayout
 from cumulus.engine.native.store.text_table import TEXT_FUNCTIONS
 from cumulus.explain.lineage import Place
 from cumulus.m3.program import On, Program, Statement, Trigger
@@ -94,7 +94,7 @@ BASE = Module([*MEMORY_FUNCTIONS, *TABLE_FUNCTIONS, *TEXT_FUNCTIONS, *FAR_FUNCTI
 
 
 @cache
-def library(shape: Shape) -> Module:
+def library(shape: RowLayout) -> Module:
     """Return what a shape of map needs, beside `BASE`."""
     return Module([*map_functions(shape), *journal_functions(shape)])
 

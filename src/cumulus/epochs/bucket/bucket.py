@@ -26,7 +26,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
-from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, Chosen, ColumnarPath
+from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, ColumnarChoice, ColumnarPath
 from cumulus.epochs.bucket.move_finder import MoveFinder
 from cumulus.epochs.bucket.moves import InputChange, Move
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
@@ -39,7 +39,7 @@ from cumulus.epochs.bucket.waiting import WaitingRows, row_of
 from cumulus.epochs.intake.packing import notice_in, unpack
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.errors import EvaluationError
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -52,7 +52,7 @@ class _Found(NamedTuple):
     """What a transaction is about: its moves, and the rows that are fired as columns."""
 
     going: list[Move]
-    chosen: Chosen = NOTHING_CHOSEN
+    chosen: ColumnarChoice = NOTHING_CHOSEN
 
 
 class Bucket:
@@ -125,7 +125,7 @@ class Bucket:
         Where buckets vote, a notice in the payloads says what all have said in the epoch before: `Poll.plain`.
         """
         account = EpochAccount(self.program, self._ownership)
-        with decimal.localcontext(EXACT), uncollected():
+        with decimal.localcontext(EXACT), gc_paused():
             notice = notice_in(packed) if self._voter.tables else None
             if notice is not None:
                 self._apply_granted(epoch, Poll.of_plain(notice), account)
@@ -149,7 +149,7 @@ class Bucket:
         payloads, outcome = unpack(packed), account.outcome
         for payload in payloads:
             outcome.take_in(payload)
-        fresh, chosen = ({}, Chosen()) if self._refused else self._columnar.choose(epoch, payloads, account)
+        fresh, chosen = ({}, ColumnarChoice()) if self._refused else self._columnar.choose(epoch, payloads, account)
         moves: list[Move] = []
         late: dict[int, str] = {}
 
@@ -165,7 +165,7 @@ class Bucket:
             for name, mine in fresh.items():
                 others += chosen.aside.get(name, ()) if name in chosen.rounds else mine
             moves.extend(self._moves.find(epoch, self._waiting, others, fresh, account))
-            asked = {id(move): UNDECIDED for move in moves if self._voter.is_asked_about(move)}
+            asked = {id(move): UNDECIDED for move in moves if self._voter.needs_vote(move)}
             decided = [move for move in moves if id(move) not in asked]
             going, waiting = violations(self._references, decided, self._session.integrity.count)
             late.update(waiting | asked)

@@ -20,7 +20,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind
 from cumulus.engine.batches import Columns, Upserts, rows_of
 from cumulus.engine.integrity import Reference
-from cumulus.engine.rows_in import is_required
+from cumulus.engine.rows_in import is_not_null
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.outcome import EpochAccount
@@ -35,14 +35,14 @@ _MOST_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What is fired as columns: table → its rounds of rows; and table → its rows that are set aside."""
+class ColumnarChoice:
+    """Tables that are fired as columns, with their rounds of rows; and rows that are set aside, by table."""
 
     rounds: Mapping[str, list[pa.Table]] = field(default_factory=dict)
     aside: Mapping[str, list[Payload]] = field(default_factory=dict)
 
 
-NOTHING_CHOSEN = Chosen()
+NOTHING_CHOSEN = ColumnarChoice()
 
 
 class ColumnarPath:
@@ -79,10 +79,10 @@ class ColumnarPath:
 
     def choose(
         self, epoch: int, payloads: Iterable[Payload], account: EpochAccount
-    ) -> tuple[dict[str, list[Payload]], Chosen]:
+    ) -> tuple[dict[str, list[Payload]], ColumnarChoice]:
         """Return the rows of tables from which code has dropped what is repeated, and those that it may take."""
         if self._session.fast is None:
-            return {}, Chosen()
+            return {}, ColumnarChoice()
         found: dict[str, list[Payload]] = {}
         for payload in payloads:
             if payload.rows.num_rows:
@@ -100,18 +100,20 @@ class ColumnarPath:
                 account.repeat(name, None, _row_count(mine) - _row_count(newer))
         chosen = self._deal(fresh, kept, dict.fromkeys(self._polled, (DELETE,)))
         if epoch == 1 and any(each.name in found.keys() - chosen.rounds.keys() for each in self._static):
-            return fresh, Chosen()  # static tables are loaded before all others
+            return fresh, ColumnarChoice()  # static tables are loaded before all others
         return fresh, chosen
 
     def _meet_waiting(self, found: Mapping[str, list[Payload]]) -> bool:
         """Whether what rows of kept tables do may hang on rows that wait."""
-        return any(self._waiting.meets(self._session.relations[name], mine) for name, mine in found.items()) or any(
+        return any(
+            self._waiting.may_share_key(self._session.relations[name], mine) for name, mine in found.items()
+        ) or any(
             self._waiting.take_parents(each, found[each.child.name])
             for each in self._references
             if each.child.name in found
         )
 
-    def without_updates_of_parents(self, fresh: Mapping[str, list[Payload]], chosen: Chosen) -> Chosen:
+    def without_updates_of_parents(self, fresh: Mapping[str, list[Payload]], chosen: ColumnarChoice) -> ColumnarChoice:
         """Return what code may take if it does not take what was chosen: updates of rows that others refer to are left
         out. Nothing if that is no difference.
         """
@@ -120,14 +122,14 @@ class ColumnarPath:
             name: (UPSERT, DELETE) if name in referred else (DELETE,) for name in self._polled
         }
         again = self._deal({name: fresh[name] for name in chosen.rounds}, self._kept & chosen.rounds.keys(), operations)
-        return again if _aside_count(again) > _aside_count(chosen) else Chosen()
+        return again if _aside_count(again) > _aside_count(chosen) else ColumnarChoice()
 
     def _deal(
         self,
         fresh: Mapping[str, list[Payload]],
         kept: Collection[str],
         aside: Mapping[str, Sequence[int]],
-    ) -> Chosen:
+    ) -> ColumnarChoice:
         """Deal rows to rounds, all tables of `kept` or none; `aside`: table → operations whose rows are set aside."""
         rounds: dict[str, list[pa.Table]] = {}
         left: dict[str, list[Payload]] = {}
@@ -143,7 +145,7 @@ class ColumnarPath:
                 rounds[name] = dealt
         if not set(kept) <= rounds.keys():
             rounds = {name: dealt for name, dealt in rounds.items() if name not in kept}
-        return Chosen(rounds, {name: rows for name, rows in left.items() if name in rounds})
+        return ColumnarChoice(rounds, {name: rows for name, rows in left.items() if name in rounds})
 
     def _is_able(self, epoch: int, name: str, payloads: list[Payload]) -> bool:
         relation, fast = self._session.relations[name], self._session.fast
@@ -156,7 +158,7 @@ class ColumnarPath:
         is_checked = fast is not None and fast.checks(name)
         return is_checked and not relation.key_rely and is_plain(relation, payloads, updates=updates)
 
-    def fire(self, opened: Transaction, chosen: Chosen) -> bool:
+    def fire(self, opened: Transaction, chosen: ColumnarChoice) -> bool:
         """Fire rounds of rows in a transaction; False if a row was left, or a reference may not hold.
 
         Without code the rows, which code has chosen before, are fired one by one.
@@ -192,7 +194,7 @@ def _row_count(payloads: Iterable[Payload]) -> int:
     return sum(payload.rows.num_rows for payload in payloads)
 
 
-def _aside_count(chosen: Chosen) -> int:
+def _aside_count(chosen: ColumnarChoice) -> int:
     return sum(map(_row_count, chosen.aside.values()))
 
 
@@ -200,7 +202,7 @@ def is_plain(relation: Relation, payloads: Sequence[Payload], *, updates: bool) 
     """Whether each row has all its values, which a deletion or an update need not, none is an update unless `updates`
     may be, and none a truncation.
     """
-    required = [column.name for column in relation.columns if is_required(relation, column)]
+    required = [column.name for column in relation.columns if is_not_null(relation, column)]
     if any(LACKING_COLUMN in payload.rows.column_names for payload in payloads):
         return False
     if any(payload.rows.column(name).null_count for payload in payloads for name in required):

@@ -26,7 +26,7 @@ from cumulus.engine.native.kernel.memory import BUDGET, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import BASE, library
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import MapLayout, lanes_of, value_lanes
-from cumulus.engine.native.store.row_layout import CREATED, Shape, address
+from cumulus.engine.native.store.row_layout import CREATED, RowLayout, address
 from cumulus.engine.native.values.columns import column_words
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.frames import frame, words_of
@@ -38,12 +38,12 @@ POSITION = "position of it"
 """The last column of `Newest.dump`; no column of SQL is called so without quotes."""
 
 
-def _newest(shape: Shape) -> Signature:
+def _newest(shape: RowLayout) -> Signature:
     """Return the function `(map, rows of key words and a position, how many, flags)` → 1, or 0 without memory."""
     return Signature(f"cu_{shape.name}_newest", (PTR, PTR, I64, PTR), I64)
 
 
-def _newest_function(shape: Shape) -> Function:
+def _newest_function(shape: RowLayout) -> Function:
     """Set the flag of each row whose position is newer than all that were seen of its key, and remember it."""
     names = ("map", "rows", "count", "flags")
     with define(_newest(shape).name, list(zip(names, (PTR, PTR, I64, PTR), strict=True)), I64) as body:
@@ -66,7 +66,7 @@ def _newest_function(shape: Shape) -> Function:
 
 
 @cache
-def _code(shape: Shape) -> MachineCode:
+def _code(shape: RowLayout) -> MachineCode:
     return code_of([BASE, library(shape), Module([_newest_function(shape)])], LEVELS[-1])
 
 

@@ -85,7 +85,7 @@ class Voter:
         self.later = frozenset(reachable(parents, self.tables))
         """These, and what they refer to: a deletion there may wait for one that is left to a vote."""
 
-    def is_asked_about(self, move: Move) -> bool:
+    def needs_vote(self, move: Move) -> bool:
         """Whether a move is a deletion that no bucket may do on its own."""
         return move.relation in self.tables and move.added is None
 

@@ -40,7 +40,7 @@ class WaitingRows:
         self._changes.extend([change] * move.count)
         return []
 
-    def meets(self, relation: Relation, payloads: Sequence[Payload]) -> bool:
+    def may_share_key(self, relation: Relation, payloads: Sequence[Payload]) -> bool:
         """Whether a row that waits may have the key of one that has come."""
         first = relation.key_positions[0] if relation.key else 0
         return _have({change.row[first] for change in self.of(relation.name)}, relation.columns[first].name, payloads)

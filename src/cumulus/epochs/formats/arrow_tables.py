@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.parquet_tables import read_parquet_table
 from cumulus.catalog.schema import Relation
-from cumulus.engine.rows_in import is_required
+from cumulus.engine.rows_in import is_not_null
 from cumulus.epochs.formats.cells import cell_of, text_of
 from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
 from cumulus.epochs.formats.encodings import encodings_of
 from cumulus.epochs.formats.lines import LineReader, json_text
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
-from cumulus.epochs.formats.parsed_rows import Content, Found, Positions, Values
+from cumulus.epochs.formats.parsed_rows import Content, Positions, RawRows, Values
 from cumulus.epochs.formats.partitions import partition_values
 from cumulus.epochs.sources import FolderSource, suffix_of
 from cumulus.errors import InputError
@@ -59,7 +59,7 @@ def by_name(
     place: str,
     *,
     is_typed: bool = False,
-) -> Found:
+) -> RawRows:
     """Return columns as those of a table.
 
     Where the file says types, a column that it does not have and that may be NULL is NULL: it is newer than the file.
@@ -77,7 +77,7 @@ def by_name(
     counts = Counter(header)
     optional = {*partition_values(source, relation, place)}
     if is_typed and any(names.columns):
-        optional |= {column.name for column in relation.columns if not is_required(relation, column)}
+        optional |= {column.name for column in relation.columns if not is_not_null(relation, column)}
     for wanted, name in zip(relation.column_names, names.columns, strict=True):
         if name is None and wanted in optional:
             found.append(pa.nulls(len(positions)))
@@ -92,7 +92,7 @@ def by_name(
         found.append(columns[name])
     operations = None if names.operation is None else columns[names.operation]
     orders = None if names.order is None else columns[names.order]
-    return Found(found, operations, orders, positions, text_of(columns), encodings_of(source, relation))
+    return RawRows(found, operations, orders, positions, text_of(columns), encodings_of(source, relation))
 
 
 def _missing_hint(source: FolderSource, header: list[str], place: str) -> str:

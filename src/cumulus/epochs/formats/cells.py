@@ -24,7 +24,7 @@ from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import EXACT, Kind, SqlType, coerce
 from cumulus.epochs.formats.encodings import Encoding, way_out
-from cumulus.epochs.formats.parsed_rows import OPERATIONS, Found, Values
+from cumulus.epochs.formats.parsed_rows import OPERATIONS, RawRows, Values
 from cumulus.epochs.formats.unavailable import Placeholder, lacking_reason
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
@@ -39,7 +39,7 @@ _FEW = 64
 _LONGEST_REASON = 300
 
 
-def typed_rows(source: FolderSource, relation: Relation, found: Found, place: str) -> tuple[pa.Table, Problems]:
+def typed_rows(source: FolderSource, relation: Relation, found: RawRows, place: str) -> tuple[pa.Table, Problems]:
     """Return rows with the types of `relation`, then operations, positions and, if they have one, their order.
 
     Rows with problems are in the table, too. An order that is not there is NULL, and no problem yet.
@@ -75,7 +75,7 @@ def typed_rows(source: FolderSource, relation: Relation, found: Found, place: st
     return pa.table(columns, names=names), {index: reason[:_LONGEST_REASON] for index, reason in problems.items()}
 
 
-def _without_placeholders(found: Found, source: FolderSource) -> tuple[list[Values], dict[int, Sequence[int]]]:
+def _without_placeholders(found: RawRows, source: FolderSource) -> tuple[list[Values], dict[int, Sequence[int]]]:
     """Return columns with NULL for what is unavailable, and index of a row → the places of its columns that are."""
     lacking = dict(found.lacking)
     placeholder = Placeholder(source.placeholder())

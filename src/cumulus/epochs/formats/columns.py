@@ -25,11 +25,11 @@ from cumulus.epochs.formats.content import is_utf8, readable
 from cumulus.epochs.formats.encodings import Encoding, Encodings, encodings_of
 from cumulus.epochs.formats.json_values import MOST_LEVELS, parse
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
-from cumulus.epochs.formats.parsed_rows import Found
+from cumulus.epochs.formats.parsed_rows import RawRows
 from cumulus.epochs.formats.unavailable import Placeholder
 from cumulus.epochs.sources import FolderSource
 
-Read = tuple[Found | None, list[int]]
+Read = tuple[RawRows | None, list[int]]
 """The rows of most lines, and the indexes of the lines that somebody else must look at."""
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -286,7 +286,7 @@ class PlainColumns:
         rest = set(range(len(lines))).difference(taken) if len(taken) < len(lines) else ()
         return found, sorted(rest)
 
-    def _rows(self, shape: LineShape, table: pa.Table, block: bytes) -> tuple[Found, Mask | None] | None:
+    def _rows(self, shape: LineShape, table: pa.Table, block: bytes) -> tuple[RawRows, Mask | None] | None:
         """Return the rows of a block without their positions, and which of its lines they are if not all."""
         fields = {name: table.column(name).chunk(0) for name in table.column_names}
         spellings = Spellings(block)
@@ -316,4 +316,4 @@ class PlainColumns:
             columns = [column.filter(kept) for column in columns]
             operations = None if operations is None else operations.filter(kept)
             order = None if order is None else order.filter(kept)
-        return Found([*columns], operations, order, _NOWHERE, str, self._encodings), mask
+        return RawRows([*columns], operations, order, _NOWHERE, str, self._encodings), mask

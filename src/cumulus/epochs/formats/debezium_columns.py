@@ -32,7 +32,7 @@ from cumulus.epochs.formats.columns import (
 )
 from cumulus.epochs.formats.debezium import value_at
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
-from cumulus.epochs.formats.parsed_rows import Found
+from cumulus.epochs.formats.parsed_rows import RawRows
 from cumulus.epochs.formats.unavailable import Placeholder
 from cumulus.epochs.sources import FolderSource
 
@@ -121,7 +121,7 @@ class EnvelopeColumns:
         parsed = parse_block(kept, form.schema)
         return None if parsed is None else (plain, *parsed)
 
-    def _rows(self, form: _Form, table: pa.Table, block: bytes) -> tuple[Found, np.ndarray[Any, Any], Mask] | None:
+    def _rows(self, form: _Form, table: pa.Table, block: bytes) -> tuple[RawRows, np.ndarray[Any, Any], Mask] | None:
         """Return the rows of messages, the message of each row, and which messages they are."""
         envelope = table.column("payload").chunk(0) if form.nested else table.to_struct_array().combine_chunks()
         before, after = pc.struct_field(envelope, ["before"]), pc.struct_field(envelope, ["after"])
@@ -152,7 +152,7 @@ class EnvelopeColumns:
         operations = pa.DictionaryArray.from_arrays(pa.array(words), _WORDS)
         if order is not None and order.null_count == len(order):
             order = None
-        found = Found([*columns], operations, order, rows, str, form.encodings)
+        found = RawRows([*columns], operations, order, rows, str, form.encodings)
         return found, rows, mask
 
     def _are_whole(self, form: _Form, block: bytes, op: Any, sides: Sequence[Sequence[pa.Array]]) -> Mask:

@@ -20,7 +20,7 @@ from cumulus.epochs.formats.content import readable
 from cumulus.epochs.formats.encodings import Encodings, encodings_of
 from cumulus.epochs.formats.json_values import parse
 from cumulus.epochs.formats.names import AmbiguousNameError, FileColumns, find_names
-from cumulus.epochs.formats.parsed_rows import Content, Found
+from cumulus.epochs.formats.parsed_rows import Content, RawRows
 from cumulus.epochs.formats.unavailable import Placeholder
 from cumulus.epochs.sources import FolderSource
 
@@ -137,9 +137,9 @@ class Gathered:
         self._positions.extend([position] * len(changes))
         self._texts.extend([text] * len(changes))
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[RawRows]:
         """Return the rows gathered, in order, with equal encodings together; forget them."""
-        made: list[Found] = []
+        made: list[RawRows] = []
         begin = 0
         for end in range(1, len(self._changes) + 1):
             same = end < len(self._changes) and self._changes[end].encodings == self._changes[begin].encodings
@@ -149,11 +149,11 @@ class Gathered:
         self._changes, self._positions, self._texts = [], [], []
         return made
 
-    def _slice(self, begin: int, end: int) -> Found:
+    def _slice(self, begin: int, end: int) -> RawRows:
         changes, texts = self._changes[begin:end], self._texts[begin:end]
         columns = [[change.values[at] for change in changes] for at in range(len(self._relation.columns))]
         orders = [change.order for change in changes]
-        return Found(
+        return RawRows(
             [*columns],
             [change.operation for change in changes],
             None if all(order is ABSENT for order in orders) else [None if o is ABSENT else o for o in orders],

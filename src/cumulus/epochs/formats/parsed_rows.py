@@ -42,8 +42,8 @@ class Rejected:
 
 
 @dataclass(slots=True)
-class Found:
-    """Some rows of a file, as they were found.
+class RawRows:
+    """Rows of a file before their values are decoded.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Found:
 class Content:
     """All that a file, or a part of it, has: rows, what is none, and how many records say nothing, by their names."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[RawRows] = field(default_factory=list)
     rejected: list[tuple[int, str, str]] = field(default_factory=list)
     """(position, reason, text)"""
     ignored: Counter[str] = field(default_factory=Counter)

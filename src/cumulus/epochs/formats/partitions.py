@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
-from cumulus.epochs.formats.parsed_rows import Found
+from cumulus.epochs.formats.parsed_rows import RawRows
 from cumulus.epochs.sources import FolderSource
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -37,7 +37,7 @@ def partition_values(source: FolderSource, relation: Relation, path: str) -> dic
     return found
 
 
-def give_partitions(found: Found, relation: Relation, values: dict[str, str | None]) -> None:
+def give_partitions(found: RawRows, relation: Relation, values: dict[str, str | None]) -> None:
     """Put the values that folders say into rows; they count more than those of the file."""
     count = len(found.positions)
     for name, value in values.items():

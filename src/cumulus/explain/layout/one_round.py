@@ -18,7 +18,16 @@ from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import ONE, Number, add
 from cumulus.catalog.partition import bucket_of
 from cumulus.errors import LayoutError
-from cumulus.explain.layout.placement import PART_TAG, SAME_TAG, Illegal, Place, PlaceKind, Placer, Spread, Tag
+from cumulus.explain.layout.placement import (
+    PART_TAG,
+    SAME_TAG,
+    Distribution,
+    MapSpread,
+    NotOneRound,
+    PlaceKind,
+    Placer,
+    Spread,
+)
 from cumulus.explain.layout.shared_keys import partition_choices, references
 from cumulus.m3.dataflow import reachable, topological
 from cumulus.m3.printer import print_statement
@@ -69,7 +78,7 @@ class Layout:
 
     program: Program
     partitioned: Mapping[str, str]
-    tags: Mapping[str, Tag]
+    tags: Mapping[str, MapSpread]
     first_only: frozenset[At] = frozenset()
     batches: frozenset[str] = frozenset()
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -213,7 +222,7 @@ class _Trial:
     def __init__(self, program: Program, partitioned: Mapping[str, str]) -> None:
         self.program = program
         self.partitioned = partitioned
-        self.tags: dict[str, Tag] = {}
+        self.tags: dict[str, MapSpread] = {}
 
     def layout(self) -> Layout:
         """Return the layout; LayoutError if there is none."""
@@ -241,14 +250,14 @@ class _Trial:
         ordered = {definition.name: tags[definition.name] for definition in program.maps}
         return Layout(program, dict(self.partitioned), ordered, frozenset(first_only), frozenset(batches))
 
-    def _place(self, at: At) -> Place:
+    def _place(self, at: At) -> Distribution:
         """Return where the value of a statement's term is right, the target's key taken into account."""
         trigger, statement = _statement_at(self.program, at)
         column = self.partitioned.get(trigger.relation)
         position = self.program.relation(trigger.relation).position(column) if column is not None else None
         try:
             return _checked_place(trigger, statement, self.tags, position)
-        except Illegal as reason:
+        except NotOneRound as reason:
             raise self._refusal(_statement_text(self.program, at), reason, "another column") from None
 
     def _check_view(self, view: ViewDef) -> None:
@@ -259,18 +268,18 @@ class _Trial:
         for scalar in view.expressions:
             try:
                 placer.of_view(scalar, homes)
-            except Illegal as reason:
+            except NotOneRound as reason:
                 where = f"VIEW {view.name}: {print_scalar(scalar)}"
                 raise self._refusal(where, reason, "a key of the view") from None
 
-    def _refusal(self, where: str, reason: Illegal, other: str) -> LayoutError:
+    def _refusal(self, where: str, reason: NotOneRound, other: str) -> LayoutError:
         columns = ", ".join(f"{relation} by {column}" for relation, column in self.partitioned.items())
         return LayoutError(
             f"not one round with {columns or 'one bucket'}: in {where}, {reason}",
             hint=f"Replicate one of the relations, or partition by {other}.",
         )
 
-    def _tag(self, name: str, places: Mapping[At, Place]) -> Tag:
+    def _tag(self, name: str, places: Mapping[At, Distribution]) -> MapSpread:
         kinds = {found.kind for found in places.values()}
         if kinds <= {PlaceKind.SAME}:
             return SAME_TAG
@@ -283,7 +292,7 @@ class _Trial:
             ]
             common = set.intersection(*homes)
             if common:
-                return Tag(Spread.LOCAL, min(common))
+                return MapSpread(Spread.LOCAL, min(common))
         assigned = [at for at, statement in statements.items() if statement.op == ":="]
         if assigned and PlaceKind.SAME in kinds:
             statement = _statement_text(self.program, assigned[0])
@@ -322,11 +331,13 @@ def _statement_text(program: Program, at: At) -> str:
     return f"ON {trigger.on.event(trigger.relation)}: {print_statement(statement, program)}"
 
 
-def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Tag], position: int | None) -> Place:
+def _checked_place(
+    trigger: Trigger, statement: Statement, tags: Mapping[str, MapSpread], position: int | None
+) -> Distribution:
     if statement.op == ":=":
         spread = sorted(name for name in maps_of(statement.term) if tags[name].spread is Spread.PART)
         if spread:
-            raise Illegal(f":= needs the whole of {spread[0]}, which lies in parts")
+            raise NotOneRound(f":= needs the whole of {spread[0]}, which lies in parts")
         placer = Placer(statement.term, tags)
         place = placer.statement(statement.term)
     elif trigger.on is On.BATCH:
@@ -334,7 +345,7 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
         placer = Placer(statement.term, tags, batch)
         place = placer.statement(statement.term)
         if position is not None and place.kind is PlaceKind.SAME:
-            raise Illegal("it does not depend on the rows of the batch")
+            raise NotOneRound("it does not depend on the rows of the batch")
     else:
         placer = Placer(statement.term, tags, bound=trigger.variables)
         home = trigger.variables[position] if position is not None else ""
@@ -342,7 +353,7 @@ def _checked_place(trigger: Trigger, statement: Statement, tags: Mapping[str, Ta
     if place.kind is PlaceKind.HOME:
         # Name the target's key that is the home, if it has one.
         own = [key for key in statement.keys if placer.representative(key) == place.home]
-        return Place(PlaceKind.HOME, own[0]) if own else Place(PlaceKind.PART)
+        return Distribution(PlaceKind.HOME, own[0]) if own else Distribution(PlaceKind.PART)
     return place
 
 

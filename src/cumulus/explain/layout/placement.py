@@ -56,19 +56,19 @@ class Spread(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
-    """The tag of a map: `same` everywhere, `local` by the key at position `key`, or in `part`s that add up."""
+class MapSpread:
+    """Distribution of a map: `same` everywhere, `local` by the key at position `key`, or in `part`s that add up."""
 
     spread: Spread
     key: int = -1
 
 
-SAME_TAG = Tag(Spread.SAME)
-PART_TAG = Tag(Spread.PART)
+SAME_TAG = MapSpread(Spread.SAME)
+PART_TAG = MapSpread(Spread.PART)
 
 
 class PlaceKind(Enum):
-    """The four places."""
+    """The four distributions of a term."""
 
     SAME = "same"
     HOME = "home"
@@ -77,18 +77,18 @@ class PlaceKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place; `home` stands for all variables that are equal to it."""
+class Distribution:
+    """Distribution of a term; `home` represents all variables that are equal to it."""
 
     kind: PlaceKind
     home: str = ""
 
 
-SAME = Place(PlaceKind.SAME)
-PART = Place(PlaceKind.PART)
+SAME = Distribution(PlaceKind.SAME)
+PART = Distribution(PlaceKind.PART)
 
 
-class Illegal(Exception):  # noqa: N818  # never leaves the room: the layout turns it into a LayoutError
+class NotOneRound(Exception):  # noqa: N818  # never leaves the room: the layout turns it into a LayoutError
     """The term has no place; the message says why, to be read after the statement."""
 
 
@@ -110,7 +110,7 @@ class Placer:
     def __init__(
         self,
         term: Term,
-        tags: Mapping[str, Tag],
+        tags: Mapping[str, MapSpread],
         batch: tuple[str, int] | None = None,
         bound: Iterable[str] = (),
     ) -> None:
@@ -131,11 +131,11 @@ class Placer:
             variable = self._equal[variable]
         return variable
 
-    def home_of(self, variable: str) -> Place:
+    def home_of(self, variable: str) -> Distribution:
         """Return the place HOME `variable`."""
-        return Place(PlaceKind.HOME, self.representative(variable))
+        return Distribution(PlaceKind.HOME, self.representative(variable))
 
-    def statement(self, term: Term, event_home: str = "") -> Place:
+    def statement(self, term: Term, event_home: str = "") -> Distribution:
         """Return the place of a statement's term; `event_home` is the key of a partitioned event.
 
         Raises
@@ -147,10 +147,10 @@ class Placer:
             return self._product([self.home_of(event_home), self.place(term, self._bound)])
         found = self.place(term, self._bound)
         if found.kind is PlaceKind.DEPENDENT:
-            raise Illegal(f"it is not 0 outside the bucket of {found.home}")
+            raise NotOneRound(f"it is not 0 outside the bucket of {found.home}")
         return found
 
-    def place(self, term: Term, bound: frozenset[str]) -> Place:
+    def place(self, term: Term, bound: frozenset[str]) -> Distribution:
         """Return the place of a term in value context; `bound` are the variables bound outside it."""
         match term:
             case Const() | Var():
@@ -174,33 +174,33 @@ class Placer:
             case Exists(inner):
                 found = self.place(inner, bound)
                 if found.kind is PlaceKind.PART:
-                    raise Illegal("EXISTS needs a whole value, not parts of it")
+                    raise NotOneRound("EXISTS needs a whole value, not parts of it")
                 return found
             case Lift(variable, inner):
                 found = self.place(inner, bound)
                 if found.kind is PlaceKind.PART:
-                    raise Illegal(f"{variable} is bound to a value that lies in parts")
-                return found if found.kind is PlaceKind.SAME else Place(PlaceKind.DEPENDENT, found.home)
+                    raise NotOneRound(f"{variable} is bound to a value that lies in parts")
+                return found if found.kind is PlaceKind.SAME else Distribution(PlaceKind.DEPENDENT, found.home)
             case Apply() | Cast() | Compare() | MapExtremum() | Extremum():
                 return self._scalar(term, bound)
 
-    def _read(self, read: MapRead, bound: frozenset[str]) -> Place:
+    def _read(self, read: MapRead, bound: frozenset[str]) -> Distribution:
         tag = self._tags[read.map]
         # Keys are scalars: what they read must be right before the entry is found.
         inside = self._product([SAME, *(self._scalar(key, bound) for key in read.keys if not isinstance(key, Var))])
         if tag.spread is Spread.SAME:
             return inside
         if inside.kind is not PlaceKind.SAME:
-            raise Illegal(f"a key of {read.map} is computed from spread values")
+            raise NotOneRound(f"a key of {read.map} is computed from spread values")
         if tag.spread is Spread.LOCAL:
             key = read.keys[tag.key]
             if isinstance(key, Var):
                 return self.home_of(key.name)
         if read.state == "CHANGED":
-            raise Illegal(f"whether an entry of {read.map} has changed is not known where it lies in parts")
+            raise NotOneRound(f"whether an entry of {read.map} has changed is not known where it lies in parts")
         return PART
 
-    def _scalar(self, term: Term | Range, bound: frozenset[str]) -> Place:
+    def _scalar(self, term: Term | Range, bound: frozenset[str]) -> Distribution:
         """Return the place of a scalar: SAME or DEPENDENT, since nothing in it need be linear."""
         homes: set[str] = set()
         waiting = [term]
@@ -217,15 +217,15 @@ class Placer:
                         continue
                     key: Term | Range | None = keys[tag.key] if tag.spread is Spread.LOCAL else None
                     if not isinstance(key, Var):
-                        raise Illegal(f"a condition or function needs the whole of {name}, which lies in parts")
+                        raise NotOneRound(f"a condition or function needs the whole of {name}, which lies in parts")
                     homes.add(self.representative(key.name))
                 case Atom(name, variables) if self._batch is not None and self._batch[0] == name:
                     homes.add(self.representative(variables[self._batch[1]]))
                 case _:
                     pass
         if len(homes) > 1:
-            raise Illegal(f"a condition or function needs values at {' and '.join(sorted(homes))} together")
-        return Place(PlaceKind.DEPENDENT, homes.pop()) if homes else SAME
+            raise NotOneRound(f"a condition or function needs values at {' and '.join(sorted(homes))} together")
+        return Distribution(PlaceKind.DEPENDENT, homes.pop()) if homes else SAME
 
     def _end_home(self, term: Extremum, bound: frozenset[str]) -> set[str]:
         """Return where an end is right: nothing if it is so everywhere."""
@@ -235,9 +235,9 @@ class Placer:
         inner = Placer(product_of([*known, term.term]), self._tags, self._batch, self._bound)
         found = inner.place(term.term, outside)
         if found.kind is PlaceKind.PART:
-            raise Illegal(f"{term.end} needs a whole value, not parts of it")
+            raise NotOneRound(f"{term.end} needs a whole value, not parts of it")
         if found.home and found.home not in {inner.representative(name) for name in outside}:
-            raise Illegal(f"{term.end} goes over {found.home}, and its values lie in different buckets")
+            raise NotOneRound(f"{term.end} goes over {found.home}, and its values lie in different buckets")
         return {self.representative(found.home)} if found.home else set()
 
     def of_view(self, scalar: Term, homes: Iterable[str]) -> None:
@@ -250,9 +250,9 @@ class Placer:
         """
         found = self._scalar(scalar, self._bound)
         if found.home and found.home not in homes:
-            raise Illegal(f"it reads what lies in the bucket of {found.home}, where its rows do not")
+            raise NotOneRound(f"it reads what lies in the bucket of {found.home}, where its rows do not")
 
-    def _sum(self, places: Sequence[Place]) -> Place:
+    def _sum(self, places: Sequence[Distribution]) -> Distribution:
         kinds = {place.kind for place in places}
         homes = {place.home for place in places if place.home}
         if kinds == {PlaceKind.SAME}:
@@ -260,28 +260,30 @@ class Placer:
         if kinds <= {PlaceKind.HOME, PlaceKind.PART}:
             return places[0] if kinds == {PlaceKind.HOME} and len(homes) == 1 else PART
         if PlaceKind.PART in kinds:
-            raise Illegal("parts are added to a value that is the same in every bucket")
+            raise NotOneRound("parts are added to a value that is the same in every bucket")
         if len(homes) > 1:
-            raise Illegal(f"values at {' and '.join(sorted(homes))} are added up")
-        return Place(PlaceKind.DEPENDENT, homes.pop())
+            raise NotOneRound(f"values at {' and '.join(sorted(homes))} are added up")
+        return Distribution(PlaceKind.DEPENDENT, homes.pop())
 
-    def _product(self, places: Sequence[Place]) -> Place:
+    def _product(self, places: Sequence[Distribution]) -> Distribution:
         spread = [place for place in places if place.kind is not PlaceKind.SAME]
         if not spread:
             return SAME
         if any(place.kind is PlaceKind.PART for place in spread):
             if len(spread) > 1:
-                raise Illegal("a value that lies in parts is multiplied with another that is not the same everywhere")
+                raise NotOneRound(
+                    "a value that lies in parts is multiplied with another that is not the same everywhere"
+                )
             return PART
         homes = {place.home for place in spread}
         if len(homes) > 1:
-            raise Illegal(f"it joins values at {' and '.join(sorted(homes))}, which are not in one bucket")
+            raise NotOneRound(f"it joins values at {' and '.join(sorted(homes))}, which are not in one bucket")
         is_home = any(place.kind is PlaceKind.HOME for place in spread)
-        return Place(PlaceKind.HOME if is_home else PlaceKind.DEPENDENT, homes.pop())
+        return Distribution(PlaceKind.HOME if is_home else PlaceKind.DEPENDENT, homes.pop())
 
-    def _projected(self, place: Place, visible: frozenset[str]) -> Place:
+    def _projected(self, place: Distribution, visible: frozenset[str]) -> Distribution:
         if not place.home or place.home in {self.representative(name) for name in visible}:
             return place
         if place.kind is PlaceKind.DEPENDENT:
-            raise Illegal(f"{place.home}, on which the value depends, is summed away")
+            raise NotOneRound(f"{place.home}, on which the value depends, is summed away")
         return PART

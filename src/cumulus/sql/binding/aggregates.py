@@ -28,7 +28,7 @@ from cumulus.scalars.partial_functions import in_its_type
 from cumulus.scalars.python_code import NAN
 from cumulus.scalars.typing import Typed, scalar_type
 from cumulus.sql.binding.aggregate_calls import Aggregate
-from cumulus.sql.binding.branches import NEVER, Within, settle_branches, sum_branches
+from cumulus.sql.binding.branches import NEVER, BranchScope, settle_branches, sum_branches
 from cumulus.sql.binding.conditions import is_not_null, summand
 from cumulus.sql.binding.float_sums import COLUMNS, FloatSumColumn, column_summand, is_summed_by_sides
 from cumulus.sql.binding.groups import Grouped, derive_relation
@@ -42,10 +42,10 @@ SPREADS = {
 }
 """Aggregates of spread: the function that finishes them, and their missing degrees of freedom."""
 
-Factor = Callable[[Within], Term]
+Factor = Callable[[BranchScope], Term]
 
 
-Lifts = Callable[[Within], list[Term]]
+Lifts = Callable[[BranchScope], list[Term]]
 """What binds the keys of one grouping set in a branch."""
 
 
@@ -67,7 +67,7 @@ class Sums:
     """
 
     scope: Scope
-    branches: list[Within]
+    branches: list[BranchScope]
     keys: tuple[str, ...]
     sets: list[Lifts]
     standing: list[Term] = field(default_factory=list)
@@ -120,7 +120,7 @@ class Sums:
         """Return the scalar that makes the aggregate's value of sums and ends."""
         arg, where = aggregate.arg, aggregate.where
 
-        def only(within: Within) -> Term:
+        def only(within: BranchScope) -> Term:
             return ONE if where is None else within.condition(where)
 
         if arg is None:
@@ -128,7 +128,7 @@ class Sums:
         if isinstance(arg, Const) and arg.value is None and aggregate.kind != "count":
             return Const(None, aggregate.type)
 
-        def present(within: Within) -> Term:
+        def present(within: BranchScope) -> Term:
             return product_of([only(within), is_not_null(within.scalar(arg), within.variables, expand=True)])
 
         if aggregate.kind in ("min", "max"):
@@ -156,7 +156,7 @@ class Sums:
         arg_type = scalar_type(arg, self.scope.variables)
         identity = ("sum", arg, aggregate.where)
 
-        def number_of(within: Within) -> Term:
+        def number_of(within: BranchScope) -> Term:
             return product_of([only(within), summand(within.scalar(arg), within.variables)])
 
         if arg_type.is_float and any(is_summed_by_sides(within, arg) for within in self.branches):
@@ -183,11 +183,11 @@ class Sums:
         count = self.column("n", BIGINT, ("count", arg, aggregate.where), present)
         is_long = arg_type.is_float or arg_type.scale > MAX_PRECISION // 2
 
-        def value(within: Within) -> Term:
+        def value(within: BranchScope) -> Term:
             scalar = within.scalar(arg)
             return Apply("exactly", (scalar,)) if is_long else summand(scalar, within.variables)
 
-        def square(within: Within) -> Term:
+        def square(within: BranchScope) -> Term:
             number_ = value(within)
             return product_of([only(within), number_, number_])
 
@@ -276,7 +276,7 @@ class Sums:
 def _present_rows(present: Factor, bind: Factor) -> Factor:
     """Return the rows that are present, each with its value; where none ever is, the value is bound all the same."""
 
-    def rows(within: Within) -> Term:
+    def rows(within: BranchScope) -> Term:
         there = present(within)
         return product_of([NEVER if there is ZERO else there, bind(within)])
 

@@ -38,8 +38,8 @@ NEVER = Compare("=", number(0), number(1))
 """A condition that nothing meets, and that is not simplified away with what it stands beside."""
 
 
-class Within:
-    """One settled branch: what scalars are there."""
+class BranchScope:
+    """Scope of one branch of a condition: its variables, and scalars as they are there."""
 
     def __init__(self, scope: Scope, branch: Branch) -> None:
         self.scope = scope
@@ -99,7 +99,7 @@ class Within:
         return {name for name, count in counts.items() if count > 1 or name in given}
 
 
-def settle_branches(scope: Scope, *, merging: bool = True) -> list[Within]:
+def settle_branches(scope: Scope, *, merging: bool = True) -> list[BranchScope]:
     """Turn the branches of a scope, to which all conditions have been added, to their final form.
 
     A branch whose conditions cannot hold is dropped, unless it is the last.
@@ -118,10 +118,10 @@ def settle_branches(scope: Scope, *, merging: bool = True) -> list[Within]:
     if len(alive) == 1 and merging:
         scope.replace_everywhere(alive[0].values)
         scope.variables.update(alive[0].known)
-    return [Within(scope, branch) for branch in alive]
+    return [BranchScope(scope, branch) for branch in alive]
 
 
-def sum_branches(products: Iterable[tuple[Within, list[Term]]], keys: tuple[str, ...]) -> Term:
+def sum_branches(products: Iterable[tuple[BranchScope, list[Term]]], keys: tuple[str, ...]) -> Term:
     """Return the sum of branches, each times its factors, binding `keys`; never without a relation."""
     given = list(products)
     total = sum_of(within.product(factors, keys) for within, factors in given)

@@ -8,7 +8,7 @@ from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import Var
 from cumulus.m3.program import OrderItem
 from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.branches import Within, settle_branches
+from cumulus.sql.binding.branches import BranchScope, settle_branches
 from cumulus.sql.binding.groups import Grouped, has_rows
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import QueryRows
@@ -16,7 +16,7 @@ from cumulus.sql.binding.scope import QueryRows
 
 def rows_of(
     bag: QueryRows,
-    branches: list[Within] | None = None,
+    branches: list[BranchScope] | None = None,
     *,
     distinct: bool = False,
     order_by: Sequence[OrderItem] = (),

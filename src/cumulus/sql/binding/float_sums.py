@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import FALSE, Apply, Compare, Scalar, Term, negate, product_of, sum_of
 from cumulus.catalog.types import BIGDECIMAL, HUGEINT, SqlType
-from cumulus.sql.binding.branches import Within
+from cumulus.sql.binding.branches import BranchScope
 from cumulus.sql.binding.conditions import is_not_null
 
 
@@ -44,7 +44,7 @@ COLUMNS = (
 """What `float_total` makes the sum of."""
 
 
-def is_summed_by_sides(within: Within, arg: Scalar) -> bool:
+def is_summed_by_sides(within: BranchScope, arg: Scalar) -> bool:
     """Whether a float is the sum or difference of two that come from tables which no column joins.
 
     Where a column does, an event meets the few rows that have its value, and one sum of them costs less than three. It
@@ -71,7 +71,7 @@ def _joined_columns(names: frozenset[str], tables: list[frozenset[str]]) -> froz
     return found
 
 
-def column_summand(within: Within, arg: Scalar, column: FloatSumColumn) -> Term:
+def column_summand(within: BranchScope, arg: Scalar, column: FloatSumColumn) -> Term:
     """Return the term that adds up one column of a float: of each side by itself where it is taken apart."""
     scalar = within.scalar(arg)
     if not is_summed_by_sides(within, arg):

@@ -9,7 +9,7 @@ from cumulus.algebra.terms import Cast, Const, Lift, Scalar, Term, Var, children
 from cumulus.catalog.types import INTEGER_BITS
 from cumulus.scalars.partial_functions import in_its_type
 from cumulus.scalars.typing import Typed
-from cumulus.sql.binding.branches import Within
+from cumulus.sql.binding.branches import BranchScope
 from cumulus.sql.binding.scope import Scope
 
 
@@ -19,7 +19,7 @@ class Keys:
     `last` has what a scalar means of which there are several keys: the last of them, as in DuckDB.
     """
 
-    def __init__(self, scope: Scope, branches: list[Within]) -> None:
+    def __init__(self, scope: Scope, branches: list[BranchScope]) -> None:
         self.scope = scope
         self.branches = branches
         self.names: dict[Scalar, str] = {}
@@ -94,7 +94,7 @@ class Keys:
             return Cast(Var(self.names[scalar.arg]), scalar.type)
         return scalar
 
-    def lifts(self, within: Within, without: Iterable[Scalar] = ()) -> list[Term]:
+    def lifts(self, within: BranchScope, without: Iterable[Scalar] = ()) -> list[Term]:
         """Return what binds the keys in a branch; those in `without` are NULL."""
         absent = set(without)
         factors: list[Term] = []

@@ -13,7 +13,7 @@ from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, Select, SelectItem, SqlCall, Star, Subquery
 from cumulus.sql.binding.aggregates import Lifts, Sums
 from cumulus.sql.binding.bind import Binder
-from cumulus.sql.binding.branches import Within
+from cumulus.sql.binding.branches import BranchScope
 from cumulus.sql.binding.groups import Grouped, has_rows
 from cumulus.sql.binding.keys import Keys
 from cumulus.sql.binding.scope import Scope, SubqueryLookup
@@ -91,7 +91,7 @@ class SelectBinder:
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def grouped(self, branches: list[Within]) -> Grouped:
+    def grouped(self, branches: list[BranchScope]) -> Grouped:
         """Return the SELECT as groups; the branches of its scope are settled."""
         query, scope = self.query, self.scope
         keys = Keys(scope, branches)
@@ -268,7 +268,7 @@ class SelectBinder:
         return any(name in lookup.outs for lookup in self.binder.lookups)
 
 
-def _lifts_and_mark(lifts: Lifts, mark: str, at: int, within: Within) -> list[Term]:
+def _lifts_and_mark(lifts: Lifts, mark: str, at: int, within: BranchScope) -> list[Term]:
     """Return what binds the keys of a grouping set, and the number of the set."""
     return [*lifts(within), Lift(mark, number(at))]
 

@@ -10,7 +10,7 @@ from cumulus.scalars.function import common_type
 from cumulus.scalars.typing import Typed
 from cumulus.sql.ast import ColumnRef, Literal, SetOperation
 from cumulus.sql.binding.aggregates import Sums
-from cumulus.sql.binding.branches import NEVER, Within, settle_branches
+from cumulus.sql.binding.branches import NEVER, BranchScope, settle_branches
 from cumulus.sql.binding.equal_rows import rows_of
 from cumulus.sql.binding.groups import Grouped, as_bag
 from cumulus.sql.binding.keys import Keys
@@ -41,7 +41,7 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
     sums = Sums(scope, branches, keys.variables, [keys.lifts])
 
     def on_side(which: int) -> Scalar:
-        def counted(within: Within) -> Term:
+        def counted(within: BranchScope) -> Term:
             value = within.scalar(Var(side))
             assert isinstance(value, Const)
             return ONE if value.value == which else NEVER

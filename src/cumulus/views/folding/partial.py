@@ -14,7 +14,7 @@ from cumulus.algebra.order import order_key
 from cumulus.algebra.terms import Term
 from cumulus.catalog.types import EXACT, Kind, coerce
 from cumulus.errors import EvaluationError, UsageError
-from cumulus.scalars.python_code import Pool, PythonCode, ScalarCoder
+from cumulus.scalars.python_code import NamePool, PythonCode, ScalarCoder
 from cumulus.scalars.user import Functions
 from cumulus.views.batches import ColumnsAlone, MapColumns
 from cumulus.views.column_finishing import Columnar
@@ -270,7 +270,7 @@ def weigher(column: DistinctColumn) -> Callable[[Key], Any]:
     if column.weight is None:
         return lambda value: 1
     names = {key.name: PythonCode(f"v{place}", key.type, not key.not_null) for place, key in enumerate(column.keys)}
-    pool = Pool()
+    pool = NamePool()
 
     def no_read(term: Term) -> PythonCode:
         raise AssertionError(f"{term} is no scalar")

@@ -22,7 +22,7 @@ from cumulus.engine.protocol import Changes
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
 from cumulus.explain.cost import CostClass, Costs
-from cumulus.garbage_collection import uncollected
+from cumulus.garbage_collection import gc_paused
 from cumulus.interrupts import interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program
@@ -143,7 +143,7 @@ def fill(
         As inserting the rows would; the maps are empty then.
     """
     before = {name: dict(session.engine.items(name)) for name in watched}
-    with uncollected():
+    with gc_paused():
         filled = _fill(session, bulks, functions, way)
     changes: Changes = {}
     for name, old in before.items():

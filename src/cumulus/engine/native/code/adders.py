@@ -14,7 +14,7 @@ from cumulus.engine.native.store.far_sums import NEAR, add_far, is_finite
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
-from cumulus.engine.native.store.row_layout import CREATED, Shape, address
+from cumulus.engine.native.store.row_layout import CREATED, RowLayout, address
 from cumulus.engine.native.values.long_numbers import BoxOp
 
 _NEGLIGIBLE = 1e-12
@@ -119,7 +119,7 @@ def _begun(store: MapLayout, held: Sequence[ColumnStorage], name: str) -> tuple[
 
 
 def _put(
-    writer: ProgramWriter, body: Body, store: MapLayout, shape: Shape, record: Expr, keys: Sequence[Expr]
+    writer: ProgramWriter, body: Body, store: MapLayout, shape: RowLayout, record: Expr, keys: Sequence[Expr]
 ) -> tuple[Local, Local]:
     """Write the finding or making of a row; return what `put` gave, and where the row stands."""
     row = body.call(shape.put, record, *keys, hint="row")
@@ -176,7 +176,7 @@ def _add_to_cell(writer: ProgramWriter, body: Body, store: MapLayout, column: in
             writer.report(body, writer.sites.of((store.name, name)), Reason.NOT_FINITE, i64(0))
 
 
-def stays(body: Body, shape: Shape, values: Sequence[ValueLane], place: Expr) -> Expr:
+def stays(body: Body, shape: RowLayout, values: Sequence[ValueLane], place: Expr) -> Expr:
     """Write whether anything is left of an entry: as `cumulus.engine.interpreter.store.DictMap.is_gone` says."""
     exact = [lane for lane in values if lane.held is not ColumnStorage.CELL]
     cells = [lane for lane in values if lane.held is ColumnStorage.CELL]
@@ -191,7 +191,7 @@ def stays(body: Body, shape: Shape, values: Sequence[ValueLane], place: Expr) ->
     return body.let(found, "stays")
 
 
-def _is_sum(body: Body, shape: Shape, lane: ValueLane, place: Expr) -> Expr:
+def _is_sum(body: Body, shape: RowLayout, lane: ValueLane, place: Expr) -> Expr:
     offset = shape.value(lane.word)
     value = body.let(body.load(F64, place, offset) + body.load(F64, place, offset + 8), "value")
     return absolute(value) > body.load(F64, place, offset + 16) * _NEGLIGIBLE

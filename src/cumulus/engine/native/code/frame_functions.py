@@ -33,7 +33,7 @@ from cumulus.engine.native.store.far_sums import add_far, far_parts, is_finite
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
-from cumulus.engine.native.store.row_layout import CREATED, Shape, address
+from cumulus.engine.native.store.row_layout import CREATED, RowLayout, address
 from cumulus.engine.native.values.long_numbers import BoxOp
 
 _BOX = Signature("box", (I64, I64, I64, I64), I64)
@@ -48,7 +48,7 @@ class RowMover:
     Their first parameters are the context, the number of the map and its record.
     """
 
-    shape: Shape
+    shape: RowLayout
     values: tuple[ValueLane, ...]
 
     @property
@@ -76,7 +76,7 @@ class RowMover:
 
 
 @cache
-def _functions(shape: Shape, values: tuple[ValueLane, ...]) -> tuple[Function, ...]:
+def _functions(shape: RowLayout, values: tuple[ValueLane, ...]) -> tuple[Function, ...]:
     mover = RowMover(shape, values)
     head = ("context", "number", "map")
     return (
@@ -86,12 +86,12 @@ def _functions(shape: Shape, values: tuple[ValueLane, ...]) -> tuple[Function, .
     )
 
 
-def _values_at(shape: Shape, body: Body, place: Expr) -> list[Local]:
+def _values_at(shape: RowLayout, body: Body, place: Expr) -> list[Local]:
     return [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
 
 
 def _take(
-    shape: Shape,
+    shape: RowLayout,
     body: Body,
     context: Local,
     number: Local,
@@ -121,7 +121,7 @@ def _take(
 
 
 def _add(
-    shape: Shape,
+    shape: RowLayout,
     lanes: Sequence[ValueLane],
     body: Body,
     context: Local,
@@ -167,7 +167,7 @@ def _add(
     body.leave(body.load(I64, context, memory_layout.STATUS).eq(0).to(I64))
 
 
-def _add_value(body: Body, shape: Shape, lane: ValueLane, place: Expr, given: Expr, sign: Expr) -> Expr | None:
+def _add_value(body: Body, shape: RowLayout, lane: ValueLane, place: Expr, given: Expr, sign: Expr) -> Expr | None:
     """Write the adding to a value column of a row; return whether it overflows, None if it cannot."""
     offset = shape.value(lane.word)
     match lane.held:
@@ -209,7 +209,7 @@ def _add_cell(body: Body, offset: int, place: Expr, given: Expr, sign: Expr) -> 
 
 
 def _cut(
-    shape: Shape,
+    shape: RowLayout,
     body: Body,
     context: Local,
     number: Local,

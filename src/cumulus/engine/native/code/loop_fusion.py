@@ -17,7 +17,7 @@ from cumulus.scalars.python_code import may_raise
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class FusedStatements:
     """Statements that add to different value columns of the same entries of one map.
 
     Parameters
@@ -45,7 +45,7 @@ class Fused:
         return self.statements[0].keys
 
 
-def fuse_loops(statements: Iterable[Statement]) -> list[Fused]:
+def fuse_loops(statements: Iterable[Statement]) -> list[FusedStatements]:
     """Return statements in groups, each as large as it can be, in the order of their first ones.
 
     Examples
@@ -91,11 +91,11 @@ def _is_own(factor: Term) -> bool:
     return isinstance(factor, (Const, Var, Apply, Cast)) and not may_raise(factor)
 
 
-def _fused(group: Sequence[Statement]) -> Fused:
+def _fused(group: Sequence[Statement]) -> FusedStatements:
     if len(group) == 1:
-        return Fused(tuple(group), tuple(factors_of(group[0].term)), ((),), ((),))
+        return FusedStatements(tuple(group), tuple(factors_of(group[0].term)), ((),), ((),))
     factors = [factors_of(statement.term) for statement in group]
-    return Fused(
+    return FusedStatements(
         tuple(group),
         tuple(factor for factor in factors[0] if not _is_own(factor)),
         tuple(tuple(filter(is_row, each)) for each in factors),

@@ -41,7 +41,7 @@ from cumulus.engine.native.kernel.language import (
     i64,
     select,
 )
-from cumulus.engine.native.store.compensated_sums import Pair
+from cumulus.engine.native.store.compensated_sums import CompensatedSum
 from cumulus.engine.native.store.hash_tables import ROW, slots_of
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import FLAGS, LEFT, LOSSY, MARKS, RIGHT, SPOILED
@@ -49,8 +49,8 @@ from cumulus.scalars.arithmetic import MINUS_UNIT
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """Where an order keeps the sums of what a read loops over."""
+class PrefixSums:
+    """Prefix sums in an ordered index that replace the loop of a read."""
 
     store: MapLayout
     order: int
@@ -80,11 +80,11 @@ class Kept:
 
 Closed: TypeAlias = Callable[[Term, Env], Number]
 """Writes the sum that a term is where all its outputs are bound."""
-Total: TypeAlias = Local | Pair
+Total: TypeAlias = Local | CompensatedSum
 """What a sum over an interval is added up in."""
 _MOST_CANCELLED = 2.0**40
 """So much larger than a sum may be what is subtracted from one that is not exact: two floats have 2**106."""
-KeptSums: TypeAlias = tuple[Kept, list[tuple[MapRead, Kept]]]
+KeptSums: TypeAlias = tuple[PrefixSums, list[tuple[MapRead, PrefixSums]]]
 """What an interval adds up, and the running sums that its conditions read, by the reads."""
 
 
@@ -102,7 +102,9 @@ class Intervals:
         self._plain: dict[MapRead, Local] = {}
         """For each read that counts what is infinite: whether nothing is, so that it need not be read."""
 
-    def write(self, kept: Kept, guards: Sequence[tuple[MapRead, Kept]], then: Callable[[Number], None]) -> Local:
+    def write(
+        self, kept: PrefixSums, guards: Sequence[tuple[MapRead, PrefixSums]], then: Callable[[Number], None]
+    ) -> Local:
         """Write the sum, with what `then` makes of it; return whether it could be found."""
         for valued in dict.fromkeys(each.valued for each in self._interval.conditions if each.valued is not None):
             self._check_valued(valued)
@@ -110,10 +112,10 @@ class Intervals:
         keys, body = self._interval.read.keys, self._body
         with body.when(self._sure), self._scanner.bound(kept.store, keys, self._env) as bound:
             group = self._scanner.group(kept.store, kept.order, bound)
-            total = Pair(body) if kept.kind is F64 else body.let(Immediate(kept.kind, 0), "total")
+            total = CompensatedSum(body) if kept.kind is F64 else body.let(Immediate(kept.kind, 0), "total")
             with body.when(group.root.ne(0)):
                 self._none(self._flags(kept, group.root), SPOILED)
-                if isinstance(total, Pair):
+                if isinstance(total, CompensatedSum):
                     lossy = (self._flags(kept, group.root) & LOSSY).ne(0)
                     body.set(total.is_lossy, lossy)
                 self._search(kept, group.root, total)
@@ -127,7 +129,7 @@ class Intervals:
                 then(number)
         return self._sure
 
-    def guarded(self, guards: Sequence[tuple[MapRead, Kept]]) -> Local:
+    def guarded(self, guards: Sequence[tuple[MapRead, PrefixSums]]) -> Local:
         """Write the checks of running sums alone; return whether nothing that they add is negative."""
         specials = {
             lift.term for each in self._interval.conditions for lift in each.lifts if lift.variable in each.specials
@@ -148,7 +150,7 @@ class Intervals:
     def _place(self, store: MapLayout, row: Expr) -> Local:
         return self._body.let(self._scanner.place_of(store, row), "place")
 
-    def _flags(self, kept: Kept, row: Expr) -> Local:
+    def _flags(self, kept: PrefixSums, row: Expr) -> Local:
         return self._body.let(self._body.load(U32, self._place(kept.store, row), kept.node + MARKS) >> FLAGS, "flags")
 
     def _check_valued(self, term: Term) -> None:
@@ -161,7 +163,7 @@ class Intervals:
             if reason is not None:
                 self._fails(reason)
 
-    def _guard(self, read: MapRead, kept: Kept, *, has_infinite: bool) -> None:
+    def _guard(self, read: MapRead, kept: PrefixSums, *, has_infinite: bool) -> None:
         """Write the check that nothing that a running sum adds is negative, nor, where that is counted, -inf."""
         body = self._body
         if has_infinite:
@@ -195,7 +197,7 @@ class Intervals:
 
     # --- searching --------------------------------------------------------------------------------------------------
 
-    def _rows_of(self, kept: Kept, group: SortedGroup) -> Iterator[Local]:
+    def _rows_of(self, kept: PrefixSums, group: SortedGroup) -> Iterator[Local]:
         """Write a loop over where the rows of a chain stand."""
         assert group.chain is not None
         row = self._body.let(group.first, "row")
@@ -204,7 +206,7 @@ class Intervals:
             yield place
             self._body.set(row, self._scanner.next_of(kept.store, group.chain, place))
 
-    def _visit(self, kept: Kept, group: SortedGroup, total: Total) -> None:
+    def _visit(self, kept: PrefixSums, group: SortedGroup, total: Total) -> None:
         """Write the adding of the rows of a chain that lie in the interval."""
         for place in self._rows_of(kept, group):
             here = self._scanner.key_at(kept.store, self._interval.axis, place)
@@ -213,7 +215,7 @@ class Intervals:
             with self._body.when(inside):
                 self._add(total, _own(kept, self._body, place))
 
-    def _search(self, kept: Kept, root: Expr, total: Total) -> None:
+    def _search(self, kept: PrefixSums, root: Expr, total: Total) -> None:
         """Write the search in a tree, and the adding of what lies in the interval.
 
         It goes from the root to the first row that is inside, from there to where the interval begins, then to where it
@@ -291,16 +293,16 @@ class Intervals:
             self._body.set(count, self._closed(read, env).value.to(I128))
         return Number(count, bits=127)
 
-    def _add_tree(self, kept: Kept, total: Total, place: Expr) -> None:
+    def _add_tree(self, kept: PrefixSums, total: Total, place: Expr) -> None:
         """Write the adding of the sum that stands at the root of a tree."""
         more = self._body.load(kept.kind, place, kept.total, "sum")
-        if isinstance(total, Pair):
+        if isinstance(total, CompensatedSum):
             total.add(more, self._body.load(F64, place, kept.total + 8, "rest"))
         else:
             self._add(total, more)
 
     def _add(self, total: Total, more: Expr) -> None:
-        if isinstance(total, Pair):
+        if isinstance(total, CompensatedSum):
             total.add(more)
             return
         found, overflow = self._body.checked("add", total, more, "total")
@@ -309,7 +311,7 @@ class Intervals:
 
     # --- what the firing has changed ----------------------------------------------------------------------------------
 
-    def _add_changes(self, kept: Kept, total: Total) -> None:
+    def _add_changes(self, kept: PrefixSums, total: Total) -> None:
         """Write the adding of what the firing has changed in the interval.
 
         What a float has lost in a sum does not come back by subtracting. So where a sum is not exact, and little is
@@ -332,7 +334,7 @@ class Intervals:
             with ExitStack() as tests:
                 for condition in self._interval.conditions:
                     tests.enter_context(body.when(self._holds(condition, bound[self._interval.variable])))
-                if not isinstance(total, Pair):
+                if not isinstance(total, CompensatedSum):
                     self._add(total, after - before)
                     return
                 total.add(after)
@@ -341,12 +343,12 @@ class Intervals:
                     body.set(most, absolute(before))
 
         scanner.scan(LoopSource(ahead, note), self._interval.read.keys, self._env, visit)
-        if isinstance(total, Pair):
+        if isinstance(total, CompensatedSum):
             self._fails(total.is_lossy & ~(most <= absolute(total.value()) * _MOST_CANCELLED))
 
-    def _number(self, kept: Kept, total: Total) -> Number:
+    def _number(self, kept: PrefixSums, total: Total) -> Number:
         lane = kept.lane
-        if isinstance(total, Pair):
+        if isinstance(total, CompensatedSum):
             return Number(total.value(), is_sum=True)
         if lane.held is ColumnStorage.COUNT:
             self._fails(total.ne(total.to(I64).to(I128)))
@@ -354,7 +356,7 @@ class Intervals:
         return Number(total, lane.scale, 127)
 
 
-def _own(kept: Kept, body: Body, place: Expr) -> Expr:
+def _own(kept: PrefixSums, body: Body, place: Expr) -> Expr:
     """Write the reading of what a row adds."""
     value = read_value(body, kept.store, kept.column, place).value
     return value if value.type is F64 else body.let(value.to(I128), "own")
@@ -377,16 +379,16 @@ def kept_sums(writer: ProgramWriter, interval: KeyInterval) -> KeptSums | None:
     return None if own is None else (own, list(dict(guards).items()))
 
 
-def _kept(writer: ProgramWriter, read: MapRead, axis: int) -> Kept | None:
+def _kept(writer: ProgramWriter, read: MapRead, axis: int) -> PrefixSums | None:
     store, column = writer.store(read.map), writer.column(read.map, read.column)
     order = store.order(all_but(axis, len(store.keys)), axis)
     number = None if order is None else store.order_sum(order, column)
-    return None if order is None or number is None else Kept(store, order, number, column)
+    return None if order is None or number is None else PrefixSums(store, order, number, column)
 
 
-def running_sums(writer: ProgramWriter, lifts: Sequence[Lift]) -> list[tuple[MapRead, Kept]] | None:
+def running_sums(writer: ProgramWriter, lifts: Sequence[Lift]) -> list[tuple[MapRead, PrefixSums]] | None:
     """Return where the sums are kept that begin or end at a place that is searched; None if one is not."""
-    found: list[tuple[MapRead, Kept]] = []
+    found: list[tuple[MapRead, PrefixSums]] = []
     for read in (part for lift in lifts for part in factors_of(lift.term) if isinstance(part, MapRead)):
         kept = _kept(writer, read, next(place for place, key in enumerate(read.keys) if isinstance(key, Range)))
         if kept is None:
@@ -395,14 +397,14 @@ def running_sums(writer: ProgramWriter, lifts: Sequence[Lift]) -> list[tuple[Map
     return found
 
 
-def turn_once(scanner: Scanner, closed: Closed, sums: Sequence[tuple[MapRead, Kept]], env: Env) -> Local:
+def turn_once(scanner: Scanner, closed: Closed, sums: Sequence[tuple[MapRead, PrefixSums]], env: Env) -> Local:
     """Write whether conditions on running sums turn at one place each: whether nothing that these add is negative."""
     interval = interval_of(sums[0][0], {*env, *inputs(sums[0][0])})
     assert interval is not None
     return Intervals(scanner, closed, interval, env).guarded(sums)
 
 
-def firsts_of(scanner: Scanner, kept: Kept) -> Iterator[Local]:
+def firsts_of(scanner: Scanner, kept: PrefixSums) -> Iterator[Local]:
     """Write a loop over where a row of each group stands, in no particular order."""
     body, shape = scanner.body, kept.store.shape
     chain = shape.chain(kept.order)

@@ -17,7 +17,7 @@ from cumulus.catalog.types import SqlType
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.analysis.thresholds import StatementPair, statement_pairs
 from cumulus.engine.native.code.adders import adder_of, setter_of
-from cumulus.engine.native.code.loop_fusion import Fused, fuse_loops, is_row
+from cumulus.engine.native.code.loop_fusion import FusedStatements, fuse_loops, is_row
 from cumulus.engine.native.code.loop_sources import Visit
 from cumulus.engine.native.code.numbers import Env, number_lane, read_number, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
@@ -73,7 +73,7 @@ class StatementEmitter:
         are_kept = all(running_sums(self._writer, lifts) is not None for lifts in pair.running)
         return are_kept and self._writer.store(pair.read.map).keys[pair.axis].is_ordered
 
-    def _fused(self, statements: Sequence[Statement]) -> list[Fused]:
+    def _fused(self, statements: Sequence[Statement]) -> list[FusedStatements]:
         """Return statements that loop alike in groups; a pair stays alone."""
         groups = [group for each in statements if id(each) in self._pairs for group in fuse_loops([each])]
         return [*groups, *fuse_loops(each for each in statements if id(each) not in self._pairs)]
@@ -82,7 +82,7 @@ class StatementEmitter:
         column = self._writer.program.map(statement.map).values[self._column(statement)].name
         return self._writer.sites.of((statement.map, column))
 
-    def _coder(self, group: Fused) -> TermEmitter:
+    def _coder(self, group: FusedStatements) -> TermEmitter:
         """Return a coder for what statements have in common; what fails there is wrong in all of them."""
         site = self._site(group.statements[0])
         if len(group.statements) > 1:
@@ -106,7 +106,7 @@ class StatementEmitter:
                 self._compute(group, env, step)
         return step
 
-    def _compute(self, group: Fused, env: Env, step: Step[Number, MapLayout]) -> None:
+    def _compute(self, group: FusedStatements, env: Env, step: Step[Number, MapLayout]) -> None:
         coder, store = self._coder(group), self._writer.store(group.map)
         columns = {self._column(each): number_lane(self._type(store, each)) for each in group.statements}
         if all(key in env for key in group.keys):
@@ -143,7 +143,7 @@ class StatementEmitter:
 
     def _run(
         self,
-        group: Fused,
+        group: FusedStatements,
         coder: TermEmitter,
         env: Env,
         lanes: Mapping[int, ValueLane],
@@ -186,7 +186,7 @@ class StatementEmitter:
 
     # --- adding -----------------------------------------------------------------------------------------------------
 
-    def _add_in_loop(self, group: Fused, env: Env) -> None:
+    def _add_in_loop(self, group: FusedStatements, env: Env) -> None:
         coder, store = self._coder(group), self._writer.store(group.map)
         lanes = {self._column(each): store.values[self._column(each)] for each in group.statements}
 

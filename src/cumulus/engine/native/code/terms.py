@@ -28,7 +28,7 @@ from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.kernel.language import F64, select
 from cumulus.engine.native.kernel.language import Immediate as Literal
-from cumulus.engine.native.store.compensated_sums import Pair
+from cumulus.engine.native.store.compensated_sums import CompensatedSum
 from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.errors import ValidationError
 from cumulus.scalars.typing import Typed
@@ -53,7 +53,7 @@ class TermEmitter:
     def closed(self, term: Term, env: Env) -> Number:
         """Write the sum that `term` is where `env` binds all its outputs, in the type in which it is kept."""
         lane = number_lane(self.evaluator.number_type(term))
-        pair = Pair(self.body) if lane.held.kernel is F64 else None
+        pair = CompensatedSum(self.body) if lane.held.kernel is F64 else None
         total = self.body.let(Literal(lane.held.kernel, 0), "total") if pair is None else pair.high
 
         def add(_: Env, numbers: list[Number]) -> None:

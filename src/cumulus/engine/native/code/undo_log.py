@@ -17,7 +17,7 @@ from cumulus.engine.native.store import memory_layout as layout
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import MapLayout, Status
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
-from cumulus.engine.native.store.row_layout import Shape, address
+from cumulus.engine.native.store.row_layout import RowLayout, address
 
 UNDO, TOUCHED, NOTES = "undo", "touched", "notes"
 _START = 1 << 12
@@ -27,7 +27,7 @@ NUMBER = (1 << 32) - 1
 """What of the last word of a note is the number of its map."""
 
 
-def note(shape: Shape) -> Signature:
+def note(shape: RowLayout) -> Signature:
     """Return the function `(context, number of the map, address of a row)` that writes a row into the journal.
 
     It gives 1; or 0 where there is no memory: then the firing is useless, and the row must stay as it is.
@@ -35,17 +35,17 @@ def note(shape: Shape) -> Signature:
     return Signature(f"cu_{shape.name}_note", (PTR, I64, PTR), I64)
 
 
-def note_words(shape: Shape) -> int:
+def note_words(shape: RowLayout) -> int:
     """Return how many words a note takes."""
     return 2 + shape.keys + shape.values
 
 
-def _restore(shape: Shape) -> Signature:
+def _restore(shape: RowLayout) -> Signature:
     """Return the function `(map, address of a note)` → 1, or 0 if there is no memory, that puts a row back."""
     return Signature(f"cu_{shape.name}_restore", (PTR, PTR), I64)
 
 
-def journal_functions(shape: Shape) -> tuple[Function, Function]:
+def journal_functions(shape: RowLayout) -> tuple[Function, Function]:
     """Return the functions of a shape: `note`, and what takes a note back."""
     return (
         implement(note(shape), ("context", "number", "place"), partial(_write_note, shape), inline=False),
@@ -53,7 +53,7 @@ def journal_functions(shape: Shape) -> tuple[Function, Function]:
     )
 
 
-def _write_note(shape: Shape, body: Body, context: Local, number: Local, place: Local) -> None:
+def _write_note(shape: RowLayout, body: Body, context: Local, number: Local, place: Local) -> None:
     used = body.load(I64, context, layout.JOURNAL_USED, "used")
     size = body.load(I64, context, layout.JOURNAL_SIZE, "size")
     needed = 8 * note_words(shape)
@@ -82,7 +82,7 @@ def _write_note(shape: Shape, body: Body, context: Local, number: Local, place: 
     body.leave(1)
 
 
-def _write_restore(shape: Shape, body: Body, map_: Local, place: Local) -> None:
+def _write_restore(shape: RowLayout, body: Body, map_: Local, place: Local) -> None:
     keys = [body.load(I64, place, 8 * (1 + word), "key") for word in range(shape.keys)]
     values = [body.load(I64, place, 8 * (1 + shape.keys + word), "value") for word in range(shape.values)]
     row = body.call(shape.put, map_, *keys, hint="row")
@@ -153,7 +153,7 @@ def notes_function(body: Body, context: Local, wanted: Local, to: Local) -> None
             body.set(count, count + (size >> 3) - 2)
 
 
-def _trailer(shape: Shape) -> int:
+def _trailer(shape: RowLayout) -> int:
     return note_words(shape) << 32
 
 

@@ -19,7 +19,7 @@ from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, I64, I128, TRUE, Expr, Function, Local, select
 from cumulus.engine.native.kernel.language import Immediate as Literal
-from cumulus.engine.native.scalars.float_parts import Parts
+from cumulus.engine.native.scalars.float_parts import FloatParts
 from cumulus.engine.native.scalars.patterns import Piece
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.time_functions import TimeFunctions
@@ -222,7 +222,7 @@ class Arithmetic:
         return Scalar(HUGEINT, found, null, MINUS_UNIT.bit_length())
 
     def _float_part(self, function: str, codes: list[Scalar]) -> Scalar:
-        parts, null = Parts(self.body, self.as_float(codes[0]).value), any_null(codes)
+        parts, null = FloatParts(self.body, self.as_float(codes[0]).value), any_null(codes)
         if function == "float_fits":
             return Scalar(BOOLEAN, parts.fits(), null)
         found = parts.whole() if function == "float_whole" else parts.fraction()

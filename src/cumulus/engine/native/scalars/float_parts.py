@@ -11,8 +11,8 @@ _UNIT = 2.0**_HALF
 """A word takes half of the digits at a time. All of this is exact."""
 
 
-class Parts:
-    """Writes the cutting of a float."""
+class FloatParts:
+    """Emits code for the exact whole part and the fraction of a float."""
 
     def __init__(self, body: Body, value: Expr) -> None:
         self._body = body

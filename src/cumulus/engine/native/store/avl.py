@@ -28,8 +28,8 @@ from cumulus.engine.native.kernel.language import (
     i64,
     select,
 )
-from cumulus.engine.native.store.compensated_sums import Pair
-from cumulus.engine.native.store.row_layout import FLAGS, HEIGHT, LEFT, LOSSY, MARKS, RIGHT, SPOILED, Shape, address
+from cumulus.engine.native.store.compensated_sums import CompensatedSum
+from cumulus.engine.native.store.row_layout import FLAGS, HEIGHT, LEFT, LOSSY, MARKS, RIGHT, SPOILED, RowLayout, address
 
 _LARGEST = (1 << 63) - 1
 
@@ -52,7 +52,7 @@ def _sortable(word: Expr, kind: str) -> Expr:
 class TreeNodes:
     """Reads the nodes that the rows of a map are in the trees of one order."""
 
-    def __init__(self, shape: Shape, number: int) -> None:
+    def __init__(self, shape: RowLayout, number: int) -> None:
         self.shape = shape
         self.number = number
         self.order = shape.orders[number]
@@ -156,7 +156,7 @@ class Trees:
             own = _own(body, place.at(self._shape.value(word)), kind)
             body.set(flags, flags | ((own < (0.0 if kind == "f" else 0)).to(I64) << number))
             if own.type is F64:
-                pair = Pair(body)
+                pair = CompensatedSum(body)
                 pair.add(own)
                 for each in below:
                     pair.add(body.load(F64, each, at, "more"), body.load(F64, each, at + 8, "rest"))

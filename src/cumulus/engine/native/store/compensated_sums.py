@@ -20,8 +20,8 @@ def two_sum(body: Body, one: Expr, other: Expr) -> tuple[Local, Local]:
     return total, body.let((one - (total - part)) + (other - part), "rest")
 
 
-class Pair:
-    """Writes the adding up of floats into two variables, at first 0."""
+class CompensatedSum:
+    """Emits a compensated sum of floats, kept in two variables that start at 0."""
 
     def __init__(self, body: Body) -> None:
         self._body = body

@@ -10,8 +10,8 @@ particular order; a slot table leads to the first of each chain. What is in orde
 `cumulus.engine.native.store.ordered_index`. An index that sleeps has no slot table, and its links mean nothing, until
 it is asked for.
 
-Each function is written for a `Shape`, and knows nothing of types: what the words mean is the caller's business, who
-must see to it that equal keys are equal words.
+Each function is written for a `RowLayout`, and knows nothing of types: what the words mean is the caller's business,
+who must see to it that equal keys are equal words.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from cumulus.engine.native.kernel.memory import MEMSET, grow_block, release_bloc
 from cumulus.engine.native.store import hash_tables, ordered_index
 from cumulus.engine.native.store import row_layout as layout
 from cumulus.engine.native.store.hash_tables import ROW, entrance, slot
-from cumulus.engine.native.store.row_layout import Shape, address, tag_of
+from cumulus.engine.native.store.row_layout import RowLayout, address, tag_of
 
 MOST_ROWS = (1 << 31) - 1
 _FEWEST = 16
 
 
 @cache
-def map_functions(shape: Shape) -> tuple[Function, ...]:
+def map_functions(shape: RowLayout) -> tuple[Function, ...]:
     """Return the functions of a shape."""
     keys = [f"k{word}" for word in range(shape.keys)]
     writers: list[tuple[Signature, list[str], WriteStatements]] = [
@@ -59,7 +59,7 @@ def map_functions(shape: Shape) -> tuple[Function, ...]:
     return (*found, *ordered_index.order_functions(shape))
 
 
-def _create(shape: Shape) -> Signature:
+def _create(shape: RowLayout) -> Signature:
     """Return the function `(map, hash, first row, key words…)` that makes a row, as `put` says.
 
     The hash leads to the first slot table; where that is the one of an index, the first row is that of the chain.
@@ -71,7 +71,7 @@ def _row_keys(body: Body, place: Expr, words: Sequence[int]) -> list[Local]:
     return [body.load(I64, place, 8 * word, f"key{word}") for word in words]
 
 
-def _new(shape: Shape, body: Body, memory: Local, map_: Local) -> None:
+def _new(shape: RowLayout, body: Body, memory: Local, map_: Local) -> None:
     body.store(PTR, map_, layout.MEMORY, memory)
     capacity = _FEWEST if shape.keys else 2
     rows = body.call(grow_block, memory, NOWHERE, 0, capacity * shape.row_size, hint="rows")
@@ -88,7 +88,7 @@ def _new(shape: Shape, body: Body, memory: Local, map_: Local) -> None:
     body.leave(1)
 
 
-def _free(shape: Shape, body: Body, map_: Local) -> None:
+def _free(shape: RowLayout, body: Body, map_: Local) -> None:
     memory = body.load(PTR, map_, layout.MEMORY, "memory")
     body.run(
         release_block, memory, body.load(PTR, map_, layout.ROWS), body.load(I64, map_, layout.CAPACITY) * shape.row_size
@@ -97,7 +97,7 @@ def _free(shape: Shape, body: Body, map_: Local) -> None:
         body.run(hash_tables.free_table, memory, map_.at(table))
 
 
-def _clear(shape: Shape, body: Body, map_: Local) -> None:
+def _clear(shape: RowLayout, body: Body, map_: Local) -> None:
     body.leave_if(body.load(I64, map_, layout.LIVE).eq(0), 1)
     if not shape.keys:
         place = body.let(address(body, shape, map_, i64(1)), "place")
@@ -120,25 +120,25 @@ def _clear(shape: Shape, body: Body, map_: Local) -> None:
     body.leave(1)
 
 
-def _find_single(_: Shape, body: Body, map_: Local) -> None:
+def _find_single(_: RowLayout, body: Body, map_: Local) -> None:
     """Write the look-up in a map without keys: its only row has the number 1."""
     body.leave(body.load(I64, map_, layout.LIVE))
 
 
-def _put_single(_: Shape, body: Body, map_: Local) -> None:
+def _put_single(_: RowLayout, body: Body, map_: Local) -> None:
     live = body.load(I64, map_, layout.LIVE, "live")
     body.store(I64, map_, layout.LIVE, 1)
     body.leave(select(live.eq(0), i64(layout.CREATED + 1), i64(1)))
 
 
-def _remove_single(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+def _remove_single(shape: RowLayout, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
     for word in range(shape.values):  # rests of floats
         body.store(I64, place, shape.value(word), 0)
     body.store(I64, map_, layout.LIVE, 0)
 
 
-def _adopt(shape: Shape, body: Body, map_: Local, rows: Local, size: Local, count: Local) -> None:
+def _adopt(shape: RowLayout, body: Body, map_: Local, rows: Local, size: Local, count: Local) -> None:
     with body.counting(0, count) as number:
         place = body.let(rows.at(number * size), "place")
         values = [body.load(I64, place, shape.value(word), "value") for word in range(shape.values)]
@@ -156,7 +156,7 @@ def _adopt(shape: Shape, body: Body, map_: Local, rows: Local, size: Local, coun
     body.leave(1)
 
 
-def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:
+def _search(body: Body, shape: RowLayout, table: int, words: Sequence[int], keys: Sequence[Expr], tag: Expr) -> Local:
     """Write the probing for a row whose key words equal `keys`; return its number, 0 if there is none."""
     map_ = body.function.parameters[0]
     found = body.let(i64(0), "found")
@@ -176,13 +176,13 @@ def _search(body: Body, shape: Shape, table: int, words: Sequence[int], keys: Se
     return found
 
 
-def _hashed(body: Body, shape: Shape, keys: Sequence[Expr]) -> tuple[list[Expr], Local]:
+def _hashed(body: Body, shape: RowLayout, keys: Sequence[Expr]) -> tuple[list[Expr], Local]:
     """Write the hash that leads to the first slot table; return what is hashed, too."""
     part = [keys[word] for word in shape.hashed]
     return part, tag_of(body, part)
 
 
-def _find(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
+def _find(shape: RowLayout, body: Body, map_: Local, *keys: Local) -> None:
     part, tag = _hashed(body, shape, keys)
     found = _search(body, shape, layout.PRIMARY, shape.hashed, part, tag)
     if shape.is_by_index:
@@ -191,7 +191,7 @@ def _find(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
     body.leave(found)
 
 
-def _follow(body: Body, shape: Shape, map_: Expr, first: Expr, keys: Sequence[Expr]) -> None:
+def _follow(body: Body, shape: RowLayout, map_: Expr, first: Expr, keys: Sequence[Expr]) -> None:
     """Write the walk along a chain of the first index to the row with a whole key, which is returned if it is there."""
     others = [word for word in range(shape.keys) if word not in shape.hashed]
     row = body.let(first, "row")
@@ -202,12 +202,12 @@ def _follow(body: Body, shape: Shape, map_: Expr, first: Expr, keys: Sequence[Ex
         body.set(row, body.load(U32, place, shape.link(0)))
 
 
-def _first(index: int, shape: Shape, body: Body, _: Local, *keys: Local) -> None:
+def _first(index: int, shape: RowLayout, body: Body, _: Local, *keys: Local) -> None:
     words = shape.indexes[index]
     body.leave(_search(body, shape, shape.table(index), words, keys, tag_of(body, keys)))
 
 
-def _put(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
+def _put(shape: RowLayout, body: Body, map_: Local, *keys: Local) -> None:
     part, tag = _hashed(body, shape, keys)
     found = _search(body, shape, layout.PRIMARY, shape.hashed, part, tag)
     if shape.is_by_index:
@@ -217,7 +217,7 @@ def _put(shape: Shape, body: Body, map_: Local, *keys: Local) -> None:
     body.leave(body.call(_create(shape), map_, tag, found, *keys))
 
 
-def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, first: Local, *keys: Local) -> None:
+def _make_row(shape: RowLayout, body: Body, map_: Local, tag: Local, first: Local, *keys: Local) -> None:
     """Make a row of a key that is not there; 0 if there is no memory, and then nothing has changed."""
     memory = body.load(PTR, map_, layout.MEMORY, "memory")
     row = body.load(I64, map_, layout.FREE, "row")
@@ -261,7 +261,7 @@ def _make_row(shape: Shape, body: Body, map_: Local, tag: Local, first: Local, *
     body.leave(row + layout.CREATED)
 
 
-def _make_room(body: Body, shape: Shape, row: Expr) -> None:
+def _make_room(body: Body, shape: RowLayout, row: Expr) -> None:
     """Write the making of room for a new row; 0 is returned if there is none."""
     map_ = body.function.parameters[0]
     memory = body.load(PTR, map_, layout.MEMORY, "memory")
@@ -280,21 +280,21 @@ def _make_room(body: Body, shape: Shape, row: Expr) -> None:
         body.store(I64, map_, layout.CAPACITY, after)
 
 
-def _link(shape: Shape, index: int) -> Signature:
+def _link(shape: RowLayout, index: int) -> Signature:
     """Return the function `(map, row)` → 1, or 0 if there is no memory, that puts a row into its chain of an index."""
     return shape.function(f"chain{index}", I64)
 
 
-def _unlink(shape: Shape, index: int) -> Signature:
+def _unlink(shape: RowLayout, index: int) -> Signature:
     """Return the function `(map, row)` that takes a row out of its chain."""
     return shape.function(f"unchain{index}", I64, result=None)
 
 
-def _is_asleep(body: Body, shape: Shape, map_: Expr, index: int) -> Expr:
+def _is_asleep(body: Body, shape: RowLayout, map_: Expr, index: int) -> Expr:
     return body.load(I64, map_, shape.table(index) + hash_tables.CAPACITY, "capacity").eq(0)
 
 
-def _write_link(index: int, shape: Shape, body: Body, map_: Local, row: Local) -> None:
+def _write_link(index: int, shape: RowLayout, body: Body, map_: Local, row: Local) -> None:
     if index in shape.sleeping:
         body.leave_if(_is_asleep(body, shape, map_, index), 1)
     words = shape.indexes[index]
@@ -304,7 +304,7 @@ def _write_link(index: int, shape: Shape, body: Body, map_: Local, row: Local) -
     body.leave(_link_first(body, shape, map_, row, index, tag, first))
 
 
-def _link_first(body: Body, shape: Shape, map_: Expr, row: Expr, index: int, tag: Expr, first: Expr) -> Local:
+def _link_first(body: Body, shape: RowLayout, map_: Expr, row: Expr, index: int, tag: Expr, first: Expr) -> Local:
     """Write the putting of a row before the first one of its chain; return 1, or 0 if there is no memory."""
     link, table = shape.link(index), map_.at(shape.table(index))
     rows = body.load(PTR, map_, layout.ROWS, "rows")
@@ -321,7 +321,7 @@ def _link_first(body: Body, shape: Shape, map_: Expr, row: Expr, index: int, tag
     return linked
 
 
-def _write_unlink(index: int, shape: Shape, body: Body, map_: Local, row: Local) -> None:
+def _write_unlink(index: int, shape: RowLayout, body: Body, map_: Local, row: Local) -> None:
     if index in shape.sleeping:
         body.leave_if(_is_asleep(body, shape, map_, index))
     link, table = shape.link(index), map_.at(shape.table(index))
@@ -341,7 +341,7 @@ def _write_unlink(index: int, shape: Shape, body: Body, map_: Local, row: Local)
     body.leave()
 
 
-def _wake(index: int, shape: Shape, body: Body, map_: Local) -> None:
+def _wake(index: int, shape: RowLayout, body: Body, map_: Local) -> None:
     """Make an index that sleeps, of all rows that have a value."""
     body.leave_if(~_is_asleep(body, shape, map_, index), 1, likely=True)
     memory, table = body.load(PTR, map_, layout.MEMORY, "memory"), map_.at(shape.table(index))
@@ -358,7 +358,7 @@ def _wake(index: int, shape: Shape, body: Body, map_: Local) -> None:
     body.leave(1)
 
 
-def _remove(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+def _remove(shape: RowLayout, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
     ordered_index.tell_removed(body, shape, map_, row, place)
     for index in range(len(shape.indexes)):

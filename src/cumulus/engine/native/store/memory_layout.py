@@ -15,7 +15,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.engine.native.kernel.lanes import Lane, NotNativeError, lane_of
 from cumulus.engine.native.kernel.language import F64, I64, I128, PTR, Type
-from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_SUMS, RIGHT, Order, Shape
+from cumulus.engine.native.store.row_layout import FEW, LEFT, MOST_SUMS, RIGHT, OrderedIndex, RowLayout
 from cumulus.m3.program import MapDef
 
 # The head of the context, as offsets in bytes.
@@ -85,8 +85,8 @@ Sorted: TypeAlias = tuple[tuple[int, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
-class First:
-    """The first rows of a map, by a key column or (behind the keys) a value column, as many as are kept."""
+class TopKIndex:
+    """Top-k index: the first rows of a map by a key column or, with numbers behind the keys, a value column."""
 
     axis: int
     descends: bool
@@ -185,11 +185,11 @@ class MapLayout:
     indexes: list[tuple[int, ...]] = field(default_factory=list)
     orders: dict[Sorted, list[int]] = field(default_factory=dict)
     searched: set[Sorted] = field(default_factory=set)
-    first_rows: list[First] = field(default_factory=list)
+    first_rows: list[TopKIndex] = field(default_factory=list)
     marks: int = 0
     sleeping: set[tuple[int, ...]] = field(default_factory=set)
     is_by_index: bool = False
-    _shape: Shape | None = None
+    _shape: RowLayout | None = None
     _value_words: int = -1
 
     @property
@@ -205,10 +205,10 @@ class MapLayout:
         return self._value_words
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> RowLayout:
         """The layout of its rows as words."""
         if self._shape is None:
-            self._shape = Shape(
+            self._shape = RowLayout(
                 sum(lane.words for lane in self.keys),
                 self.value_words + self.marks,
                 tuple(tuple(word for place in places for word in self.words_of(place)) for places in self.indexes),
@@ -221,19 +221,19 @@ class MapLayout:
             )
         return self._shape
 
-    def _order(self, places: tuple[int, ...], axis: int, columns: Sequence[int]) -> Order:
+    def _order(self, places: tuple[int, ...], axis: int, columns: Sequence[int]) -> OrderedIndex:
         lane = self.keys[axis]
         first, *low = reversed(self.words_of(axis))
         words = [(first, "f" if lane.type.is_float else "s"), *((word, "u") for word in low)]
         rest = (place for place in range(len(self.keys)) if place != axis and place not in places)
-        return Order(
+        return OrderedIndex(
             tuple(word for place in places for word in self.words_of(place)),
             (*words, *((word, "s") for place in rest for word in self.words_of(place))),
             tuple((self.values[column].word, _SUM_KINDS[self.values[column].held]) for column in columns),
             0 if (places, axis) in self.searched else FEW,
         )
 
-    def _moving(self, first: First) -> Order:
+    def _moving(self, first: TopKIndex) -> OrderedIndex:
         best = RIGHT if first.descends else LEFT
         if first.axis < len(self.keys):
             return replace(self._order((), first.axis, ()), most=first.most, best=best)
@@ -241,7 +241,7 @@ class MapLayout:
         keys = sum(lane.words for lane in self.keys)
         at = keys + value.word
         words = [(at + 1, "s"), (at, "u")] if value.held is ColumnStorage.WIDE else [(at, _SORT_KINDS[value.held])]
-        return Order((), (*words, *((word, "s") for word in range(keys))), most=first.most, best=best)
+        return OrderedIndex((), (*words, *((word, "s") for word in range(keys))), most=first.most, best=best)
 
     def words_of(self, place: int) -> range:
         """Return the key words of a key column."""
@@ -298,7 +298,7 @@ class MapLayout:
             if axis < len(self.keys)
             else self.values[axis - len(self.keys)].held in _SORT_KINDS
         )
-        wanted = First(axis, descends, most)
+        wanted = TopKIndex(axis, descends, most)
         if known and self.keys and wanted not in self.first_rows:
             self.first_rows.append(wanted)
             self._shape = None

@@ -24,10 +24,10 @@ from cumulus.engine.native.kernel.body import Body, implement
 from cumulus.engine.native.kernel.language import I64, U32, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.store import row_layout as layout
 from cumulus.engine.native.store.avl import TreeNodes, Trees, comes_before
-from cumulus.engine.native.store.row_layout import LEFT, MARKS, RIGHT, Shape, address
+from cumulus.engine.native.store.row_layout import LEFT, MARKS, RIGHT, RowLayout, address
 
 
-def order_functions(shape: Shape) -> Iterator[Function]:
+def order_functions(shape: RowLayout) -> Iterator[Function]:
     """Yield the functions of all orders of a shape."""
     for number in range(len(shape.orders)):
         yield from _OrderedIndex(shape, number).functions()
@@ -37,7 +37,7 @@ def order_functions(shape: Shape) -> Iterator[Function]:
         yield implement(shape.leave, ("map", "row"), partial(_leave, shape), inline=False)
 
 
-def _changed(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+def _changed(shape: RowLayout, body: Body, map_: Local, row: Local) -> None:
     for number, order in enumerate(shape.orders):
         if shape.moves(number):
             body.run(_come(shape, number), map_, row)
@@ -45,14 +45,14 @@ def _changed(shape: Shape, body: Body, map_: Local, row: Local) -> None:
             body.run(_take(shape, number), map_, row)
 
 
-def _leave(shape: Shape, body: Body, map_: Local, row: Local) -> None:
+def _leave(shape: RowLayout, body: Body, map_: Local, row: Local) -> None:
     place = body.let(address(body, shape, map_, row), "place")
     for number in filter(shape.moves, range(len(shape.orders))):
         with body.when(body.load(U32, place, shape.node(number) + MARKS).ne(0)):
             body.run(_go(shape, number), map_, row)
 
 
-def tell_created(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
+def tell_created(body: Body, shape: RowLayout, map_: Expr, row: Expr, place: Expr) -> None:
     """Write that a row was made, at a place; all its values are 0."""
     for number in range(len(shape.orders)):
         if shape.moves(number):
@@ -61,7 +61,7 @@ def tell_created(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -
             body.run(_come(shape, number) if shape.is_limited(number) else shape.link_row(number), map_, row)
 
 
-def tell_removed(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -> None:
+def tell_removed(body: Body, shape: RowLayout, map_: Expr, row: Expr, place: Expr) -> None:
     """Write that a row goes; what moves it has left."""
     for number in range(len(shape.orders)):
         if not shape.is_limited(number):
@@ -71,19 +71,19 @@ def tell_removed(body: Body, shape: Shape, map_: Expr, row: Expr, place: Expr) -
                 body.run(_go(shape, number), map_, row)
 
 
-def tell_before(body: Body, shape: Shape, map_: Expr, row: Expr) -> None:
+def tell_before(body: Body, shape: RowLayout, map_: Expr, row: Expr) -> None:
     """Write that the values of a row will change."""
     if shape.has_moving:
         body.run(shape.leave, map_, row)
 
 
-def tell_changed(body: Body, shape: Shape, map_: Expr, row: Expr) -> None:
+def tell_changed(body: Body, shape: RowLayout, map_: Expr, row: Expr) -> None:
     """Write that the values of a row have changed."""
     if shape.is_told:
         body.run(shape.changed, map_, row)
 
 
-def root_of(body: Body, shape: Shape, order: int, map_: Expr, first: Expr) -> Local:
+def root_of(body: Body, shape: RowLayout, order: int, map_: Expr, first: Expr) -> Local:
     """Write the reading of the root of a group whose chain begins with a row, which becomes a tree unless it is small.
 
     Return 0 if it is small.
@@ -101,7 +101,7 @@ def root_of(body: Body, shape: Shape, order: int, map_: Expr, first: Expr) -> Lo
 class _OrderedIndex:
     """Writes the functions of one order."""
 
-    def __init__(self, shape: Shape, number: int) -> None:
+    def __init__(self, shape: RowLayout, number: int) -> None:
         self._shape, self._number, self._order = shape, number, shape.orders[number]
         self._nodes = TreeNodes(shape, number)
         self._offset = self._nodes.offset
@@ -339,13 +339,13 @@ class _TopRows:
                 body.run(_come(self._shape, self._number), map_, row)
 
 
-def _take(shape: Shape, order: int) -> Signature:
+def _take(shape: RowLayout, order: int) -> Signature:
     return shape.function(f"take{order}", I64, result=None)
 
 
-def _come(shape: Shape, order: int) -> Signature:
+def _come(shape: RowLayout, order: int) -> Signature:
     return shape.function(f"come{order}", I64, result=None)
 
 
-def _go(shape: Shape, order: int) -> Signature:
+def _go(shape: RowLayout, order: int) -> Signature:
     return shape.function(f"go{order}", I64, result=None)

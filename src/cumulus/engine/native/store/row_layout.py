@@ -76,8 +76,8 @@ _TREE_SIZE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """An order on the rows of a map; see `cumulus.engine.native.store.ordered_index`.
+class OrderedIndex:
+    """An ordered index on the rows of a map; see `cumulus.engine.native.store.ordered_index`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Order:
 
     Examples
     --------
-    >>> order = Order((0,), ((1, "s"),), ((0, "i"), (1, "w")))
+    >>> order = OrderedIndex((0,), ((1, "s"),), ((0, "i"), (1, "w")))
     >>> order.name, order.node_words, order.sum(1)
     ('o0f8b1st0i1w', 6, 32)
     """
@@ -128,8 +128,8 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The layout of a map.
+class RowLayout:
+    """Layout of the rows of a map.
 
     Parameters
     ----------
@@ -146,10 +146,10 @@ class Shape:
 
     Examples
     --------
-    >>> shape = Shape(2, 1, ((1,),))
+    >>> shape = RowLayout(2, 1, ((1,),))
     >>> shape.name, shape.row_size, shape.record_size
     ('k2v1i1', 32, 160)
-    >>> shape = Shape(2, 1, ((1,), (0,)), is_by_index=True, sleeping=(1,))
+    >>> shape = RowLayout(2, 1, ((1,), (0,)), is_by_index=True, sleeping=(1,))
     >>> shape.name, shape.row_size, shape.record_size
     ('k2v1xi1s0', 40, 160)
     """
@@ -157,7 +157,7 @@ class Shape:
     keys: int
     values: int
     indexes: tuple[tuple[int, ...], ...] = ()
-    orders: tuple[Order, ...] = ()
+    orders: tuple[OrderedIndex, ...] = ()
     is_by_index: bool = False
     sleeping: tuple[int, ...] = ()
 
@@ -344,7 +344,7 @@ class Shape:
         return self.function(f"unlink{order}", I64, result=None)
 
 
-def address(body: Body, shape: Shape, map_: Expr, row: Expr) -> Expr:
+def address(body: Body, shape: RowLayout, map_: Expr, row: Expr) -> Expr:
     """Write the reading of where a row stands; it moves when any row is put."""
     return body.load(PTR, map_, ROWS, "rows").at(row * shape.row_size)
 

@@ -35,7 +35,7 @@ from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import LAST, MEMORY, ROWS
 from cumulus.engine.native.values.frames import Matrix, frame
-from cumulus.engine.native.values.long_numbers import Boxes
+from cumulus.engine.native.values.long_numbers import BigIntegers
 from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.engine.native.values.rows import RowReader
 from cumulus.engine.protocol import Engine
@@ -177,7 +177,7 @@ class SavedValues:
 
     def __init__(self, values: list[Any], boxes: Sequence[Decimal | None]) -> None:
         self.values_of = values
-        self.boxes = Boxes()
+        self.boxes = BigIntegers()
         self.boxes.replace(boxes)
 
     def array(self, numbers: npt.NDArray[np.int64]) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from cumulus.catalog.types import Kind, SqlType
 from cumulus.engine.frames.value_words import NULL_WORD, Words, joined, word_decoder, word_encoder
 from cumulus.engine.native.kernel.lanes import Lane
-from cumulus.engine.native.values.long_numbers import Boxes
+from cumulus.engine.native.values.long_numbers import BigIntegers
 
 if TYPE_CHECKING:
     from cumulus.engine.native.values.dictionary import Dictionary
@@ -57,18 +57,18 @@ def _text_of(words: Sequence[int]) -> str | None:
 class NumberedValues(Protocol):
     """What numbers stand for: a dictionary, or what was saved of one."""
 
-    boxes: Boxes
+    boxes: BigIntegers
 
     @property
-    def values_of(self) -> ByNumber:
+    def values_of(self) -> DictionaryCodec:
         """Number → text or interval."""
 
     def array(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
         """Return the texts with some numbers, NULL for its word, as Arrow's large_string."""
 
 
-class ByNumber(Protocol):
-    """Values by their numbers."""
+class DictionaryCodec(Protocol):
+    """Dictionary encoding: codes of values, and values of codes."""
 
     def __getitem__(self, number: int, /) -> Any:
         """Return the value with a number."""

@@ -20,7 +20,7 @@ from cumulus.engine.native.kernel.machine import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
 from cumulus.engine.native.store import text_table
 from cumulus.engine.native.store.text_table import bytes_of
-from cumulus.engine.native.values.long_numbers import Boxes
+from cumulus.engine.native.values.long_numbers import BigIntegers
 from cumulus.errors import MemoryLimitError
 
 Words = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Dictionary:
     """
 
     def __init__(self, code: Loaded) -> None:
-        self.boxes = Boxes()
+        self.boxes = BigIntegers()
         self.widen: Callable[[], bool] = lambda: False
         """Asked for more memory than was granted: whether there is more now."""
         self.readers: WeakSet[Any] = WeakSet()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cumulus.engine.frames.value_words import joined
 from cumulus.engine.native.store import hash_tables, row_layout
 from cumulus.engine.native.store.hash_tables import MemoryBlock
-from cumulus.engine.native.store.row_layout import Shape
+from cumulus.engine.native.store.row_layout import RowLayout
 from cumulus.engine.protocol import MapStats
 
 Words = tuple[int, ...]
@@ -27,7 +27,7 @@ _AT_ONCE = 1 << 20
 class MapView:
     """A map read from outside."""
 
-    def __init__(self, shape: Shape, record: int) -> None:
+    def __init__(self, shape: RowLayout, record: int) -> None:
         self._shape = shape
         self._record = record
         self._row_size = shape.row_size

@@ -29,12 +29,12 @@ class BoxOp(IntEnum):
     """The low and the high word of a whole number, and the digits of it that stand behind the point."""
 
 
-class Boxes:
-    """Numbers by the number of their box.
+class BigIntegers:
+    """Integers beyond 128 bits, kept by Python and referred to by number.
 
     Examples
     --------
-    >>> boxes = Boxes()
+    >>> boxes = BigIntegers()
     >>> one, other = boxes.put(Decimal("0.5")), boxes.put(Decimal(-3))
     >>> boxes[boxes.run(BoxOp.MULTIPLY, one, other, 0)], boxes.run(BoxOp.ADD, one, boxes.put(Decimal("-0.5")), 0)
     (Decimal('-1.5'), 0)
