@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from cumulus.cluster.placement.homes import choose_homes
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach
+from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.engine.frames.entries import frame_of

@@ -18,9 +18,9 @@ import pytest
 
 from cumulus.errors import StoreError
 from cumulus.hosts import RowRequest, TableRows, WriteRequest
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from support import server_driver
 
 SCRIPT = "CREATE TABLE r (a INTEGER, t VARCHAR); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a;"
@@ -45,12 +45,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def write(keeper: WarehouseKeeper, number: int, size: int = 0, id: str = "") -> int:
+def write(keeper: SingleWriter, number: int, size: int = 0, id: str = "") -> int:
     rows = [(number, "x" * size)]
     return keeper.write(WriteRequest((TableRows("insert", "r", rows),), id)).result(10).at
 
 
-def numbers(keeper: WarehouseKeeper) -> list[int]:
+def numbers(keeper: SingleWriter) -> list[int]:
     return sorted(keeper.host.read(RowRequest("v")).table["a"].to_pylist())
 
 

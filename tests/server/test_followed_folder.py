@@ -23,8 +23,8 @@ from cumulus.epochs.sources import sources_from
 from cumulus.hosts import RowRequest
 from cumulus.server.access import Role, UserFile
 from cumulus.server.followed.folder_source import FollowedFolder
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from support.cubes_of_orders import QUERIES, SCRIPT, SELECTIONS
 from support.engines import engine_of
 from support.http_server import Served, serving
@@ -238,7 +238,7 @@ def test_the_same_selections_say_the_same_everywhere(tmp_path: Path) -> None:
         ("lineitem", [row for row in stream.items if row[0] in stream.orders]),
     ):
         warehouse.insert(table, list(rows))
-    keeper = WarehouseKeeper(warehouse)
+    keeper = SingleWriter(warehouse)
     with (
         serving(FollowedFolder(runs[1].out), ServerSettings(runs[1].out)) as folder,
         serving(keeper, ServerSettings(tmp_path / "data")) as kept,

@@ -20,7 +20,7 @@ from cumulus.hosts import TableRows, WriteRequest
 from cumulus.server.hub.channel import Channel
 from cumulus.server.hub.hub import Hub, HubLimits
 from cumulus.server.hub.messages import MessageForm
-from cumulus.server.keeper import WarehouseKeeper
+from cumulus.server.single_writer import SingleWriter
 from cumulus.views.folding import Bound, between
 from support.tiers import sampled
 
@@ -32,7 +32,7 @@ CREATE VIEW bag AS SELECT a, x FROM r;
 SCHEMA = pa.schema([("id", pa.int32()), ("a", pa.int32()), ("x", pa.int32())])
 
 
-def write(keeper: WarehouseKeeper, op: Any, rows: list[tuple[int, int, int]]) -> int:
+def write(keeper: SingleWriter, op: Any, rows: list[tuple[int, int, int]]) -> int:
     table = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
     return keeper.write(WriteRequest((TableRows(op, "r", table),))).result().at
 
@@ -40,7 +40,7 @@ def write(keeper: WarehouseKeeper, op: Any, rows: list[tuple[int, int, int]]) ->
 class Writer:
     """Writes random rows, deletes some, and knows the view after each transaction by DuckDB."""
 
-    def __init__(self, keeper: WarehouseKeeper, seed: int) -> None:
+    def __init__(self, keeper: SingleWriter, seed: int) -> None:
         self._keeper, self._random = keeper, random.Random(seed)
         self._rows: dict[int, tuple[int, int, int]] = {}
         self._next = 0
@@ -74,8 +74,8 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def served() -> Iterator[WarehouseKeeper]:
-    keeper = WarehouseKeeper(Warehouse(SQL))
+def served() -> Iterator[SingleWriter]:
+    keeper = SingleWriter(Warehouse(SQL))
     try:
         yield keeper
     finally:
@@ -152,7 +152,7 @@ async def subscriber(hub: Hub, writer: Writer, seed: int, stop: asyncio.Event) -
     "kept", sampled([HubLimits(), HubLimits(kept_rows=30, kept_bytes=500)], of=2, first=1), ids=["much", "little"]
 )
 def test_what_subscribers_hold_is_the_view_at_every_mark(kept: HubLimits) -> None:
-    async def run(keeper: WarehouseKeeper) -> list[tuple[int, int]]:
+    async def run(keeper: SingleWriter) -> list[tuple[int, int]]:
         hub, writer, stop = Hub(keeper, asyncio.get_running_loop(), kept), Writer(keeper, 7), asyncio.Event()
         for _ in range(5):
             await asyncio.to_thread(writer.write)
@@ -174,7 +174,7 @@ def test_what_subscribers_hold_is_the_view_at_every_mark(kept: HubLimits) -> Non
 
 
 def test_one_encoding_serves_all_subscribers_of_a_selection() -> None:
-    async def run(keeper: WarehouseKeeper) -> list[bytes]:
+    async def run(keeper: SingleWriter) -> list[bytes]:
         hub = Hub(keeper, asyncio.get_running_loop())
         streams = [(await hub.subscribe("sums", since=0)).messages() for _ in range(3)]
         await asyncio.to_thread(write, keeper, "insert", [(1, 1, 5)])
@@ -191,7 +191,7 @@ def test_one_encoding_serves_all_subscribers_of_a_selection() -> None:
 
 
 def test_a_reader_that_never_reads_holds_nothing_up() -> None:
-    async def run(keeper: WarehouseKeeper) -> Channel:
+    async def run(keeper: SingleWriter) -> Channel:
         hub = Hub(keeper, asyncio.get_running_loop(), HubLimits(kept_rows=50, kept_bytes=1000))
         asleep = (await hub.subscribe("bag", snapshot=False)).messages()
         assert json.loads(await anext(asleep) or b"")["rows"] == []
@@ -214,7 +214,7 @@ def test_a_reader_that_never_reads_holds_nothing_up() -> None:
 
 
 def test_wrong_subscriptions_are_refused_by_name() -> None:
-    async def run(keeper: WarehouseKeeper) -> None:
+    async def run(keeper: SingleWriter) -> None:
         hub = Hub(keeper, asyncio.get_running_loop())
         with pytest.raises(UnknownNameError, match="there is no view w"):
             await hub.subscribe("w")
@@ -241,7 +241,7 @@ def test_a_value_without_a_place_ends_the_subscribers_of_its_view_alone() -> Non
     async def run() -> None:
         script = """CREATE TABLE t (a INTERVAL); CREATE VIEW longest AS SELECT MAX(a) AS a FROM t;
             CREATE VIEW counted AS SELECT COUNT(*) AS n FROM t"""
-        keeper = WarehouseKeeper(Warehouse(script))
+        keeper = SingleWriter(Warehouse(script))
         hub = Hub(keeper, asyncio.get_running_loop())
         try:
             first, second = [await hub.subscribe(view, snapshot=False) for view in ("longest", "counted")]

@@ -33,10 +33,10 @@ from cumulus.errors import (
 from cumulus.hosts import RowRequest, TableRows, WriteReceipt, WriteRequest
 from cumulus.scalars.function_modules import functions_in
 from cumulus.server.journal import Journal
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.records import LogRecord, RecordKind
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from cumulus.warehouse.shared_rows import SharedRows
 
 SCRIPT = """
@@ -55,7 +55,7 @@ def script(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def keeping(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
+def keeping(script: Path, **changes: Any) -> Iterator[SingleWriter]:
     settings = replace(ServerSettings(script.parent / "data", engine="interpreter"), **changes)
     keeper = open_keeper(script, settings)
     try:
@@ -65,7 +65,7 @@ def keeping(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
 
 
 @contextmanager
-def killed(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
+def killed(script: Path, **changes: Any) -> Iterator[SingleWriter]:
     """What is kept when the process is gone at the end of the block: no snapshot, no last word in the log."""
     settings = replace(ServerSettings(script.parent / "data", engine="interpreter"), **changes)
     keeper = open_keeper(script, settings)
@@ -80,11 +80,11 @@ def killed(script: Path, **changes: Any) -> Iterator[WarehouseKeeper]:
         log._lock.close()
 
 
-def write(keeper: WarehouseKeeper, op: Any, table: str, rows: Any, id: str = "") -> WriteReceipt:
+def write(keeper: SingleWriter, op: Any, table: str, rows: Any, id: str = "") -> WriteReceipt:
     return keeper.write(WriteRequest((TableRows(op, table, rows),), id)).result(10)
 
 
-def rows_of(keeper: WarehouseKeeper, view: str) -> list[tuple[Any, ...]]:
+def rows_of(keeper: SingleWriter, view: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in keeper.host.read(RowRequest(view)).table.to_pylist())
 
 

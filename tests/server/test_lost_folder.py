@@ -21,20 +21,20 @@ import pytest
 
 from cumulus.errors import StoreError, StoreLostError
 from cumulus.hosts import RowRequest, TableRows, WriteRequest
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from support import server_driver
 from support.http_server import running
 
 SCRIPT = "CREATE TABLE r (a INTEGER, t VARCHAR); CREATE VIEW v AS SELECT a, COUNT(*) AS n FROM r GROUP BY a;"
 
 
-def write(keeper: WarehouseKeeper, number: int) -> None:
+def write(keeper: SingleWriter, number: int) -> None:
     keeper.write(WriteRequest((TableRows("insert", "r", [(number, "x")]),))).result(10)
 
 
-def numbers(keeper: WarehouseKeeper) -> list[int]:
+def numbers(keeper: SingleWriter) -> list[int]:
     return sorted(keeper.host.read(RowRequest("v")).table["a"].to_pylist())
 
 
@@ -130,11 +130,11 @@ SNAPSHOT_HARMS = {
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., WarehouseKeeper]]:
+def opened(tmp_path: Path) -> Iterator[Callable[..., SingleWriter]]:
     (tmp_path / "script.sql").write_text(SCRIPT)
-    made: list[WarehouseKeeper] = []
+    made: list[SingleWriter] = []
 
-    def make(**settings: Any) -> WarehouseKeeper:
+    def make(**settings: Any) -> SingleWriter:
         made.append(open_keeper(tmp_path / "script.sql", ServerSettings(tmp_path / "data", **settings)))
         return made[-1]
 
@@ -147,7 +147,7 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., WarehouseKeeper]]:
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("sync", ["always", "off"])
 def test_nothing_is_acknowledged_where_a_restart_would_not_find_it(
-    harm: str, sync: str, tmp_path: Path, opened: Callable[..., WarehouseKeeper]
+    harm: str, sync: str, tmp_path: Path, opened: Callable[..., SingleWriter]
 ) -> None:
     data, what = tmp_path / "data", HARMS[harm]
     keeper = opened(engine="interpreter", sync=sync)
@@ -174,7 +174,7 @@ def test_nothing_is_acknowledged_where_a_restart_would_not_find_it(
 @pytest.mark.parametrize("harm", [name for name, each in {**HARMS, **SNAPSHOT_HARMS}.items() if each.is_mended])
 @pytest.mark.parametrize("at_the_end", [False, True], ids=["by an admin", "at the end"])
 def test_a_snapshot_brings_back_what_the_log_had(
-    harm: str, at_the_end: bool, tmp_path: Path, opened: Callable[..., WarehouseKeeper]
+    harm: str, at_the_end: bool, tmp_path: Path, opened: Callable[..., SingleWriter]
 ) -> None:
     keeper = opened(engine="interpreter")
     write(keeper, 1)
@@ -200,7 +200,7 @@ def test_a_snapshot_brings_back_what_the_log_had(
 
 
 @pytest.mark.parametrize("harm", ["the folder is removed", "the folder is moved", "the folder is replaced by a copy"])
-def test_a_folder_of_others_is_left_alone(harm: str, tmp_path: Path, opened: Callable[..., WarehouseKeeper]) -> None:
+def test_a_folder_of_others_is_left_alone(harm: str, tmp_path: Path, opened: Callable[..., SingleWriter]) -> None:
     data = tmp_path / "data"
     keeper = opened(engine="interpreter")
     write(keeper, 1)

@@ -23,8 +23,8 @@ from cumulus.errors import UnknownNameError, UsageError
 from cumulus.hosts import RowRequest, TableRows, WriteRequest
 from cumulus.olap import selection_of
 from cumulus.server.access import EVERYBODY
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.page.grid import config_for, grid_of, label, member_of, selection_for, sql_of
+from cumulus.server.single_writer import SingleWriter
 from support.http_server import running
 
 pytest.importorskip("perspective", reason="the page needs the extra `server`")
@@ -212,7 +212,7 @@ def test_a_view_in_the_browser_follows_its_changes() -> None:
     script = """CREATE TABLE t (a INT, b DOUBLE, c DECIMAL(20,2));
         CREATE VIEW bag AS SELECT a % 3 AS a, b, c FROM t WHERE a > 0;
         CREATE VIEW sums AS SELECT a, COUNT(*) AS n, SUM(c) AS c, MAX(b) AS b FROM t GROUP BY a"""
-    keeper, chance = WarehouseKeeper(Warehouse(script)), random.Random(5)
+    keeper, chance = SingleWriter(Warehouse(script)), random.Random(5)
     tables, told = LiveTables(keeper), list[dict[str, Any]]()
     held: list[tuple[Any, ...]] = []
     try:
@@ -243,7 +243,7 @@ def test_a_view_in_the_browser_follows_its_changes() -> None:
         keeper.close()
 
 
-def keeper_rows(keeper: WarehouseKeeper, rows: list[tuple[Any, ...]]) -> pa.Table:
+def keeper_rows(keeper: SingleWriter, rows: list[tuple[Any, ...]]) -> pa.Table:
     return table_of(keeper.program.relation("t").columns, rows)
 
 

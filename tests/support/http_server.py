@@ -17,9 +17,9 @@ from cumulus import connect
 from cumulus.http_client.client import HttpClient
 from cumulus.server.http.entrance.listening import http_config, open_socket
 from cumulus.server.http.site import Site
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from cumulus.server.sources import ServedSource
 
 SCRIPT = """
@@ -56,7 +56,7 @@ class Served:
 class Running(Served):
     """A server that runs."""
 
-    keeper: WarehouseKeeper = field(kw_only=True)
+    keeper: SingleWriter = field(kw_only=True)
 
 
 @contextmanager

@@ -245,7 +245,7 @@ _ALL = (1 << 64) - 1
 
 
 class CompiledC:
-    """Modules compiled by the C compiler and loaded: as `cumulus.engine.native.kernel.machine.MachineCode`.
+    """Modules compiled by the C compiler and loaded: as `cumulus.engine.native.kernel.loaded_code.MachineCode`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a keeper has in its folder, beside the warehouse in memory."""
+"""What a single writer has in its folder, beside the warehouse in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a server's folder to its keeper: the snapshot, the log behind it, and what has changed in the script since."""
+"""Opens a server's folder: loads the snapshot, replays the log behind it, and applies changes of the script."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cumulus.durable.faults import crash_point
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
 from cumulus.hosts import WriteReceipt
 from cumulus.server.journal import Journal
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.kept_folder import KeptFolder
 from cumulus.server.packing import Packer
 from cumulus.server.records import LogRecord, RecordKind, ViewChange, apply_rows, apply_views
 from cumulus.server.request_ids import AnsweredIds, now_ms
 from cumulus.server.script_changes import script_change
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from cumulus.server.snapshots import open_snapshot, read_manifest, remove_others, save_snapshot
 from cumulus.server.sources import ServedSource
 from cumulus.warehouse import Warehouse
@@ -64,8 +64,8 @@ def open_source(place: Path, settings: ServerSettings) -> ServedSource:
     return open_keeper(place, settings)
 
 
-def open_keeper(script: Path, settings: ServerSettings) -> WarehouseKeeper:
-    """Return the keeper of a folder, which is made where there is none.
+def open_keeper(script: Path, settings: ServerSettings) -> SingleWriter:
+    """Return the single writer of a folder, which is made where there is none.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def _read(script: Path) -> str:
         raise InputError(f"cannot read {script}: {problem}", hint="Give the path of a script in UTF-8.") from None
 
 
-def _open(text: str, script: Path, settings: ServerSettings, journal: Journal) -> WarehouseKeeper:
+def _open(text: str, script: Path, settings: ServerSettings, journal: Journal) -> SingleWriter:
     data, ids = settings.data, AnsweredIds(settings.kept_ids, settings.kept_ids_s)
     manifest = read_manifest(data)
     if manifest is None:
@@ -117,7 +117,7 @@ def _open(text: str, script: Path, settings: ServerSettings, journal: Journal) -
         kept = KeptFolder(data, journal, ids, manifest, manifest.script)
         _replay(warehouse, kept)
         _follow(warehouse, kept, text, script.name)
-    return WarehouseKeeper(warehouse, kept, settings)
+    return SingleWriter(warehouse, kept, settings)
 
 
 def _replay(warehouse: Warehouse, kept: KeptFolder) -> None:

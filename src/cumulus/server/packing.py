@@ -1,6 +1,6 @@
-"""Requests on their way to the keeper: checked, in the form that is quickest to apply, and as bytes for the log.
+"""Requests on their way to the single writer: checked, in the form that is quickest to apply, and as bytes for the log.
 
-This is done by whoever has a request, so the keeper's thread has less to do. A few rows are tuples, and JSON in the
+This is done by whoever has a request, so the writer's thread has less to do. A few rows are tuples, and JSON in the
 log; many are columns, and the body of an Arrow batch, whose schema is that of the table.
 """
 

@@ -31,7 +31,7 @@ class _Read:
 class SharedRows:
     """The rows of whole views, made once for all who asked before they were begun; any thread may ask.
 
-    In the warehouse's turn the maps are only copied; columns are made of the copies while the keeper goes on. As long
+    In the warehouse's turn the maps are only copied; columns are made of the copies while the writer goes on. As long
     as no transaction comes they are made once, too. Those of the views that were read last are kept.
     """
 

@@ -20,7 +20,7 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.kernel.lanes import NotNativeError
-from cumulus.engine.native.kernel.machine import Load
+from cumulus.engine.native.kernel.loaded_code import Load
 from cumulus.engine.native.store.row_layout import MARKS
 from cumulus.engine.native.values.map_access import I64
 from cumulus.engine.protocol import Engine

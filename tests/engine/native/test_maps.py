@@ -13,7 +13,7 @@ import pytest
 from cumulus.engine.native.kernel import memory
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
-from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, system_functions, to_object
+from cumulus.engine.native.kernel.loaded_code import LEVELS, MachineCode, system_functions, to_object
 from cumulus.engine.native.store import row_layout
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions

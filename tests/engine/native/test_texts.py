@@ -22,7 +22,7 @@ from cumulus.engine.native.build import code_of
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.kernel.language import Module
-from cumulus.engine.native.kernel.machine import LEVELS, Load, Loaded
+from cumulus.engine.native.kernel.loaded_code import LEVELS, Load, Loaded
 from cumulus.engine.native.kernel.memory import BUDGET, USED
 from cumulus.engine.native.program import BASE
 from cumulus.engine.native.scalars.patterns import match_function, pieces_of

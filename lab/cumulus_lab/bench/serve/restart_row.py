@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.hosts import TableRows, WriteRequest
-from cumulus.server.keeper import WarehouseKeeper
 from cumulus.server.opening import open_keeper
 from cumulus.server.settings import ServerSettings
+from cumulus.server.single_writer import SingleWriter
 from cumulus_lab.bench.serve.rows import SCRIPT, sales
 from cumulus_lab.bench.serve.write_rows import BATCH
 
@@ -55,5 +55,5 @@ def restart(folder: Path, groups: int, events: int) -> dict[str, Any]:
     }
 
 
-def _insert(keeper: WarehouseKeeper, first: int, rows: pa.Table) -> None:
+def _insert(keeper: SingleWriter, first: int, rows: pa.Table) -> None:
     keeper.write(WriteRequest((TableRows("insert", "sales", rows),), f"{first}")).result()

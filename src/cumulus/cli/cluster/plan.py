@@ -31,7 +31,7 @@ def plan(
 
     Example: cumulus cluster plan examples/shop.sql --nodes 2
     """
-    from cumulus.cluster.placement.homes import homes_asked_for
+    from cumulus.cluster.placement.statement_placement import homes_asked_for
     from cumulus.cluster.planning.cluster_plan import plan_cluster
     from cumulus.cluster.planning.order_of_events import require_order
     from cumulus.cluster.planning.plan_report import plan_data, plan_text

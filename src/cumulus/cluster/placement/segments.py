@@ -2,8 +2,8 @@
 
 A statement is computed on its *home*: the node of one column of the event's row, by `cumulus.catalog.partition`. What
 it reads by that column need only be there for the values of that node; all else that it reads must be whole. So every
-read asks for a *replica set*, one copy of a map. `cumulus.cluster.placement.homes` chooses homes by what their replica
-sets cost, `cumulus.cluster.placement.layout` says which nodes hold which entries.
+read asks for a *replica set*, one copy of a map. `cumulus.cluster.placement.statement_placement` chooses homes by what
+their replica sets cost, `cumulus.cluster.placement.layout` says which nodes hold which entries.
 """
 
 from __future__ import annotations

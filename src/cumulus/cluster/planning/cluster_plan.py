@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.placement.homes import choose_homes, estimated_rows
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
+from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
 from cumulus.cluster.planning.gate_plan import GatePlan, plan_gate
 from cumulus.cluster.planning.table_assignment import Checks, TableAssignment, assign_tables, checks_of
 from cumulus.cluster.program import Homes, NodeProgram, node_program
@@ -140,7 +140,7 @@ def plan_cluster(
     program
         Compiled without RELY and without enforced keys.
     hints
-        Relation → the home of its statements (`cumulus.cluster.placement.homes.homes_asked_for`).
+        Relation → the home of its statements (`cumulus.cluster.placement.statement_placement.homes_asked_for`).
     homes
         Of all statements of the spread part, where a cluster has begun with them; nothing is chosen then.
 

@@ -38,7 +38,8 @@ def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan:
     Parameters
     ----------
     rows
-        Of the tables, that no large one is put on every node (`cumulus.cluster.placement.homes.estimated_rows`).
+        Of the tables, that no large one is put on every node
+        (`cumulus.cluster.placement.statement_placement.estimated_rows`).
     """
     # Node 0 has the maps without keys, and the others have equal shares.
     last = nodes - 1

@@ -52,7 +52,7 @@ def assign_tables(program: Program, switches: int, rows: Mapping[str, int]) -> T
     Parameters
     ----------
     rows
-        Of all tables (`cumulus.cluster.placement.homes.estimated_rows`).
+        Of all tables (`cumulus.cluster.placement.statement_placement.estimated_rows`).
 
     Examples
     --------

@@ -17,7 +17,7 @@ from pathlib import Path
 from cumulus import version
 from cumulus.engine.native.kernel.language import Module
 from cumulus.engine.native.kernel.llvm import to_llvm
-from cumulus.engine.native.kernel.machine import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity
+from cumulus.engine.native.kernel.loaded_code import LEVELS, Cache, Load, Loaded, MachineCode, default_folder, identity
 from cumulus.engine.native.program import CodePlan, write_program
 from cumulus.garbage_collection import gc_paused
 from cumulus.m3.program import Program
@@ -42,7 +42,7 @@ def program_code(
     indexes
         As for `cumulus.engine.native.program.write_program`.
     level
-        How far to optimise at least: `cumulus.engine.native.kernel.machine.LEVELS`.
+        How far to optimise at least: `cumulus.engine.native.kernel.loaded_code.LEVELS`.
     load
         What makes machine code instead, without any cache.
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from cumulus.engine.native.build import code_of
 from cumulus.engine.native.kernel.body import Body, kernel_function
 from cumulus.engine.native.kernel.language import I64, PTR, Local, Module, i64, select
-from cumulus.engine.native.kernel.machine import LEVELS
+from cumulus.engine.native.kernel.loaded_code import LEVELS
 
 WORTH = 1 << 16
 """So many rows are worth the loading of code."""

@@ -34,7 +34,7 @@ from cumulus.engine.native.kernel.language import (
     absolute,
     i64,
 )
-from cumulus.engine.native.kernel.machine import LEVELS
+from cumulus.engine.native.kernel.loaded_code import LEVELS
 
 Words = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]

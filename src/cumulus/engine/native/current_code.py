@@ -13,7 +13,7 @@ from cumulus.engine.native.code.undo_log import TOUCHED, UNDO
 from cumulus.engine.native.image import Image
 from cumulus.engine.native.intake.key_checks import SETTLED
 from cumulus.engine.native.kernel.language import Module
-from cumulus.engine.native.kernel.machine import LEVELS, Load, Loaded
+from cumulus.engine.native.kernel.loaded_code import LEVELS, Load, Loaded
 from cumulus.engine.native.scalars.python_functions import called_names
 from cumulus.engine.native.store.memory_layout import event_words
 from cumulus.engine.native.tiering import Tier

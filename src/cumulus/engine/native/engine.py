@@ -11,7 +11,7 @@ from cumulus.engine.native.current_code import CurrentCode
 from cumulus.engine.native.fast_path import NativeFastPath
 from cumulus.engine.native.frame_exchange import NativeFrames
 from cumulus.engine.native.kernel.lanes import NotNativeError
-from cumulus.engine.native.kernel.machine import Load
+from cumulus.engine.native.kernel.loaded_code import Load
 from cumulus.engine.native.maps import NativeMaps
 from cumulus.engine.native.memory_grants import MemoryGrants
 from cumulus.engine.native.transactions import Transactions
@@ -30,7 +30,7 @@ class NativeEngine:
     functions
         The user's scalar functions that it calls: a list of them, or by name.
     level
-        How far the code is optimised: `cumulus.engine.native.kernel.machine.LEVELS`. None: at once, and better once
+        How far the code is optimised: `cumulus.engine.native.kernel.loaded_code.LEVELS`. None: at once, and better once
         that pays.
     load
         What makes machine code of modules instead.

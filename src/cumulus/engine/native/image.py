@@ -15,7 +15,7 @@ from cumulus.engine.native.context_words import ContextWords
 from cumulus.engine.native.intake.python_rows import NUMBERS, open_word
 from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_converted
 from cumulus.engine.native.kernel.language import Signature
-from cumulus.engine.native.kernel.machine import Loaded, system_functions
+from cumulus.engine.native.kernel.loaded_code import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, SYSTEM, UNLIMITED, grow_block, release_block
 from cumulus.engine.native.program import CodePlan
 from cumulus.engine.native.store.hash_tables import MemoryBlock

@@ -16,7 +16,7 @@ from typing import Any
 
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.engine.native.build import Indexes, build, cached, name_of
-from cumulus.engine.native.kernel.machine import Loaded
+from cumulus.engine.native.kernel.loaded_code import Loaded
 from cumulus.engine.native.program import CodePlan
 from cumulus.m3.parser import parse
 from cumulus.m3.program import Program

@@ -21,7 +21,7 @@ from cumulus.catalog.types import BIGINT
 from cumulus.engine.native.build import code_of
 from cumulus.engine.native.kernel.body import define
 from cumulus.engine.native.kernel.language import I64, PTR, U8, Function, Module, Signature
-from cumulus.engine.native.kernel.machine import LEVELS, MachineCode, system_functions
+from cumulus.engine.native.kernel.loaded_code import LEVELS, MachineCode, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, SYSTEM, UNLIMITED
 from cumulus.engine.native.program import BASE, library
 from cumulus.engine.native.store.hash_tables import ROW

@@ -16,7 +16,7 @@ import pyarrow as pa
 from cumulus.catalog.types import Interval
 from cumulus.engine.frames.value_words import NULL_WORD
 from cumulus.engine.limits import format_bytes
-from cumulus.engine.native.kernel.machine import Loaded, system_functions
+from cumulus.engine.native.kernel.loaded_code import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
 from cumulus.engine.native.store import text_table
 from cumulus.engine.native.store.text_table import bytes_of

@@ -17,7 +17,7 @@ from cumulus.engine.native.values.rows import RowCodec
 from cumulus.engine.protocol import Key, Stored
 
 if TYPE_CHECKING:
-    from cumulus.engine.native.kernel.machine import Loaded
+    from cumulus.engine.native.kernel.loaded_code import Loaded
     from cumulus.engine.native.values.dictionary import Dictionary
 
 I64, PTR = ctypes.c_int64, ctypes.c_void_p

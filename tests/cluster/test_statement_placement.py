@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cumulus.catalog.types import INTEGER
-from cumulus.cluster.placement.homes import choose_homes, estimated_rows, homes_asked_for
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
+from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows, homes_asked_for
 from cumulus.compiler import compile_sql
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics

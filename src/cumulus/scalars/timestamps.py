@@ -213,7 +213,7 @@ def _bucket_type(types: Types) -> SqlType:
     return DATE if types[1].kind is Kind.DATE else TIMESTAMP
 
 
-MOMENT_FUNCTIONS: tuple[ScalarFunction, ...] = (
+TIMESTAMP_FUNCTIONS: tuple[ScalarFunction, ...] = (
     define("dayname", day_name, VARCHAR, POINTS),
     define("monthname", month_name, VARCHAR, POINTS),
     define("julian", julian, DOUBLE, POINTS),

@@ -1,4 +1,4 @@
-"""The keeper: the one thread that changes the warehouse of a server, and what it has promised is on the disk."""
+"""Single writer thread of a served warehouse. A request is acknowledged only after its log record is durable."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Wish:
 _Item: TypeAlias = _Waiting | _Wish | None
 
 
-class WarehouseKeeper:
+class SingleWriter:
     """A `ServedSource` of a warehouse of its own: requests wait in a queue, and are applied in the order they came.
 
     What has come meanwhile is a group: it goes to the log and to the disk together, then each request is applied as a
