@@ -105,7 +105,7 @@ class Materializer:
         near: tuple[ColumnGroup, tuple[str, ...]] | None = None,
         order: int | None = None,
         hint: str = "",
-        client: bool = False,
+        in_wider_group: bool = False,
     ) -> tuple[MaintainedNumber, tuple[str, ...]]:
         """Return the column of a definition, and the caller's key variables in the order of the column's keys.
 
@@ -120,7 +120,7 @@ class Materializer:
             How the column is kept; columns that are kept differently are not shared.
         hint
             A name for the column.
-        client
+        in_wider_group
             Whether it may live in the group of the same join with fewer conditions.
         """
         wanted = ordered(keys)
@@ -131,9 +131,9 @@ class Materializer:
             column.group.views.add(self.view)
             mine = dict(zip(own, listed, strict=True))
             return column, tuple(mine[name] for name in column.keys)
-        is_client = client and home is None and near is None and len(body) == 1 and self.options.payloads
+        goes_there = in_wider_group and home is None and near is None and len(body) == 1 and self.options.payloads
         wider = None
-        if is_client and (skeleton, order) not in self._by_skeleton:
+        if goes_there and (skeleton, order) not in self._by_skeleton:
             wider = self._wider.find(wanted, body[0].factors, order, self.view)
         if wider is not None:
             group, key_order, _ = wider
@@ -209,7 +209,7 @@ class Materializer:
                 near = group, tuple(inside.get(key, key) for key in listed)
             column, listed = self.add(given, monomials(rename(each.term, inside)), near=near, order=order)
             self._numbers[place] = column, tuple(given[key] for key in listed)
-            is_own = column.skeleton == column.group.skeleton  # not a client among rows that it leaves out
+            is_own = column.skeleton == column.group.skeleton  # not in a group with rows that it leaves out
             if each is what.sums[0] and self.options.payloads and not column.group.of_view and is_own:
                 column.counts = True
                 self._homes.setdefault((what.name, order), (column.group, self._numbers[place][1]))

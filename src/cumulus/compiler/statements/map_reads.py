@@ -38,7 +38,7 @@ class MapReads:
     def of_sum(self, keys: Iterable[str], body: list[Monomial], state: str) -> MapRead:
         """Return the read of a sum of monomials by keys; it may live with the same join without guards."""
         nested = any(self.requests.derived.of(factor) is not None for m in body for factor in m.factors)
-        source, listed = self.requests.add(keys, body, order=self._inner if nested else None, client=True)
+        source, listed = self.requests.add(keys, body, order=self._inner if nested else None, in_wider_group=True)
         return self._add(source, listed, state)
 
     def of_components(self, groups: list[list[Term]], outside: Names, state: str) -> list[MapRead]:

@@ -23,7 +23,7 @@ class MapRequests(Protocol):
     options: CompilerOptions
 
     def add(
-        self, keys: Iterable[str], body: list[Monomial], *, order: int | None = None, client: bool = False
+        self, keys: Iterable[str], body: list[Monomial], *, order: int | None = None, in_wider_group: bool = False
     ) -> tuple[MaintainedNumber, tuple[str, ...]]:
         """Return the column of a definition, and the caller's key variables in the order of the column's keys."""
 
