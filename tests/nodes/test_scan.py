@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
@@ -228,15 +229,32 @@ def _noting(notes: list[str], name: str, feed: Lines) -> Callable[[tuple[str, ..
     return opening
 
 
+def _hold_until_opened(notes: list[str], feeds: dict[str, Lines]) -> None:
+    """Let feeds give nothing until all of them are opened, or ten seconds are over."""
+    for feed in feeds.values():
+        feed.gate.clear()
+
+    def release() -> None:
+        until = time.monotonic() + 10
+        while sum(each.endswith("opened") for each in notes) < len(feeds) and time.monotonic() < until:
+            time.sleep(0.001)
+        for feed in feeds.values():
+            feed.gate.set()
+
+    threading.Thread(target=release, daemon=True).start()
+
+
 @pytest.mark.parametrize("above", ["SELECT * FROM ({})", "SELECT min(k) FROM ({})"], ids=["in order", "at once"])
 def test_a_union_opens_its_branches_in_order_or_at_once(connection: duckdb.DuckDBPyConnection, above: str) -> None:
     """Rows that are kept in order come branch after branch; under an aggregate all branches are open at once."""
     notes: list[str] = []
     names = ("first", "second", "third")
+    feeds = {name: Lines([batch(at)], notes, name) for at, name in enumerate(names)}
     sources = {
-        name: OccurrenceSource(at, SCHEMA, 1, _noting(notes, name, Lines([batch(at)], notes, name)))
-        for at, name in enumerate(names)
+        name: OccurrenceSource(at, SCHEMA, 1, _noting(notes, name, feeds[name])) for at, name in enumerate(names)
     }
+    if "min" in above:  # a quick thread may end the first branch before a slow one has opened the last
+        _hold_until_opened(notes, feeds)
     with registered(connection, sources):
         sql = " UNION ALL ".join(f'SELECT "{at}.a" AS k FROM {name}' for at, name in enumerate(names))
         connection.sql(above.format(sql)).to_arrow_table()
