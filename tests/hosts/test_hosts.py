@@ -272,6 +272,20 @@ def test_what_has_not_come_is_not_read(name: str, made: Hosted) -> None:
         made.host.read(RowRequest("whole"), later)
 
 
+def test_a_read_is_committed_or_tentative(name: str, made: Hosted) -> None:
+    with pytest.raises(UsageError, match="unknown read 'newest'"):
+        Freshness("newest")
+    whole = RowRequest("whole")
+    assert made.host.read(whole, Freshness("committed")).rows() == made.host.read(whole).rows()
+    found = made.host.read(whole, Freshness("tentative"))  # committed rows where there are no others
+    assert (found.at is None) == (found.consistency is Consistency.TENTATIVE)
+    if name == "cluster":
+        with pytest.raises(UsageError, match="do not say how old"):
+            made.host.read(whole, Freshness("tentative", max_staleness=60))
+    elif name != "http":
+        assert found.consistency is Consistency.COMMITTED
+
+
 def test_it_says_how_it_is(name: str, made: Hosted) -> None:
     assert made.host.status()["at"] == made.host.at
     if name != "http":

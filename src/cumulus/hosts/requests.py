@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from cumulus.errors import UsageError
+from cumulus.views.consistency import Consistency
 from cumulus.views.folding import Bound, bounds_of
 
 
@@ -26,12 +27,21 @@ class Freshness:
         In seconds, at most.
     at
         The state of this transaction or epoch, if the host still has it; None is the last one.
+
+    Raises
+    ------
+    UsageError
+        If `read` is neither.
     """
 
     read: str | None = None
     after: Any = None
     max_staleness: float | None = None
     at: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.read not in (None, *Consistency):
+            raise UsageError(f"unknown read {self.read!r}", hint='Read "tentative" or "committed".')
 
 
 LATEST = Freshness()

@@ -72,10 +72,11 @@ class ClusterHost(Host):
         if freshness.read != Consistency.TENTATIVE or request.view.lower() not in spread:
             self._wait(freshness)
             return self.committed.read(request)
+        age: dict[str, Any] = {"after": _receipt(freshness), "max_staleness": _staleness(freshness)}  # which is refused
         if request.key is not None:
-            found = self.client.get(request.view, *request.key, read=Consistency.TENTATIVE)
+            found = self.client.get(request.view, *request.key, read=Consistency.TENTATIVE, **age)
         else:
-            found = self.client.view(request.view, Consistency.TENTATIVE)
+            found = self.client.view(request.view, Consistency.TENTATIVE, **age)
         selection = TableSelection.of(request, self.program.view(found.view).columns)
         return type(found)(selection.take(found.table), None, found.consistency, found.view, found.versions)
 
@@ -105,15 +106,14 @@ class ClusterHost(Host):
     ) -> Partial:
         """Return parts of a view's groups, committed unless tentative ones are asked for."""
         self._check(freshness)
-        after, most = freshness.after, freshness.max_staleness
         found = self.client.fold(
             view,
             by,
             where,
             columns,
             read=freshness.read or Consistency.COMMITTED,
-            after=WriteReceipt(after, 0) if isinstance(after, int) else after,
-            max_staleness="" if most is None else f"{round(most * 1000)}ms",
+            after=_receipt(freshness),
+            max_staleness=_staleness(freshness),
         )
         if self._follower is not None:
             self._follower.look()  # whoever follows the epochs knows of this one before the answer is out
@@ -166,9 +166,19 @@ class ClusterHost(Host):
 
     def _wait(self, freshness: Freshness) -> None:
         """Wait until what is to be committed is so; DelayError if it is not in time, or too old."""
-        after, most = freshness.after, freshness.max_staleness
-        if after is not None or most is not None:
-            receipt = WriteReceipt(after, 0) if isinstance(after, int) else after
-            self.client.wait_committed(receipt, "" if most is None else f"{round(most * 1000)}ms")
+        if freshness.after is not None or freshness.max_staleness is not None:
+            self.client.wait_committed(_receipt(freshness), _staleness(freshness))
             if self._follower is not None:
                 self._follower.look()
+
+
+def _receipt(freshness: Freshness) -> WriteReceipt | None:
+    """Return what must be committed before, as a client takes it."""
+    after = freshness.after
+    return WriteReceipt(after, 0) if isinstance(after, int) else after
+
+
+def _staleness(freshness: Freshness) -> str:
+    """Return how old committed rows may be, as a client takes it; "" for any age."""
+    most_s = freshness.max_staleness
+    return "" if most_s is None else f"{round(most_s * 1000)}ms"
