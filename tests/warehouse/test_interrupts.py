@@ -40,6 +40,38 @@ def test_what_is_interrupted_is_done_or_not(engine, seed) -> None:
     assert done.returncode == 0, done.stderr
 
 
+IMPORTED = """
+import os, signal, sys
+import cumulus
+class Pest:
+    def find_spec(self, name, path=None, target=None):
+        if name == "_duckdb":
+            os.kill(os.getpid(), signal.SIGINT)
+sql = "CREATE TABLE r (a INT, b INT); CREATE VIEW v AS SELECT a, SUM(b) AS s FROM r GROUP BY a"
+wh = cumulus.Warehouse(sql, keep="all")
+wh.insert("r", [(1, 2)])
+assert "duckdb" not in sys.modules
+sys.meta_path.insert(0, Pest())
+calls = {"query": lambda: wh.query("SELECT s FROM v").rows(), "recheck": wh.recheck, "facts": wh.view("v").facts}
+calls["execute"] = lambda: wh.execute("CREATE VIEW w AS SELECT b, COUNT(*) AS n FROM r GROUP BY b")
+try:
+    calls[sys.argv[1]]()
+    raise SystemExit("Ctrl-C is lost")
+except KeyboardInterrupt:
+    pass
+assert [(int(s),) for (s,) in wh.query("SELECT s FROM v").rows()] == [(2,)]
+"""
+
+
+@pytest.mark.parametrize("call", ["query", "recheck", "facts", "execute"])
+def test_ctrl_c_while_duckdb_is_imported_waits_for_its_end(call: str) -> None:
+    """In the middle of it, it would end the process: nanobind aborts where an exception meets it."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, call], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("engine", sampled(["interpreter", "native"], of=2))
 def test_queries_are_interrupted_wherever_duckdb_is(engine) -> None:
     command = [sys.executable, "-m", "support.interrupted_queries", engine]

@@ -10,7 +10,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.engine.session import Session
 from cumulus.errors import UsageError
-from cumulus.interrupts import interruptible
+from cumulus.interrupts import Deferring, interruptible
 from cumulus.m3.dataflow import bases_of
 from cumulus.warehouse.state import WarehouseState
 
@@ -35,11 +35,10 @@ def recheck(state: WarehouseState, views: Iterable[str], maps: bool, limit: int)
     UsageError
         Naming the tables whose rows are not kept, or a map without a definition.
     """
-    # DuckDB and what compares: imported when it is asked for.
-    from cumulus.recheck import Report, check_maps, check_views
-    from cumulus.recheck.checking import tables_behind
-    from cumulus.recheck.oracle import Oracle
-
+    with Deferring():  # DuckDB and what compares: imported when it is asked for
+        from cumulus.recheck import Report, check_maps, check_views
+        from cumulus.recheck.checking import tables_behind
+        from cumulus.recheck.oracle import Oracle
     with state.turn, interruptible():
         session, finishers = state.session, state.finishers
         program, engine = session.program, session.engine

@@ -13,7 +13,7 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.errors import EvaluationWarning, UsageError
-from cumulus.interrupts import interruptible
+from cumulus.interrupts import Deferring, interruptible
 from cumulus.views import Consistency, Finisher, MapViewReader, Result
 from cumulus.views.copied_rows import CopiedRows
 from cumulus.views.folding import Bound, Partial, bounds_of
@@ -198,7 +198,8 @@ class WarehouseView(Shown):
         >>> sorted(wh.view("v").facts({"a": 1}).rows())
         [(1, 5), (1, 10)]
         """
-        from cumulus.recheck.facts import facts_query  # DuckDB and the parser, which reading rows does not need
+        with Deferring():
+            from cumulus.recheck.facts import facts_query  # DuckDB and the parser, which reading rows does not need
 
         alternatives = [bounds_of(where)] if isinstance(where, Mapping) else where
         with reading(self._state):
@@ -386,13 +387,13 @@ def query(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryG
         If it takes more than it may.
     """
     if guard is not None:
-        from cumulus.warehouse.guarded_queries import ask  # PyArrow's datasets bring pandas along
-
+        with Deferring():
+            from cumulus.warehouse.guarded_queries import ask  # PyArrow's datasets bring pandas along
         return ask(state, sql, parameters, guard, partial(fold_view, state))
     with reading(state):
         if state.desk is None or not state.desk.is_good:
-            from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
-
+            with Deferring():  # Ctrl-C in the middle of DuckDB's import ends the process
+                from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
             state.desk = Desk(state.session.engine, state.finishers, state.functions, partial(fold_view, state))
         table, read = state.desk.ask(sql, parameters)
         for name in read.intersection(state.finishers):

@@ -20,7 +20,7 @@ from cumulus.engine.failures import ErrorLog
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.errors import EvaluationError, SubscribedError, UsageError
-from cumulus.interrupts import interruptible
+from cumulus.interrupts import Deferring, interruptible
 from cumulus.m3.dataflow import bases_of, maps_of_view, parents_first
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import may_raise
@@ -147,8 +147,8 @@ def compute(
     UsageError, EvaluationError
         A map that cannot be computed.
     """
-    from cumulus.warehouse.loading.sql_loads import Computer, put  # DuckDB, when it loads
-
+    with Deferring():
+        from cumulus.warehouse.loading.sql_loads import Computer, put  # DuckDB, when it loads
     wanted = [each for each in maps if any(tables[name].num_rows for name in bases_of(each))]
     fallible: list[str] = []
     with Computer(new.program, tables, functions) as computer:

@@ -23,7 +23,7 @@ from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
 from cumulus.explain.cost import CostClass, Costs
 from cumulus.garbage_collection import gc_paused
-from cumulus.interrupts import interruptible
+from cumulus.interrupts import Deferring, interruptible
 from cumulus.m3.dataflow import bases_of, parents_first
 from cumulus.m3.program import MapDef, On, Program
 from cumulus.scalars.user import Given
@@ -161,8 +161,8 @@ def _fill(session: Session, bulks: Sequence[Rows | Columns], functions: Mapping[
             why = why or "SQL would compare all rows with all"
         way = "sql" if _loops_much(session, bulks) else "replay"
     if way == "sql" and not why:
-        import duckdb  # takes a while, and most programs never need it
-
+        with Deferring():
+            import duckdb  # takes a while, and most programs never need it
         try:
             with interruptible():
                 computed = _compute_maps(session.program, bulks, functions)
@@ -214,8 +214,8 @@ def _compute_maps(
     program: Program, bulks: Sequence[Rows | Columns], functions: Mapping[str, Given]
 ) -> list[tuple[MapDef, pa.Table]]:
     """Return the maps of a program that have entries, by SQL."""
-    from cumulus.warehouse.loading.sql_loads import Computer
-
+    with Deferring():
+        from cumulus.warehouse.loading.sql_loads import Computer
     tables = {each.name: table_of(each.columns, []) for each in program.relations}
     tables |= {bulk.names[0]: _table(bulk) for bulk in bulks if len(bulk)}
     assigned = sources(program)
