@@ -253,7 +253,7 @@ class Links:
                 link.connection.abort("it connects anew")  # a peer asks anew only if its end is gone
             raise RefusalError(f"{self.me.name} had a link to {name} already", RefusalPolicy.LOST)
         if link is None and sum(each.is_client for each in self._links.values()) >= _MOST_CLIENTS:
-            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} guests", RefusalPolicy.AGAIN)
+            raise RefusalError(f"{self.me.name} has {_MOST_CLIENTS} clients", RefusalPolicy.AGAIN)
 
     def opened(self, connection: Connection) -> None:
         """Take a connection whose other side is not known yet; if there are too many of them, an older one goes."""
@@ -290,7 +290,7 @@ class Links:
         clients = [each.connection for each in self._links.values() if each.is_client and each.connection is not None]
         if sum(each.bytes_kept for each in clients) > _HALVES_BYTES:
             largest = max(clients, key=lambda each: each.bytes_kept)
-            largest.abort("guests keep too much memory for what they have not sent whole: send less in one message")
+            largest.abort("clients keep too much memory for what they have not sent whole: send less in one message")
 
     def back_pressure_changed(self, connection: Connection) -> None:
         """Take notice that the other side does not read, or does again."""
