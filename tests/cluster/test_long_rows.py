@@ -14,7 +14,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients import client_sessions
 from cumulus.cluster.clients.reads import answers
-from cumulus.cluster.intake import NetChange
+from cumulus.cluster.intake import TableDelta
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, RowsAccepted
 from cumulus.cluster.mode import Mode
@@ -47,7 +47,7 @@ def test_what_is_accepted_can_be_read(tmp_path: Path, less: int) -> None:
     plan = plan_cluster(PROGRAM, 1, 1, Mode.EVENTUAL)
     part = SpreadPart(plan, 0, "native")
     maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), Dispatch(plan.nodes_program.groups, 1), frozenset())
-    for _, blocks in maker.make(1, [NetChange("r", rows_of(size).select(["t", "u"]), np.array([1]))]):
+    for _, blocks in maker.make(1, [TableDelta("r", rows_of(size).select(["t", "u"]), np.array([1]))]):
         part.take(blocks, [])
     assert not list(part.drain())
     (answer,) = answers(part, ReadEntries(1, part.names.index(PROGRAM.view("v").maps[0]), [], b""))

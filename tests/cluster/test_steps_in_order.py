@@ -9,7 +9,7 @@ import pytest
 
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.intake import NetChange
+from cumulus.cluster.intake import TableDelta
 from cumulus.cluster.messages import Block, Deltas
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.dispatch import Dispatch
@@ -40,7 +40,7 @@ def blocks_by_node(plan_nodes: int) -> tuple[list[SpreadPart], list[list[list[Bl
     maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), Dispatch(plan.nodes_program.groups, plan_nodes), frozenset())
     sent: list[list[list[Block]]] = []
     for table in TABLES:
-        net = NetChange(table, table_of(PROGRAM.relation(table).columns, ROWS[table]), np.full(len(ROWS[table]), 1))
+        net = TableDelta(table, table_of(PROGRAM.relation(table).columns, ROWS[table]), np.full(len(ROWS[table]), 1))
         by_node: list[list[Block]] = [[] for _ in range(plan_nodes)]
         for node, blocks in maker.make(1, [net]):
             by_node[node] += blocks

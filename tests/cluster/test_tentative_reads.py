@@ -19,7 +19,7 @@ from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients import parts, reads
 from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.intake import NetChange
+from cumulus.cluster.intake import TableDelta
 from cumulus.cluster.live.folds import ClusterFolds
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused
@@ -69,7 +69,7 @@ class Nodes:
         self._makers = [BlockMaker(Numbering(VersionOrder.CLOCK, switch), dispatch, frozenset()) for switch in (0, 3)]
 
     def take(self, switch: int, table: str, rows: list[tuple[Any, ...]], count: int) -> None:
-        net = NetChange(
+        net = TableDelta(
             table, table_of(self.plan.division.spread.relation(table).columns, rows), np.full(len(rows), count)
         )
         for node, blocks in self._makers[switch].make(1, [net]):

@@ -10,7 +10,7 @@ import pytest
 from cumulus.catalog import Column, Relation
 from cumulus.catalog.events import OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.types import BIGINT, VARCHAR
-from cumulus.epochs.bucket.moves import changes_of, drop_repeated
+from cumulus.epochs.bucket.net_changes import changes_of, drop_repeated
 from cumulus.epochs.bucket.positions import Positions
 from cumulus.epochs.intake.packing import Payload
 

@@ -14,7 +14,7 @@ from cumulus.catalog.events import DELETE
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.integrity import references
-from cumulus.epochs.bucket.moves import InputChange
+from cumulus.epochs.bucket.net_changes import InputChange
 from cumulus.epochs.bucket.votes import Deletion, Poll, Voter
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan

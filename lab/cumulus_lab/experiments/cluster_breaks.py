@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from cumulus.cluster.eventual import Indices
-from cumulus.cluster.intake import Intake, NetChange
+from cumulus.cluster.intake import Intake, TableDelta
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
@@ -168,8 +168,8 @@ def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machi
     return machine
 
 
-def _without_first(net: NetChange) -> NetChange:
-    return NetChange(net.relation, net.rows.slice(1), net.counts[1:])
+def _without_first(net: TableDelta) -> TableDelta:
+    return TableDelta(net.relation, net.rows.slice(1), net.counts[1:])
 
 
 def _machine(kind: str, breaking: Callable[[Machine], Machine]) -> Breaking:

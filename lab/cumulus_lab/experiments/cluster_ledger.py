@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN
-from cumulus.cluster.intake import Intake, NetChange, OrderedIntake
+from cumulus.cluster.intake import Intake, OrderedIntake, TableDelta
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.intake.packing import unpack
@@ -44,7 +44,7 @@ class Ledger:
         """Compare what the intake of a switch takes in with the net changes that it gives."""
         apply = intake.apply
 
-        def applied(epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
+        def applied(epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[TableDelta]]:
             outcome, nets = apply(epoch, packed)
             came: Counter[str] = Counter()
             for payload in unpack(packed):

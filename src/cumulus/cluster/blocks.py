@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.cluster.intake import NetChange
+from cumulus.cluster.intake import TableDelta
 from cumulus.cluster.messages import Block
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.versions import MOST_TICKS, Numbering
@@ -42,7 +42,7 @@ class BlockMaker:
         """Whether half of the versions that an epoch has are left: files need them when it ends."""
         return epoch != self._epoch or self._tick < MOST_TICKS // 2
 
-    def make(self, epoch: int, nets: Iterable[NetChange]) -> Iterator[tuple[int, list[Block]]]:
+    def make(self, epoch: int, nets: Iterable[TableDelta]) -> Iterator[tuple[int, list[Block]]]:
         """Yield for each block which node gets what of it; nothing where nobody gets any.
 
         An epoch may get several times what belongs to it, static tables before all others.

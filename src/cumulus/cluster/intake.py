@@ -26,7 +26,7 @@ from cumulus.engine import snapshot
 from cumulus.engine.analysis.missing_triggers import missing_trigger
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.bucket.moves import Refused, bag_moves, changes_of, static_refusal
+from cumulus.epochs.bucket.net_changes import Refused, bag_net_changes, changes_of, static_refusal
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.view_errors import FailedRow
@@ -40,7 +40,7 @@ from cumulus.m3.program import On, Program
 
 
 @dataclass(frozen=True, slots=True)
-class NetChange:
+class TableDelta:
     """The net change of a table: different rows, how often each came (positive) or went; or its events, in order."""
 
     relation: str
@@ -101,14 +101,14 @@ class Intake:
         self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs)
         self._ordered = [each for each in parents_first(program) if each.name in tables]
 
-    def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
+    def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[TableDelta]]:
         """Take in payloads; return what became of their rows, and the net changes, parents before children."""
         outcome = self._bucket.apply(epoch, packed)
         if outcome.errors:
             _blame_views(outcome, self._tables, self._views)
         return outcome, list(self.take_nets())
 
-    def take_nets(self) -> Iterator[NetChange]:
+    def take_nets(self) -> Iterator[TableDelta]:
         """Yield the net changes of tables since the last call, parents before children; their maps are empty then."""
         engine = self._bucket.engine
         for relation in self._ordered:
@@ -121,7 +121,7 @@ class Intake:
                 changed = counts != 0
                 if not changed.all():
                     rows, counts = rows.filter(pa.array(changed)), counts[changed]
-                yield NetChange(relation.name, rows, counts)
+                yield TableDelta(relation.name, rows, counts)
 
     def save(self) -> bytes:
         """Return the whole state."""
@@ -150,10 +150,10 @@ class OrderedIntake:
         self._known = {name: _signs_of(program, name) or frozenset((INSERT, DELETE)) for name in tables}
         self._fired = {name: _signs_of(spread, name) for name in tables}
 
-    def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[NetChange]]:
+    def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[TableDelta]]:
         """Take in payloads; return what became of their rows, and the events, in their order."""
         account = EpochAccount(self._program, Ownership(self._program, BucketPlan(), 0))
-        found: list[NetChange] = []
+        found: list[TableDelta] = []
         for payload in unpack_in_order(packed):
             account.outcome.take_in(payload)
             rows = payload.rows
@@ -170,7 +170,7 @@ class OrderedIntake:
             columns = self._program.relation(payload.relation).column_names
             if is_fine.any():
                 found.append(
-                    NetChange(payload.relation, rows.select(columns).filter(pa.array(is_fine)), signs[is_fine])
+                    TableDelta(payload.relation, rows.select(columns).filter(pa.array(is_fine)), signs[is_fine])
                 )
         return account.outcome, [_joined(list(run)) for _, run in groupby(found, key=attrgetter("relation"))]
 
@@ -189,7 +189,7 @@ class OrderedIntake:
         """Yield why rows are no such events."""
         relation = self._program.relation(payload.relation)
         for change in changes_of([payload], epoch)[relation.name]:
-            _, refused = bag_moves(relation, [change], None)
+            _, refused = bag_net_changes(relation, [change], None)
             if relation.static:
                 yield static_refusal(change)
             elif refused:
@@ -215,12 +215,12 @@ def _signs_of(program: Program, relation: str) -> frozenset[int]:
     )
 
 
-def _joined(run: Sequence[NetChange]) -> NetChange:
+def _joined(run: Sequence[TableDelta]) -> TableDelta:
     """Return events of one table that follow each other as one change."""
     if len(run) == 1:
         return run[0]
     rows = pa.concat_tables([each.rows for each in run])
-    return NetChange(run[0].relation, rows, np.concatenate([each.counts for each in run]))
+    return TableDelta(run[0].relation, rows, np.concatenate([each.counts for each in run]))
 
 
 def _views_of_tables(program: Program) -> dict[str, frozenset[str]]:

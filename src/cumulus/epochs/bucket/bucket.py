@@ -27,8 +27,8 @@ from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, ColumnarChoice, ColumnarPath
-from cumulus.epochs.bucket.move_finder import MoveFinder
-from cumulus.epochs.bucket.moves import InputChange, Move
+from cumulus.epochs.bucket.net_change_finder import NetChangeFinder
+from cumulus.epochs.bucket.net_changes import InputChange, NetChange
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.positions import TablePositions
@@ -49,9 +49,9 @@ UNDECIDED = "parent with children: there are rows that refer to it"
 
 
 class _Found(NamedTuple):
-    """What a transaction is about: its moves, and the rows that are fired as columns."""
+    """What a transaction is about: its net changes, and the rows that are fired as columns."""
 
-    going: list[Move]
+    going: list[NetChange]
     chosen: ColumnarChoice = NOTHING_CHOSEN
 
 
@@ -113,7 +113,7 @@ class Bucket:
         self.engine, self._is_unbounded = engine, is_unbounded
         engine.raise_large_numbers()
         self._session = Session(engine.program, self.functions, engine, is_trusting=True)
-        self._moves = MoveFinder(self._session, self._ownership, self._positions)
+        self._net_change_finder = NetChangeFinder(self._session, self._ownership, self._positions)
         self._voter = Voter(self._references, self.plan.partitioned, self._session.integrity.count)
         self._columnar = ColumnarPath(
             self._session, self.plan, self._positions, self._waiting, self._references, self._voter.tables
@@ -143,14 +143,14 @@ class Bucket:
         going = set(map(id, granted))
         self._waiting.replace([change for change in self._waiting if id(change) not in going])
         # Nothing refers to these rows: each bucket has looked at them as they are now.
-        self._commit(lambda _: _Found(self._moves.find(epoch, granted, (), {}, account)), account.outcome)
+        self._commit(lambda _: _Found(self._net_change_finder.find(epoch, granted, (), {}, account)), account.outcome)
 
     def _apply(self, epoch: int, packed: Iterable[bytes], account: EpochAccount) -> None:
         payloads, outcome = unpack(packed), account.outcome
         for payload in payloads:
             outcome.take_in(payload)
         fresh, chosen = ({}, ColumnarChoice()) if self._refused else self._columnar.choose(epoch, payloads, account)
-        moves: list[Move] = []
+        net_changes: list[NetChange] = []
         late: dict[int, str] = {}
 
         def find(opened: Transaction) -> _Found:
@@ -164,22 +164,26 @@ class Bucket:
             others = [payload for payload in payloads if payload.relation not in fresh]
             for name, mine in fresh.items():
                 others += chosen.aside.get(name, ()) if name in chosen.rounds else mine
-            moves.extend(self._moves.find(epoch, self._waiting, others, fresh, account))
-            asked = {id(move): UNDECIDED for move in moves if self._voter.needs_vote(move)}
-            decided = [move for move in moves if id(move) not in asked]
+            net_changes.extend(self._net_change_finder.find(epoch, self._waiting, others, fresh, account))
+            asked = {id(net_change): UNDECIDED for net_change in net_changes if self._voter.needs_vote(net_change)}
+            decided = [net_change for net_change in net_changes if id(net_change) not in asked]
             going, waiting = violations(self._references, decided, self._session.integrity.count)
             late.update(waiting | asked)
-            going = [move for move in going if _origin(move) not in self._refused] if self._refused else going
+            going = (
+                [net_change for net_change in going if _origin(net_change) not in self._refused]
+                if self._refused
+                else going
+            )
             return _Found(going, chosen)
 
         self._commit(find, outcome)
         self._waiting.replace([])
-        self._postpone(epoch, moves, late, account)
+        self._postpone(epoch, net_changes, late, account)
         for change in self._waiting:
             account.wait(change.relation, change.row)
 
     def _commit(self, find: Callable[[Transaction], _Found], outcome: Outcome) -> None:
-        """Apply the moves that `find` returns, in the transaction in which it has fired what it takes as columns.
+        """Apply the net changes that `find` returns, in the transaction in which it has fired what it takes as columns.
 
         If a number is too large for the words of maps, all that was found is applied to maps without bounds instead.
         """
@@ -199,35 +203,37 @@ class Bucket:
             self._tell(touched, found.going, opened, outcome)
 
     def _complete(self, found: _Found, opened: Transaction) -> set[str]:
-        """Apply the moves of a transaction; return the maps that it has written to."""
+        """Apply the net changes of a transaction; return the maps that it has written to."""
         self._fire(found.going, opened)
         if not found.going and not found.chosen.rounds:
             opened.abandon()
         return opened.touched()
 
-    def _postpone(self, epoch: int, moves: list[Move], late: Mapping[int, str], account: EpochAccount) -> None:
-        """Let moves wait, for the reasons in `late`, or refuse them if they have waited long enough."""
-        for move in moves:
-            reason = late.get(id(move))
+    def _postpone(
+        self, epoch: int, net_changes: list[NetChange], late: Mapping[int, str], account: EpochAccount
+    ) -> None:
+        """Let net changes wait, for the reasons in `late`, or refuse them if they have waited long enough."""
+        for net_change in net_changes:
+            reason = late.get(id(net_change))
             if reason is not None:
-                account.apply(move.relation, row_of(move), -move.count)
+                account.apply(net_change.relation, row_of(net_change), -net_change.count)
                 # What a deletion waits for may be told an epoch later.
-                grace = 1 if move.added is None and move.relation in self._voter.later else 0
-                for refused in self._waiting.add(epoch, move, reason, grace=grace):
+                grace = 1 if net_change.added is None and net_change.relation in self._voter.later else 0
+                for refused in self._waiting.add(epoch, net_change, reason, grace=grace):
                     account.refuse(refused)
 
-    def _fire(self, moves: list[Move], opened: Transaction) -> None:
-        """Apply moves, what goes before what comes, but static tables first."""
+    def _fire(self, net_changes: list[NetChange], opened: Transaction) -> None:
+        """Apply net changes, what goes before what comes, but static tables first."""
         gone: dict[str, dict[Row, int]] = {}
         come: dict[str, dict[Row, int]] = {}
-        for move in moves:
-            if move.removed is not None:
-                rows = gone.setdefault(move.relation, {})
-                rows[move.removed] = rows.get(move.removed, 0) - move.count
-            if move.added is not None:
-                rows = come.setdefault(move.relation, {})
-                rows[move.added] = rows.get(move.added, 0) + move.count
-        self._move_referring(moves, gone, come)
+        for net_change in net_changes:
+            if net_change.removed is not None:
+                rows = gone.setdefault(net_change.relation, {})
+                rows[net_change.removed] = rows.get(net_change.removed, 0) - net_change.count
+            if net_change.added is not None:
+                rows = come.setdefault(net_change.relation, {})
+                rows[net_change.added] = rows.get(net_change.added, 0) + net_change.count
+        self._move_referring(net_changes, gone, come)
         static = [each for each in self._ordered if each.static]
         streams = [each for each in self._ordered if not each.static]
         for order, nets in ((static, come), (streams[::-1], gone), (streams, come)):
@@ -236,14 +242,14 @@ class Bucket:
                     opened.apply_batch(relation.name, nets[relation.name])
 
     def _move_referring(
-        self, moves: list[Move], gone: dict[str, dict[Row, int]], come: dict[str, dict[Row, int]]
+        self, net_changes: list[NetChange], gone: dict[str, dict[Row, int]], come: dict[str, dict[Row, int]]
     ) -> None:
         """Let the rows that refer to a changed one, and do not go themselves, go and come back."""
         referring = self._session.referring
         moved: dict[str, dict[Row, int]] = {}
-        for move in moves:
-            if move.relation in referring.tables and move.removed is not None:
-                for name, rows in referring.around(move.relation, move.removed, move.added).items():
+        for net_change in net_changes:
+            if net_change.relation in referring.tables and net_change.removed is not None:
+                for name, rows in referring.around(net_change.relation, net_change.removed, net_change.added).items():
                     moved.setdefault(name, {}).update(rows)
         for name, rows in moved.items():
             going, coming = gone.setdefault(name, {}), come.setdefault(name, {})
@@ -253,7 +259,7 @@ class Bucket:
                     going[row] = -count
                     coming[row] = coming.get(row, 0) + left
 
-    def _tell(self, touched: set[str], moves: list[Move], done: Transaction, outcome: Outcome) -> None:
+    def _tell(self, touched: set[str], net_changes: list[NetChange], done: Transaction, outcome: Outcome) -> None:
         """Note which views have changed, and which rows these could not take in."""
         for target, reads in self._assigned.items():  # the commit has computed these
             if reads & touched:
@@ -262,7 +268,7 @@ class Bucket:
         for name in touched:
             outcome.views |= self._watched.get(name, set())
         if done.errors:
-            outcome.errors += failed_rows(self.program, done.errors, moves)
+            outcome.errors += failed_rows(self.program, done.errors, net_changes)
             outcome.error_counts = totals_with(outcome.error_counts, done.errors.counts)
 
     def dump(self) -> bytes:
@@ -327,6 +333,6 @@ def _key_indexes(program: Program, kept: Iterable[Relation]) -> list[tuple[str, 
     ]
 
 
-def _origin(move: Move) -> tuple[str, str, int]:
-    """Return where a move comes from: its table, source and position."""
-    return move.relation, move.cause.source, move.cause.position
+def _origin(net_change: NetChange) -> tuple[str, str, int]:
+    """Return where a net change comes from: its table, source and position."""
+    return net_change.relation, net_change.cause.source, net_change.cause.position

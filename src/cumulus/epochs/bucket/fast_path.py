@@ -1,9 +1,9 @@
-"""The columnar fast path of an epoch: which tables are fired as Arrow columns, without moves per key.
+"""The columnar fast path of an epoch: which tables are fired as Arrow columns, without net changes per key.
 
-That must be what their moves would do (`cumulus.epochs.bucket.moves`). Where code takes every row of a primary key in
-its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the first of each
-key, then the second. What code cannot take is set aside, with all of its key, to become moves afterwards: deletions
-that are left to a vote, and updates of rows that others refer to.
+That must be what their net changes would do (`cumulus.epochs.bucket.net_changes`). Where code takes every row of a
+primary key in its order, nothing is refused, and the key is left with the same row. So rows are dealt to *rounds*: the
+first of each key, then the second. What code cannot take is set aside, with all of its key, to become net changes
+afterwards: deletions that are left to a vote, and updates of rows that others refer to.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class ColumnarPath:
     """Chooses the tables of an epoch whose rows code takes as columns, and fires them.
 
     These have plain insertions and deletions, and where they are kept updates. The rows of kept tables are checked by
-    code, all or none go so: it sees no moves. What has waited comes after them, so it must have other keys, and take no
-    parents of theirs.
+    code, all or none go so: it sees no net changes. What has waited comes after them, so it must have other keys, and
+    take no parents of theirs.
 
     Parameters
     ----------
@@ -71,7 +71,9 @@ class ColumnarPath:
     ) -> None:
         self._session, self._plan = session, plan
         self._positions, self._waiting, self._polled = positions, waiting, polled
-        self._references = [each for each in references if each.parent.name not in polled]  # no move sees what is asked
+        self._references = [
+            each for each in references if each.parent.name not in polled
+        ]  # no net change sees what is asked
         self._kept = frozenset(dict(session.program.kept))
         ordered = parents_first(session.program)
         self._static = [each for each in ordered if each.static]

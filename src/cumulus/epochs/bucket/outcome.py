@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
-from cumulus.epochs.bucket.moves import InputChange, Refused
+from cumulus.epochs.bucket.net_changes import InputChange, Refused
 from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.view_errors import FailedRow, row_text
 from cumulus.epochs.bucket.votes import Poll

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, OP_COLUMN, ORDER_COLUMN
 from cumulus.catalog.schema import Relation
-from cumulus.epochs.bucket.moves import Key, Position
+from cumulus.epochs.bucket.net_changes import Key, Position
 from cumulus.epochs.intake.packing import Payload
 from cumulus.m3.program import Program
 

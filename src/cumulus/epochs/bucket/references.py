@@ -1,4 +1,4 @@
-"""Foreign keys over the moves of an epoch: who must wait because a parent is not there, or children still are.
+"""Foreign keys over the net changes of an epoch: who must wait because a parent is not there, or children still are.
 
 Rows are counted by the values of the referring and the referenced columns, through indexes of the engine, and only as
 far as the answer needs. Where parents are in every bucket and their children are spread, a bucket sees a missing parent
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import ForeignKey, Relation
 from cumulus.engine.integrity import Reference
-from cumulus.epochs.bucket.moves import Move
+from cumulus.epochs.bucket.net_changes import NetChange
 
 Values = tuple[Any, ...]
 
@@ -41,8 +41,10 @@ def is_checked(partitioned: Mapping[str, str], child: str, key: ForeignKey, pare
     return sees_both_sides(partitioned, child, key) or has_spread_children(partitioned, child, key, parent)
 
 
-def violations(references: Sequence[Reference], moves: list[Move], count: Count) -> tuple[list[Move], dict[int, str]]:
-    """Split moves into those that may go and those that may not, with the reasons.
+def violations(
+    references: Sequence[Reference], net_changes: list[NetChange], count: Count
+) -> tuple[list[NetChange], dict[int, str]]:
+    """Split net changes into those that may go and those that may not, with the reasons.
 
     Deletions go first, children before parents, then insertions, parents before children. What one refusal brings
     down with it is refused too.
@@ -50,10 +52,10 @@ def violations(references: Sequence[Reference], moves: list[Move], count: Count)
     Returns
     -------
     tuple
-        The moves that may go, and `id(move)` → reason of the others.
+        The net changes that may go, and `id(net_change)` → reason of the others.
     """
     refused: dict[int, str] = {}
-    going = moves
+    going = net_changes
     while True:
         found: dict[int, str] = {}
         for each in references:
@@ -64,44 +66,44 @@ def violations(references: Sequence[Reference], moves: list[Move], count: Count)
         if not found:
             return going, refused
         refused |= found
-        going = [move for move in going if id(move) not in found]
+        going = [net_change for net_change in going if id(net_change) not in found]
 
 
-def _orphans(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
-    """Find insertions of children whose parent is not there after all moves."""
-    change = _parent_changes(each, moves)
-    for move in moves:
-        if move.relation == each.child.name and move.added is not None:
-            value = tuple([move.added[at] for at in each.child_places])
+def _orphans(each: Reference, net_changes: list[NetChange], count: Count, found: dict[int, str]) -> None:
+    """Find insertions of children whose parent is not there after all net changes."""
+    change = _parent_changes(each, net_changes)
+    for net_change in net_changes:
+        if net_change.relation == each.child.name and net_change.added is not None:
+            value = tuple([net_change.added[at] for at in each.child_places])
             if None in value:
                 continue
             comes = change.get(value, 0)
             if count(each.parent.name, each.parent_places, value, 1 - comes) + comes <= 0:
-                found[id(move)] = f"orphan: {_reference_text(each)}, and no such row is there"
+                found[id(net_change)] = f"orphan: {_reference_text(each)}, and no such row is there"
 
 
-def _left_behind(each: Reference, moves: list[Move], count: Count, found: dict[int, str]) -> None:
+def _left_behind(each: Reference, net_changes: list[NetChange], count: Count, found: dict[int, str]) -> None:
     """Find deletions of parents that still have children after the deletions of children."""
     gone: Counter[Values] = Counter()
-    for move in moves:
-        if move.relation == each.child.name and move.removed is not None:
-            gone[tuple([move.removed[at] for at in each.child_places])] -= move.count
-    comes = _parent_changes(each, moves)
-    for move in moves:
-        if move.relation == each.parent.name and move.removed is not None:
-            value = tuple([move.removed[at] for at in each.parent_places])
+    for net_change in net_changes:
+        if net_change.relation == each.child.name and net_change.removed is not None:
+            gone[tuple([net_change.removed[at] for at in each.child_places])] -= net_change.count
+    comes = _parent_changes(each, net_changes)
+    for net_change in net_changes:
+        if net_change.relation == each.parent.name and net_change.removed is not None:
+            value = tuple([net_change.removed[at] for at in each.parent_places])
             left, lost = -comes.get(value, 0), -gone.get(value, 0)
             remains = count(each.parent.name, each.parent_places, value, left + 1) > left
             if not remains and count(each.child.name, each.child_places, value, lost + 1) > lost:
-                found[id(move)] = f"parent with children: {_reference_text(each)}, and such rows are there"
+                found[id(net_change)] = f"parent with children: {_reference_text(each)}, and such rows are there"
 
 
-def _parent_changes(each: Reference, moves: list[Move]) -> Counter[Values]:
-    """Return how many parents more there are after all moves, by their referenced values."""
+def _parent_changes(each: Reference, net_changes: list[NetChange]) -> Counter[Values]:
+    """Return how many parents more there are after all net changes, by their referenced values."""
     changes: Counter[Values] = Counter()
-    for move in moves:
-        if move.relation == each.parent.name:
-            for row, count in ((move.removed, -move.count), (move.added, move.count)):
+    for net_change in net_changes:
+        if net_change.relation == each.parent.name:
+            for row, count in ((net_change.removed, -net_change.count), (net_change.added, net_change.count)):
                 if row is not None:
                     changes[tuple([row[at] for at in each.parent_places])] += count
     return changes

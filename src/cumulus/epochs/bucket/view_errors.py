@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from cumulus.catalog.events import Row
 from cumulus.durable.files import write_parquet
 from cumulus.engine.failures import ErrorLog, ViewError
-from cumulus.epochs.bucket.moves import InputChange, Move
+from cumulus.epochs.bucket.net_changes import InputChange, NetChange
 from cumulus.epochs.view_folders import data_path
 from cumulus.m3.program import Program
 
@@ -51,13 +51,13 @@ class FailedRow(NamedTuple):
     row: str | None
 
 
-def failed_rows(program: Program, log: ErrorLog, moves: Iterable[Move]) -> list[FailedRow]:
+def failed_rows(program: Program, log: ErrorLog, net_changes: Iterable[NetChange]) -> list[FailedRow]:
     """Return the errors of an epoch with the places in the input that they come from, equal ones in their order."""
     causes: dict[tuple[str, Row, int], list[InputChange]] = {}
-    for move in moves:
-        for row, sign in ((move.removed, -1), (move.added, 1)):
+    for net_change in net_changes:
+        for row, sign in ((net_change.removed, -1), (net_change.added, 1)):
             if row is not None:
-                causes.setdefault((move.relation, row, sign), []).append(move.cause)
+                causes.setdefault((net_change.relation, row, sign), []).append(net_change.cause)
     found = []
     told: Counter[ViewError] = Counter()
     for error in log:

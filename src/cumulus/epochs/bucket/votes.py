@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cumulus.catalog.events import DELETE
 from cumulus.engine.integrity import Reference
-from cumulus.epochs.bucket.moves import InputChange, Move
+from cumulus.epochs.bucket.net_changes import InputChange, NetChange
 from cumulus.epochs.bucket.references import Count, has_spread_children, violations
 from cumulus.m3.dataflow import reachable
 
@@ -85,16 +85,18 @@ class Voter:
         self.later = frozenset(reachable(parents, self.tables))
         """These, and what they refer to: a deletion there may wait for one that is left to a vote."""
 
-    def needs_vote(self, move: Move) -> bool:
-        """Whether a move is a deletion that no bucket may do on its own."""
-        return move.relation in self.tables and move.added is None
+    def needs_vote(self, net_change: NetChange) -> bool:
+        """Whether a net change is a deletion that no bucket may do on its own."""
+        return net_change.relation in self.tables and net_change.added is None
 
     def vote(self, waiting: Iterable[InputChange]) -> Poll:
         """Return what this bucket says to the deletions that wait."""
-        asked = [(each, Move(change.relation, change.row, None, change)) for each, change in self._deletions(waiting)]
+        asked = [
+            (each, NetChange(change.relation, change.row, None, change)) for each, change in self._deletions(waiting)
+        ]
         # Together, since one may take away what refers to the row of another.
-        _, late = violations(self._references, [move for _, move in asked], self._count)
-        return Poll(len(asked), frozenset(each for each, move in asked if id(move) in late))
+        _, late = violations(self._references, [net_change for _, net_change in asked], self._count)
+        return Poll(len(asked), frozenset(each for each, net_change in asked if id(net_change) in late))
 
     def granted(self, waiting: Iterable[InputChange], poll: Poll) -> list[InputChange]:
         """Return the changes that wait and to which no bucket has objected, in the poll of the epoch before."""

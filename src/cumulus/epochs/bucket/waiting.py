@@ -8,7 +8,7 @@ from typing import Any
 from cumulus.catalog.events import DELETE, INSERT, UPSERT, Row
 from cumulus.catalog.schema import Relation
 from cumulus.engine.integrity import Reference
-from cumulus.epochs.bucket.moves import InputChange, Move, Refused
+from cumulus.epochs.bucket.net_changes import InputChange, NetChange, Refused
 from cumulus.epochs.intake.packing import Payload
 
 
@@ -30,14 +30,14 @@ class WaitingRows:
         """Return those of a table."""
         return [change for change in self._changes if change.relation == relation]
 
-    def add(self, epoch: int, move: Move, reason: str, *, grace: int = 0) -> list[Refused]:
-        """Let a move wait; return its rows as refused if they have waited long enough, and `grace` epochs more."""
-        cause = move.cause
-        op = DELETE if move.added is None else INSERT if move.removed is None else UPSERT
-        change = cause._replace(op=op, row=row_of(move), seq=None, lacking=())
+    def add(self, epoch: int, net_change: NetChange, reason: str, *, grace: int = 0) -> list[Refused]:
+        """Keep a net change waiting; if it has waited `late_epochs` and `grace` epochs, return its rows as refused."""
+        cause = net_change.cause
+        op = DELETE if net_change.added is None else INSERT if net_change.removed is None else UPSERT
+        change = cause._replace(op=op, row=row_of(net_change), seq=None, lacking=())
         if epoch - cause.since >= self.late_epochs + grace:
-            return [Refused(change, f"{reason} after {self.late_epochs} epochs")] * move.count
-        self._changes.extend([change] * move.count)
+            return [Refused(change, f"{reason} after {self.late_epochs} epochs")] * net_change.count
+        self._changes.extend([change] * net_change.count)
         return []
 
     def may_share_key(self, relation: Relation, payloads: Sequence[Payload]) -> bool:
@@ -59,8 +59,8 @@ def _have(values: set[Any], column: str, payloads: Sequence[Payload]) -> bool:
     )
 
 
-def row_of(move: Move) -> Row:
-    """Return the row that a move is about: the new one, if there is one."""
-    row = move.removed if move.added is None else move.added
+def row_of(net_change: NetChange) -> Row:
+    """Return the row that a net change is about: the new one, if there is one."""
+    row = net_change.removed if net_change.added is None else net_change.added
     assert row is not None
     return row

@@ -2,7 +2,8 @@
 
 PostgreSQL sends no large (TOAST) column that is as it was. Debezium writes a placeholder in its place, in a form that
 fits the column's type: as it is, in base64 or hexadecimal for bytes, as a list of it or of its bytes for arrays, as an
-object of it for HSTORE, as a UUID made of it. The row that is there has the value; see `cumulus.epochs.bucket.moves`.
+object of it for HSTORE, as a UUID made of it. The row that is there has the value; see
+`cumulus.epochs.bucket.net_changes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the changes of an epoch to moves: what they do to the rows of a bucket, table by table."""
+"""Finds the net changes that an epoch makes to the rows of a bucket, table by table."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping
 from cumulus.catalog.events import INSERT, TRUNCATE, Row
 from cumulus.catalog.schema import Relation
 from cumulus.engine.session import Session
-from cumulus.epochs.bucket.moves import (
+from cumulus.epochs.bucket.net_changes import (
     InputChange,
     Key,
-    Move,
+    NetChange,
     Position,
-    bag_moves,
+    bag_net_changes,
     changes_of,
     drop_repeated,
     in_order,
-    keyed_moves,
+    keyed_net_changes,
     static_refusal,
-    truncated_bag_moves,
+    truncated_bag_net_changes,
 )
 from cumulus.epochs.bucket.outcome import EpochAccount
 from cumulus.epochs.bucket.ownership import Ownership
@@ -27,8 +27,8 @@ from cumulus.epochs.intake.packing import Payload
 from cumulus.m3.dataflow import parents_first
 
 
-class MoveFinder:
-    """Finds the moves of a bucket."""
+class NetChangeFinder:
+    """Finds the net changes of a bucket."""
 
     def __init__(self, session: Session, ownership: Ownership, positions: TablePositions) -> None:
         self._session, self._ownership, self._positions = session, ownership, positions
@@ -43,26 +43,26 @@ class MoveFinder:
         payloads: Iterable[Payload],
         fresh: Mapping[str, list[Payload]],
         account: EpochAccount,
-    ) -> list[Move]:
-        """Return the moves of what has waited and of what has come; of `fresh`, what is repeated was dropped before."""
+    ) -> list[NetChange]:
+        """Return the net changes of waiting and new changes; for tables of `fresh`, repeats are already dropped."""
         changes: dict[str, list[InputChange]] = {}
         for change in waiting:
             changes.setdefault(change.relation, []).append(change)
         for name, come in changes_of(payloads, epoch).items():
             changes.setdefault(name, []).extend(come)
-        moves: list[Move] = []
+        net_changes: list[NetChange] = []
         for relation in self._tables:
             mine = changes.get(relation.name)
             if mine:
                 if relation.static:
                     mine = _loadable(epoch, mine, account)
-                moves.extend(self._moves(relation, mine, account, is_fresh=relation.name in fresh))
-        return moves
+                net_changes.extend(self._net_changes(relation, mine, account, is_fresh=relation.name in fresh))
+        return net_changes
 
-    def _moves(
+    def _net_changes(
         self, relation: Relation, changes: list[InputChange], account: EpochAccount, *, is_fresh: bool
-    ) -> list[Move]:
-        """Return the moves of a table."""
+    ) -> list[NetChange]:
+        """Return the net changes of a table."""
         name, integrity = relation.name, self._session.integrity
         positions: dict[Key, Position | None] = {}
         if relation.key and is_fresh:
@@ -79,7 +79,7 @@ class MoveFinder:
             account.apply(name, change.row)
         gone: list[Row] = []
         if name in self._kept and relation.key:
-            moves, refused, gone = keyed_moves(
+            net_changes, refused, gone = keyed_net_changes(
                 relation,
                 changes,
                 lambda key: integrity.by_key(name, key),
@@ -88,16 +88,16 @@ class MoveFinder:
             )
         elif name in self._kept and any(change.op == TRUNCATE for change in changes):
             rows = {row: int(count) for row, (count,) in self._session.engine.items(self._kept[name])}
-            moves, refused, gone = truncated_bag_moves(relation, changes, rows)
+            net_changes, refused, gone = truncated_bag_net_changes(relation, changes, rows)
         else:
             count_of = (lambda row: integrity.multiplicity(name, row)) if name in self._kept else None
-            moves, refused = bag_moves(relation, changes, count_of)
+            net_changes, refused = bag_net_changes(relation, changes, count_of)
         for each in refused:
             account.refuse(each)
             account.apply(name, each.change.row, -1)
         for row in gone:
             account.truncate(name, row)
-        return moves
+        return net_changes
 
     def _all_positions(self, relation: Relation, last: Positions) -> dict[Key, Position | None]:
         """Return the primary keys of the kept rows, and the last position of each."""

@@ -1,6 +1,7 @@
-"""From the changes of an epoch to moves: what each primary key was before and is after, and what had to be refused.
+"""Net changes of an epoch: the row of each primary key before and after, and the changes that are refused.
 
-This is where at-least-once, updates and the source's order end: a move is final, and moves of one epoch commute.
+Repeated deliveries, updates and the source's order are resolved here: a net change is final, and the net changes of one
+epoch commute.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class InputChange(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Move:
+class NetChange:
     """`removed` leaves the table and `added` comes, `count` times; `cause` is the change that had the last word."""
 
     relation: str
@@ -138,14 +139,15 @@ def in_order(changes: Iterable[InputChange]) -> list[InputChange]:
     return sorted(changes, key=lambda change: change.place() or (-1 << 63, 0))
 
 
-def keyed_moves(
+def keyed_net_changes(
     relation: Relation,
     changes: list[InputChange],
     current: Callable[[Key], Row | None],
     owns: Any,
     truncated: Callable[[InputChange], Iterable[Key]] | None = None,
-) -> tuple[list[Move], list[Refused], list[Row]]:
-    """Return the moves of a table with a primary key whose rows are kept, what is refused, and what was truncated.
+) -> tuple[list[NetChange], list[Refused], list[Row]]:
+    """Return the net changes of a table with a primary key whose rows are kept, what is refused, and what was
+    truncated.
 
     Parameters
     ----------
@@ -165,7 +167,7 @@ def keyed_moves(
                 groups.setdefault(key, []).append(change)
         else:
             groups.setdefault(tuple([change.row[at] for at in key_at]), []).append(change)
-    moves: list[Move] = []
+    net_changes: list[NetChange] = []
     refused: list[Refused] = []
     gone: list[Row] = []
     for key, group in groups.items():
@@ -180,8 +182,8 @@ def keyed_moves(
         gone.extend(followed.truncated)
         if followed.row != before:
             assert followed.cause is not None, "what was taken has changed the row"
-            moves.append(Move(relation.name, before, followed.row, followed.cause))
-    return moves, refused, gone
+            net_changes.append(NetChange(relation.name, before, followed.row, followed.cause))
+    return net_changes, refused, gone
 
 
 class _Followed(NamedTuple):
@@ -240,10 +242,11 @@ def _only_key(relation: Relation, row: Row) -> bool:
     return len(row) > len(keys) and all(value is None for at, value in enumerate(row) if at not in keys)
 
 
-def truncated_bag_moves(
+def truncated_bag_net_changes(
     relation: Relation, changes: list[InputChange], current: Mapping[Row, int]
-) -> tuple[list[Move], list[Refused], list[Row]]:
-    """Return the moves of a table without a primary key that is truncated, what is refused, and what was truncated.
+) -> tuple[list[NetChange], list[Refused], list[Row]]:
+    """Return the net changes of a table without a primary key that is truncated, what is refused, and what was
+    truncated.
 
     `current` are all its rows, and how often each is there.
     """
@@ -254,30 +257,32 @@ def truncated_bag_moves(
     begin = 0
     ends = [at for at, change in enumerate(changes) if change.op == TRUNCATE]
     for end in [*ends, len(changes)]:
-        made, bad = bag_moves(relation, changes[begin:end], rows.__getitem__)
+        made, bad = bag_net_changes(relation, changes[begin:end], rows.__getitem__)
         refused.extend(bad)
-        for move in made:
-            row = move.removed if move.added is None else move.added
-            assert row is not None, "a move has a row"
-            rows[row] += move.count if move.added is not None else -move.count
-            cause[row] = move.cause
+        for net_change in made:
+            row = net_change.removed if net_change.added is None else net_change.added
+            assert row is not None, "a net change has a row"
+            rows[row] += net_change.count if net_change.added is not None else -net_change.count
+            cause[row] = net_change.cause
         if end < len(changes):
             for row, count in rows.items():
                 gone.extend([row] * count)
                 cause[row] = changes[end]
             rows = Counter()
         begin = end + 1
-    moves = []
+    net_changes = []
     for row in {**current, **rows}:
         more = rows[row] - current.get(row, 0)
         if more:
             removed, added = (None, row) if more > 0 else (row, None)
-            moves.append(Move(relation.name, removed, added, cause[row], abs(more)))
-    return moves, refused, gone
+            net_changes.append(NetChange(relation.name, removed, added, cause[row], abs(more)))
+    return net_changes, refused, gone
 
 
-def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> tuple[list[Move], list[Refused]]:
-    """Return the net moves of a table without a primary key, or whose rows are not kept.
+def bag_net_changes(
+    relation: Relation, changes: list[InputChange], count_of: Any
+) -> tuple[list[NetChange], list[Refused]]:
+    """Return the net changes of a table without a primary key, or whose rows are not kept.
 
     `count_of` says how often a row is there; None if rows are not kept (then nothing can be refused but updates).
     """
@@ -299,7 +304,7 @@ def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> 
             continue
         net[row] = net.get(row, 0) + op
         cause[row] = change
-    moves: list[Move] = []
+    net_changes: list[NetChange] = []
     too_many: list[tuple[Row, int]] = []
     for row, count in net.items():
         if count < 0 and count_of is not None:
@@ -308,9 +313,9 @@ def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> 
                 too_many.append((row, short))
                 count += short
         if count > 0:
-            moves.append(Move(relation.name, None, row, cause[row], count))
+            net_changes.append(NetChange(relation.name, None, row, cause[row], count))
         elif count < 0:
-            moves.append(Move(relation.name, row, None, cause[row], -count))
+            net_changes.append(NetChange(relation.name, row, None, cause[row], -count))
     if too_many:
         deletions: dict[Row, list[InputChange]] = {row: [] for row, _ in too_many}
         for change in changes:
@@ -319,4 +324,4 @@ def bag_moves(relation: Relation, changes: list[InputChange], count_of: Any) -> 
         for row, short in too_many:
             reason = "absent row: there is nothing to delete"
             refused.extend(Refused(change, reason) for change in deletions[row][-short:])
-    return moves, refused
+    return net_changes, refused
