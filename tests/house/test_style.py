@@ -52,7 +52,7 @@ def test_every_module_says_what_it_is() -> None:
     expect_none((name_of(path) for path in SOURCES if not source(path).docstring), "begin with a docstring")
 
 
-UNDESCRIBED = 257
+UNDESCRIBED = 234
 """So many public functions with four or more parameters have no Parameters in their docstring; fewer is better."""
 
 
@@ -66,7 +66,8 @@ def test_long_lists_of_parameters_are_described() -> None:
                 continue
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             count = sum(each.arg not in ("self", "cls") for each in given)
-            if count >= 4 and "Parameters" not in (ast.get_docstring(node) or ""):
+            is_copied = any("described_by" in ast.unparse(each) for each in node.decorator_list)  # from what it calls
+            if count >= 4 and not is_copied and "Parameters" not in (ast.get_docstring(node) or ""):
                 found.append(f"{name_of(path)}:{node.name}")
     assert len(found) <= UNDESCRIBED, found
     assert len(found) == UNDESCRIBED, f"lower UNDESCRIBED to {len(found)}"

@@ -164,7 +164,14 @@ def extend_sql(
 ) -> tuple[str, Program]:
     """Return a script with statements added, and its program: new tables, and views that come and go.
 
-    Places in errors are those of `text`; `keep`, `functions` and `size` are as of `compile_sql`.
+    Parameters
+    ----------
+    earlier
+        The script so far.
+    text
+        The statements that are added. Positions in errors refer to this text.
+    keep, functions, size
+        As in `compile_sql`.
 
     Raises
     ------

@@ -66,7 +66,25 @@ class Epoch:
         *,
         replayed: bool = False,
     ) -> Epoch:
-        """Return the epoch that a manifest has committed."""
+        """Return the epoch that a manifest has committed.
+
+        Parameters
+        ----------
+        manifest
+            The manifest of the epoch.
+        seconds
+            The duration of the epoch.
+        parts
+            Step of the epoch → seconds.
+        files_left
+            Files that are there and not read yet.
+        how
+            How each bucket came: "new", "kept", "caught up" or "rebuilt".
+        out
+            The output folder.
+        replayed
+            Whether the epoch was committed before an interruption, so that nothing is written again.
+        """
         return cls(
             manifest.epoch,
             manifest.counts,

@@ -70,7 +70,20 @@ def replay(
     manifest: Manifest,
     make_engine: Callable[..., Engine],
 ) -> Replayed:
-    """Return the rows of all tables after the epoch of `manifest`; `program` and `sources` as they go together.
+    """Return the rows of all tables after the epoch of `manifest`.
+
+    Parameters
+    ----------
+    out
+        The output folder.
+    program, sources
+        The program, and the folders that its run read.
+    origin
+        The settings of the run.
+    manifest
+        The manifest of the last epoch that is replayed.
+    make_engine
+        Makes the engine of a bucket.
 
     Raises
     ------

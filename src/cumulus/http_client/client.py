@@ -199,7 +199,15 @@ class HttpClient(RemoteCubes):
         after: WriteReceipt | int | None = None,
         max_staleness: str = "",
     ) -> Answer:
-        """Return the row with a key: the values of the view's grouping columns; `Answer.row` is it, or None."""
+        """Return the row with a key; `Answer.row` is the row, or None.
+
+        Parameters
+        ----------
+        name, key
+            The view, and one value for each of its grouping columns, in the order of its SELECT list.
+        read, after, max_staleness
+            As in `view`.
+        """
         return self._rows(name, read, after, max_staleness, {"keys": json.dumps([json_value(each) for each in key])})
 
     def slice(

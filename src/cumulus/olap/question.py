@@ -160,11 +160,16 @@ class Question:
         return self._with(order=tuple(order))
 
     def top(self, count: int, by: str, per: str | Sequence[str] = (), others: bool = False) -> Self:
-        """Keep the rows with the `count` greatest values of a measure, in each group of the levels `per`.
+        """Keep the rows with the greatest values of a measure; totals stay those of all rows.
 
-        A minus before `by` keeps the least. With `others`, what is left of each group is a row of its own, folded anew;
-        a column `others` tells. Of pivoted rows it is their measure over all columns that counts, unless `per` names a
-        level that is pivoted. Totals stay those of all rows.
+        Parameters
+        ----------
+        count, by
+            How many rows, at least 1; and the measure. A minus before its name keeps the rows with the least values. Of
+            pivoted rows the measure is that over all columns, unless `per` names a pivoted level.
+        per, others
+            The levels that make the groups: `count` rows are kept in each. With `others`, the rest of each group is
+            folded to one more row, marked by a column `others`.
         """
         if type(count) is not int or count < 1:
             raise UsageError(f"top({count!r})", hint="Give how many rows: a number from 1 on.")
@@ -182,7 +187,7 @@ class Question:
     def reading(
         self, *, read: str | None = None, after: Any = None, max_staleness: float | None = None, at: int | None = None
     ) -> Self:
-        """Say which state is read: see `Freshness`."""
+        """Say which state is read; the parameters are those of `Freshness`."""
         if read not in (None, "committed", "tentative"):
             raise UsageError(f"read={read!r}", hint='It is "committed" or "tentative".')
         return self._with(freshness=Freshness(read, after, max_staleness, at))

@@ -67,9 +67,20 @@ def check_views(
     limit: int = WITNESSES,
     functions: Functions | None = None,
 ) -> tuple[Checked, ...]:
-    """Compare views, given their rows as they are kept, with what they should be; at most `limit` witnesses each.
+    """Compare views, given their rows as they are kept, with what they should be.
 
-    `functions` are a user's scalar functions, which views of M3 programs may call.
+    Parameters
+    ----------
+    program
+        The program of the views.
+    stored
+        View → function that returns its rows as they are kept.
+    oracle
+        Computes the expected rows.
+    limit
+        The most mismatches that are reported for a view.
+    functions
+        The user's scalar functions that views of M3 programs may call.
     """
     return tuple(
         _ViewCheck(program, program.view(name), oracle, functions).checked(rows, limit) for name, rows in stored.items()
@@ -200,7 +211,19 @@ def check_maps(
     *,
     limit: int = WITNESSES,
 ) -> tuple[Checked, ...]:
-    """Compare every map that has a definition, given its existing entries by its name, with what it should be."""
+    """Compare every map that has a definition, given its existing entries by its name, with what it should be.
+
+    Parameters
+    ----------
+    program
+        The program of the maps.
+    stored
+        Function from the name of a map to its entries: keys, values.
+    oracle
+        Computes the expected entries.
+    limit
+        The most mismatches that are reported for a map.
+    """
     result = []
     for definition in program.maps:
         if not definition.definitions:

@@ -74,7 +74,18 @@ def register(
     """Add a scalar function of your own, for views that `execute` creates from now on, and for `query`.
 
     Views that are there from the start get theirs by ``Warehouse(…, functions=[…])``. A function that no view calls
-    may be replaced. `arguments`, `returns` and `null` are those of `cumulus.function`.
+    may be replaced.
+
+    Parameters
+    ----------
+    name
+        The name that SQL calls the function by.
+    function
+        A Python function of scalar values.
+    arguments, returns
+        SQL types of the arguments and of the result; None takes them from the annotations.
+    null
+        "skip": a NULL argument gives NULL without a call. "pass": the function is called with None.
 
     Raises
     ------

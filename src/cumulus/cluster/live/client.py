@@ -212,9 +212,14 @@ class ClusterClient:
     def get(
         self, name: str, *key: Any, read: str = "committed", after: WriteReceipt | None = None, max_staleness: str = ""
     ) -> Answer:
-        """Return the row with a key: the values of the view's grouping columns, in the order of the SELECT list.
+        """Return the row with a key, from one node; `Answer.row` is the row, or None.
 
-        One node is asked, for one entry; `Answer.row` is the row, or None. See `view`.
+        Parameters
+        ----------
+        name, key
+            The view, and one value for each of its grouping columns, in the order of its SELECT list.
+        read, after, max_staleness
+            As in `view`.
         """
         view = self._view_named(name)
         columns = list(key_columns(view, self._program.map(view.maps[0]).keys))

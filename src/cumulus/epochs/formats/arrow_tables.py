@@ -26,7 +26,19 @@ RowGroups = tuple[int, int]
 
 
 def read_parquet(source: FolderSource, relation: Relation, path: str, part: RowGroups | None) -> Content:
-    """Return the rows of a Parquet file or of a part of it."""
+    """Return the rows of a Parquet file or of a part of it.
+
+    Parameters
+    ----------
+    source
+        The folder of the table, with its options.
+    relation
+        The table.
+    path
+        The file.
+    part
+        Its first row group, and the one after the last; None is the whole file.
+    """
     try:
         table = read_parquet_table(path, None if part is None else range(*part))
         before = 0
@@ -42,7 +54,21 @@ def read_parquet(source: FolderSource, relation: Relation, path: str, part: RowG
 
 
 def rows_of_table(source: FolderSource, relation: Relation, table: pa.Table, place: str, first: int = 1) -> Content:
-    """Return the rows of a table; `first` is the position of the first one."""
+    """Return the rows of a table.
+
+    Parameters
+    ----------
+    source
+        The folder of the table, with its options.
+    relation
+        The table.
+    table
+        The rows.
+    place
+        Name of the file in errors.
+    first
+        1-based position of the first row.
+    """
     if source.format == "debezium":
         return _messages(source, relation, table, place, first)
     columns: dict[str, Values] = dict(zip(table.column_names, table.columns, strict=True))
@@ -62,7 +88,22 @@ def by_name(
 ) -> RawRows:
     """Return columns as those of a table.
 
-    Where the file says types, a column that it does not have and that may be NULL is NULL: it is newer than the file.
+    Parameters
+    ----------
+    source
+        The folder of the table, with its options.
+    relation
+        The table.
+    columns
+        Column of the file → its values.
+    header
+        The columns of the file, in order.
+    positions
+        1-based positions of the rows, shape (rows,).
+    place
+        Name of the file in errors.
+    is_typed
+        Whether the file says types. Then a missing column that may be NULL is NULL: it is newer than the file.
 
     Raises
     ------

@@ -81,6 +81,19 @@ def read_file(
 ) -> Reading:
     """Read one file of `source`, or a part of it.
 
+    Parameters
+    ----------
+    source
+        The folder of the table, with its options.
+    relation
+        The table.
+    path
+        The file.
+    label
+        Name of the file in the quarantine.
+    part
+        Row groups of a Parquet file, as in `read_parquet`; None is the whole file.
+
     Raises
     ------
     InputError
@@ -112,7 +125,19 @@ def read_files(
 
 
 def read_table(source: FolderSource, relation: Relation, table: pa.Table, label: str) -> Reading:
-    """Give a table (of a streaming DataFrame) the types of `relation`; see `read_file`."""
+    """Give a table (of a streaming DataFrame) the types of `relation`; see `read_file`.
+
+    Parameters
+    ----------
+    source
+        The folder of the table, with its options.
+    relation
+        The table.
+    table
+        The rows of one micro-batch.
+    label
+        Name of the source in errors and in the quarantine.
+    """
     return reading_of(source, relation, rows_of_table(source, relation, table, label), label, label)
 
 

@@ -96,7 +96,21 @@ class OutputFolder:
         columns: Sequence[str] | None = None,
         epoch: int = 0,
     ) -> Partial:
-        """Return the parts of the groups of a cube; see `FolderView.fold`."""
+        """Return the parts of the groups of a cube; see `FolderView.fold`.
+
+        Parameters
+        ----------
+        view
+            The cube.
+        by
+            The grouping columns that remain.
+        where
+            Conditions on grouping columns, as `FolderView.fold` takes them.
+        columns
+            The columns of the result; None is all.
+        epoch
+            A committed epoch; 0 is the last one.
+        """
         return self.view(view, epoch).fold(by, where, columns)
 
     def read(self, epoch: int, read: Callable[[Manifest], T]) -> T:
@@ -113,7 +127,15 @@ class OutputFolder:
     def fold_of(
         self, view: ViewDef, manifest: Manifest, by: Sequence[str], where: Sequence[Bound], columns: Any
     ) -> Partial:
-        """Return the parts of a view of an epoch."""
+        """Return the parts of a view of an epoch.
+
+        Parameters
+        ----------
+        view, manifest
+            The cube, and the manifest of the epoch.
+        by, where, columns
+            As in `FolderView.fold`.
+        """
         if view.name not in {cube.name for cube in self.program.cubes}:
             raise UsageError(
                 f"view {view.name} of {self.path} is no cube, so the run does not write its parts",

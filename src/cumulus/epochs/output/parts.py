@@ -42,6 +42,21 @@ def write_parts(
 ) -> dict[str, str]:
     """Write a bucket's entries of the maps of cubes that an epoch has changed, or of all; return their files.
 
+    Parameters
+    ----------
+    bucket
+        The bucket.
+    outcome
+        The outcome of the epoch in the bucket.
+    epoch
+        The epoch.
+    attempt
+        Name of the attempt, so that files of two attempts do not collide.
+    out
+        The output folder.
+    whole
+        Whether all maps of cubes are written, or only the changed ones.
+
     Raises
     ------
     OSError
@@ -60,7 +75,17 @@ def write_parts(
 
 
 def part_path(epoch: int, bucket: int, attempt: str, number: int, *, is_share: bool) -> str:
-    """Return the path of the file of a map, which has a number, relative to the output folder."""
+    """Return the path of the file of a map, which has a number, relative to the output folder.
+
+    Parameters
+    ----------
+    epoch, bucket, attempt
+        As in `write_parts`; the bucket by its index.
+    number
+        0-based position of the map in the program.
+    is_share
+        Whether the file is a share that is added to those of other buckets.
+    """
     return f"data/{PARTS}/{epoch}-{bucket}-{attempt}-{number}{SHARE if is_share else '.parquet'}"
 
 

@@ -68,7 +68,16 @@ def merge_functions(
 ) -> dict[str, Callable[[int, list[str]], str]]:
     """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.
 
-    `functions` are the user's that the program calls.
+    Parameters
+    ----------
+    plan
+        The plan of the buckets.
+    program
+        The program.
+    out
+        The output folder.
+    functions
+        The user's functions that the program calls.
     """
 
     def merger(view: ViewDef) -> Callable[[int, list[str]], str]:
@@ -134,7 +143,22 @@ def write_outputs(
 ) -> Written:
     """Write what an epoch changed in one bucket: files of views, of the quarantine and of errors.
 
-    `final` says that nothing is left to read after this epoch.
+    Parameters
+    ----------
+    bucket
+        The bucket.
+    outcome
+        The outcome of the epoch in the bucket.
+    epoch
+        The epoch.
+    attempt
+        Name of the attempt, so that files of two attempts do not collide.
+    out
+        The output folder.
+    snapshots
+        Which epochs write whole views.
+    final
+        Whether this epoch is the last one that has input.
 
     Raises
     ------
@@ -164,6 +188,19 @@ def write_outcome(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: 
     """Write the refused rows and the errors of an epoch in one bucket; return these with its counts, without views.
 
     This is the only way from an outcome to a manifest, so that each outcome's errors are in the manifest.
+
+    Parameters
+    ----------
+    outcome
+        The outcome of the epoch in the bucket.
+    bucket
+        Index of the bucket.
+    epoch
+        The epoch.
+    attempt
+        Name of the attempt, so that files of two attempts do not collide.
+    out
+        The output folder.
 
     Raises
     ------
