@@ -36,7 +36,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.publisher import Publisher
 from cumulus.engine.engines import make_engine
-from cumulus.epochs.bucket.outcome import together
+from cumulus.epochs.bucket.outcome import merged_outcomes
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import FolderSource
@@ -244,7 +244,10 @@ def test_a_gate_takes_calls_one_after_the_other_as_switches_do() -> None:
             sent = ClientRows(place, "people", to_ipc(rows_to_send(people, op, [(1, "x")])))
             reading = sessions.reading("client", sent, place, 0)
             calls += sessions.logged([reading], [("client", place)], epoch).gates
-        found = gate.apply(epoch, [b"".join(calls)]), together([intake.apply(epoch, [each])[0] for each in calls])
+        found = (
+            gate.apply(epoch, [b"".join(calls)]),
+            merged_outcomes([intake.apply(epoch, [each])[0] for each in calls]),
+        )
         assert [(each.applied, len(each.quarantine)) for each in found] == [(1, epoch - 1)] * 2
     assert [list(gate.bucket.engine.items(name)) for name in dict(gate.bucket.program.kept).values()][:1] == [[]]
 

@@ -210,7 +210,7 @@ def check_fates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Sequence
             for mine, payload in zip(payloads, pack([reading], plan), strict=True):
                 mine.append(payload)
         outcomes = [bucket.apply(epoch, mine) for bucket, mine in zip(buckets, payloads, strict=True)]
-        poll = Poll.together(outcome.poll for outcome in outcomes)
+        poll = Poll.merge(outcome.poll for outcome in outcomes)
         for outcome in outcomes:
             assert outcome.applied >= 0
             totals.events += outcome.events

@@ -57,7 +57,7 @@ class Buckets:
                 bucket.apply(self.epoch, [notice, mine]) for bucket, mine in zip(self.buckets, packed, strict=True)
             ]
             self.refused += [each.row for outcome in outcomes for each in outcome.quarantine]
-            self.poll = Poll.together(outcome.poll for outcome in outcomes)
+            self.poll = Poll.merge(outcome.poll for outcome in outcomes)
 
     def _reading(self, name: str, lines: list[str]) -> Reading:
         relation = self.program.relation(name)

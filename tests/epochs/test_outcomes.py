@@ -14,7 +14,7 @@ from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.tasks import StateFiles, SwitchTasks
 from cumulus.compiler import compile_sql
-from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.output.publish import write_outcome
@@ -56,7 +56,7 @@ def test_errors_count_where_another_bucket_counts_the_rows(tmp_path: Path) -> No
 
 
 def test_parts_of_an_epoch_keep_their_errors() -> None:
-    assert together([failed(), failed()]).error_counts == {"v": 2}
+    assert merged_outcomes([failed(), failed()]).error_counts == {"v": 2}
 
 
 def test_errors_of_an_intake_are_those_of_views() -> None:

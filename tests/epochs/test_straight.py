@@ -167,7 +167,7 @@ def compare(seed: int) -> list[Counting]:
             assert outcome.views >= expected.views  # more where a row came and went
             if draw.random() < 0.2:
                 mine.load(its.dump())
-        poll = Poll.together(polls)
+        poll = Poll.merge(polls)
     return ours
 
 

@@ -138,7 +138,7 @@ def _compare(draw: random.Random, given: Epochs, program: Program, oracle: Oracl
                 polls.append(outcome.poll)
                 if draw.random() < 0.1:
                     bucket.load(bucket.dump())
-            poll, parts = Poll.together(polls), [b""] * plan.buckets
+            poll, parts = Poll.merge(polls), [b""] * plan.buckets
         assert not poll.asked, f"rows that nothing refers to were not deleted: {poll}\n{given.script}"
         for view in given.views:
             files = [str(out / file) for (name, _), file in sorted(latest.items()) if name == view]

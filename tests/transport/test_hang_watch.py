@@ -25,7 +25,7 @@ def test_a_machine_that_is_stopped_is_found_and_one_that_computes_is_not() -> No
         begun, hung = time.monotonic(), None
         while hung is None:
             assert time.monotonic() - begun < 60
-            hung = watch.look()
+            hung = watch.poll()
             time.sleep(0.02)
         assert hung == "b"
         assert time.monotonic() - begun >= 2
@@ -33,7 +33,7 @@ def test_a_machine_that_is_stopped_is_found_and_one_that_computes_is_not() -> No
         found = supervisor.wait(30)
         while not isinstance(found, MachineMessage):
             assert found is not None
-            watch.look()
+            watch.poll()
             found = supervisor.wait(30)
         assert (found.name, ListCodec().decode(found.payload)) == ("a", ["computed"])
         assert all(each == "a has not answered for 2 s; it computes, and is waited for" for each in notes)
@@ -45,6 +45,6 @@ def test_a_supervisor_that_was_stopped_itself_takes_nobody_for_dead() -> None:
     with Supervisor([Process(name, FACTORY) for name in "ab"]) as supervisor:
         watch = HangWatch(supervisor, 2.0, lambda _: None)
         for _ in range(3):
-            assert watch.look() is None
+            assert watch.poll() is None
             time.sleep(2.2)
-        assert watch.look() is None
+        assert watch.poll() is None

@@ -115,8 +115,8 @@ def test_a_file_that_may_change_or_is_too_short_is_not_adopted(make: Callable[[]
     os.ftruncate(unsealed, 100)
     for descriptor, size in ((unsealed, 100), (os.dup(slot.descriptor), 101), (os.open("/dev/null", os.O_RDONLY), 0)):
         with pytest.raises(RemoteProtocolError, match="is not a sealed file of that size"):
-            pool.adopt(descriptor, size)
-    adopted = pool.adopt(os.dup(slot.descriptor), 100)
+            pool.map_slot(descriptor, size)
+    adopted = pool.map_slot(os.dup(slot.descriptor), 100)
     assert adopted.memory == bytes(100)
     pool.free(adopted)
     other.free(slot)

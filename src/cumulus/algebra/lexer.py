@@ -218,9 +218,9 @@ class TokenStream:
     def fail(self, message: str, token: Token | None = None, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at the next token, or at `token`, saying what was found there."""
         found = token or self.peek()
-        self.wrong(f"{message}, found {found.describe()}", found, hint)
+        self.raise_syntax_error(f"{message}, found {found.describe()}", found, hint)
 
-    def wrong(self, message: str, token: Token, hint: str = "") -> NoReturn:
+    def raise_syntax_error(self, message: str, token: Token, hint: str = "") -> NoReturn:
         """Raise `M3SyntaxError` at `token`."""
         raise M3SyntaxError(
             message,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.packing import frames_of, place_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.m3.program import Program
@@ -68,7 +68,7 @@ class Gate:
         outcomes = [self.bucket.apply(epoch, calls[at]) for at in sorted(calls)]
         outcomes.append(self.bucket.apply(epoch, rest))
         self.epoch = epoch
-        return together(outcomes)
+        return merged_outcomes(outcomes)
 
     def save(self) -> bytes:
         """Return the whole state."""

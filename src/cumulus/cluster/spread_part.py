@@ -153,7 +153,7 @@ class SpreadPart:
         committed: int = 0,
     ) -> None:
         self.number, self._order = number, order
-        self.window = EpochWindow.around(committed)
+        self.window = EpochWindow.from_committed(committed)
         self.seen: dict[int, int] = {}
         self.failed = FailedMaps(plan.division.spread)
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)

@@ -42,7 +42,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
-from cumulus.epochs.bucket.outcome import Outcome, together
+from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
@@ -294,7 +294,7 @@ class Switch:
         outcome = None
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, read, effects))
-            outcome = together(self._outcomes)
+            outcome = merged_outcomes(self._outcomes)
         all_gates = [*(logged.gates for logged in self._taken), read.gates]
         for node in range(self._nodes):
             payload = b"".join(

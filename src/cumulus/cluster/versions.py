@@ -105,12 +105,12 @@ class EpochWindow:
     first: int = 0
 
     @classmethod
-    def around(cls, committed: int) -> EpochWindow:
+    def from_committed(cls, committed: int) -> EpochWindow:
         """Return the window of a node that begins behind a committed epoch.
 
         Examples
         --------
-        >>> EpochWindow.around(0).first, EpochWindow.around(3 << 21).first >> 21
+        >>> EpochWindow.from_committed(0).first, EpochWindow.from_committed(3 << 21).first >> 21
         (0, 2)
         """
         return cls(max(committed - 2, 0) // _STEP * _STEP)

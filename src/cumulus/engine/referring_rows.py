@@ -39,7 +39,7 @@ class ReferringRows:
         self.tables = self._moved.tables
         """Tables whose changes may move other rows."""
 
-    def around(self, relation: str, old: Row | None, new: Row | None) -> MovedRows:
+    def rows_to_move(self, relation: str, old: Row | None, new: Row | None) -> MovedRows:
         """Return the rows to take away before a row changes, children first, and to put back then, parents first.
 
         Parameters

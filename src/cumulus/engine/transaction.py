@@ -87,7 +87,7 @@ class Transaction:
             If one must not be applied; the transaction must be rolled back then.
         """
         for relation, old, new in self._changes_of(operations):
-            moved = self._referring.around(relation, old, new) if relation in self._referring.tables else None
+            moved = self._referring.rows_to_move(relation, old, new) if relation in self._referring.tables else None
             if moved:
                 self._move(-1, moved)
                 self._apply(relation, old, new)

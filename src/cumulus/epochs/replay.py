@@ -102,7 +102,7 @@ def replay(
         packed = pack(read_files(program, sources, files), plan)
         notice = pack_notice(poll.plain())
         outcomes = [bucket.apply(epoch, [notice, rows]) for bucket, rows in zip(buckets, packed, strict=True)]
-        poll = Poll.together(each.poll for each in outcomes)
+        poll = Poll.merge(each.poll for each in outcomes)
         notes += (f"epoch {epoch}: {row.message}" for each in outcomes for row in each.errors)
     return Replayed(_rows(program, plan, buckets, names, notes), tuple(notes))
 

@@ -18,7 +18,7 @@ from cumulus.errors import ValidationError
 from cumulus.m3.cubes import CubeDef
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.infer import nodes
-from cumulus.m3.problems import Problem, TypeChecker, family, function_problems, read_problems, repeated
+from cumulus.m3.problems import Problem, TypeChecker, function_problems, read_problems, repeated, type_class
 from cumulus.m3.program import MapDef, Program, ViewDef
 from cumulus.m3.source_map import Part
 from cumulus.m3.view_reads import names_in
@@ -163,7 +163,7 @@ def _is_key(value: Any, column: Column) -> bool:
     """Whether a plain value can be a key; a column without a type takes any."""
     if value is None:
         return not column.not_null
-    return column.type is None or family(literal(value).type) == family(column.type)
+    return column.type is None or type_class(literal(value).type) == type_class(column.type)
 
 
 def _is_number(value: Any, column: Column) -> bool:
@@ -234,8 +234,8 @@ def _view(view: ViewDef, program: Program, functions: Collection[str]) -> Iterat
         if (
             found is not None
             and column.type is not None
-            and "NULL" not in (family(found), family(column.type))
-            and (family(found) != family(column.type))
+            and "NULL" not in (type_class(found), type_class(column.type))
+            and (type_class(found) != type_class(column.type))
         ):
             yield Problem(part, f"the column {column.name} is {column.type}, its expression {found}", column.name)
     yield from dict.fromkeys(checker.problems)

@@ -189,7 +189,9 @@ class _Declarations:
         """Read a plain value."""
         token, found = self.tokens.peek(), self.terms.scalar()
         if not isinstance(found, Const):
-            self.tokens.wrong("expected a literal", token, "An entry that is there from the start has plain values.")
+            self.tokens.raise_syntax_error(
+                "expected a literal", token, "An entry that is there from the start has plain values."
+            )
         return canonical(found.value)
 
     def _view(self) -> str:

@@ -96,8 +96,8 @@ def function_problems(part: Part, term: Term, functions: Collection[str]) -> Ite
             )
 
 
-def family(sql_type: SqlType) -> str:
-    """Return what values of a type can be compared with: numbers, text, points in time, booleans, intervals."""
+def type_class(sql_type: SqlType) -> str:
+    """Return the class of types that compare with a type: numbers, text, points in time, booleans, intervals."""
     if sql_type.is_numeric:
         return "a number"
     if sql_type.is_temporal:
@@ -194,22 +194,22 @@ class TypeChecker:
         own, other = self.scalar(left), self.scalar(right)
         if own is None or other is None or Kind.NULL in (own.kind, other.kind):
             return
-        if family(own) != family(other):
+        if type_class(own) != type_class(other):
             self._wrong(f"{own} is compared with {other}")
 
     def number(self, scalar: Term) -> None:
         """Note it if a scalar that stands for a number is of another type."""
         found = self.scalar(scalar)
-        if found is not None and family(found) in ("text", "a date", "an interval"):
+        if found is not None and type_class(found) in ("text", "a date", "an interval"):
             name = scalar.name if isinstance(scalar, Var) else ""
             self._wrong(f"{name or 'a value'} is {found} and not a number", name)
 
-    def same(self, name: str, place: str, expected: SqlType | None) -> None:
-        """Note it if the variable `name` is of another family than `expected`, the type at `place`."""
+    def require_type(self, name: str, place: str, expected: SqlType | None) -> None:
+        """Note a problem if the variable `name` is of another type class than `expected`, the type at `place`."""
         own = self._types.get(name)
         if own is None or expected is None or Kind.NULL in (own.kind, expected.kind):
             return
-        if family(own) != family(expected):
+        if type_class(own) != type_class(expected):
             self._wrong(f"{name} is {own}, but {place} is {expected}", name)
 
     def _wrong(self, message: str, word: str = "") -> None:

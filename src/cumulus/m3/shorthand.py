@@ -227,7 +227,7 @@ class _Domains:
                 continue
             held = self._map(domain)
             if len(held.keys) != len(domain.variables):
-                self.tokens.wrong(
+                self.tokens.raise_syntax_error(
                     f"{domain.relation} has {len(held.keys)} columns, not {len(domain.variables)}", domain.place
                 )
             factors.append(Exists(MapRead(held.name, held.values[0].name, tuple(map(Var, domain.variables)))))
@@ -240,9 +240,9 @@ class _Domains:
             return self._of[source]
         relation = self.relations.get(domain.relation)
         if relation is None:
-            self.tokens.wrong(f"{domain.relation} is no relation here", domain.place)
+            self.tokens.raise_syntax_error(f"{domain.relation} is no relation here", domain.place)
         if domain.column and domain.column not in relation.column_names:
-            self.tokens.wrong(f"{domain.relation} has no column {domain.column}", domain.place)
+            self.tokens.raise_syntax_error(f"{domain.relation} has no column {domain.column}", domain.place)
         columns = [column for column in relation.columns if domain.column in ("", column.name)]
         name = _fresh("_".join(["domain", *filter(None, source)]), self.taken)
         self.taken.add(name)

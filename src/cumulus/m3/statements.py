@@ -153,11 +153,11 @@ class _Checks:
                 types[name] = own
         checker = TypeChecker(self._program, part, types)
         for name, place, own in places:
-            checker.same(name, place, own)
+            checker.require_type(name, place, own)
         _values(statement.term, checker)
         if definition is not None:
             for name, column in zip(statement.keys, definition.keys, strict=False):
-                checker.same(name, f"the key {column.name} of {definition.name}", column.type)
+                checker.require_type(name, f"the key {column.name} of {definition.name}", column.type)
             yield from _float_into_exact(part, statement, definition, checker)
         yield from dict.fromkeys(checker.problems)
 

@@ -38,8 +38,8 @@ class HangWatch:
         """Machine → during how many of them it got no time on a processor."""
         self._ticks: dict[Name, int] = {}
 
-    def look(self) -> Name | None:
-        """Return a machine that hangs, if there is one; ask all of them, if a second is over since the last time."""
+    def poll(self) -> Name | None:
+        """Return a machine that hangs, or None; ask all machines at most once a second."""
         now = time.monotonic()
         if now < self._next:
             return None

@@ -261,7 +261,7 @@ class ChunkInlet(ThreadedLink):
                     slot = None  # without a descriptor: no more files may be open here, so the system has dropped it
                     if descriptor is not None:
                         taken, descriptor = descriptor, None
-                        slot = self._pool.adopt(taken, size)
+                        slot = self._pool.map_slot(taken, size)
             finally:
                 if descriptor is not None:
                     os.close(descriptor)

@@ -120,8 +120,8 @@ class SlotPool(Protocol):
             If there is no memory or no descriptor for it.
         """
 
-    def adopt(self, descriptor: int, size: int) -> Slot:
-        """Return a slot of a chunk in a file that another process has sealed; the descriptor is the slot's from now on.
+    def map_slot(self, descriptor: int, size: int) -> Slot:
+        """Map a chunk in a file that another process has sealed, and return its slot, which owns the descriptor.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class BufferPool:
             self._bytes += size
         return slot
 
-    def adopt(self, descriptor: int, size: int) -> Slot:
+    def map_slot(self, descriptor: int, size: int) -> Slot:
         """Return a slot with a copy of what another process has sealed."""
         try:
             _check_sealed(descriptor, size)
@@ -262,7 +262,7 @@ class DescriptorPool:
             raise
         return self._keep(descriptor, size)
 
-    def adopt(self, descriptor: int, size: int) -> Slot:
+    def map_slot(self, descriptor: int, size: int) -> Slot:
         """Return a slot of what another process has sealed."""
         try:
             _check_sealed(descriptor, size)

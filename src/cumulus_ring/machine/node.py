@@ -223,7 +223,7 @@ class RingNode:
 
     def _use(self, entry: Outstanding, record: SlotRecord) -> int:
         """Give a chunk to who waits for it; return 1 if this node counts as one that has used it (E14)."""
-        self.requests.saw(entry)  # it is in the ring (E12)
+        self.requests.note_passed(entry)  # it is in the ring (E12)
         without = self._s.counts["pin without a buffer"]
         if self.scans.serve(entry, record, self.requests):
             return 1

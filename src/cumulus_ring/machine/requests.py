@@ -94,8 +94,8 @@ class Requests:
         factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff**entry.tries)
         return int(self._s.resend_us * factor * (1 + JITTER * self._s.rng.random()))
 
-    def saw(self, entry: Outstanding) -> None:
-        """The chunk has come by: it is in the ring, and need not be asked for until it has not been seen for long."""
+    def note_passed(self, entry: Outstanding) -> None:
+        """Record that the chunk passed this node: start its resend timer if none runs, and note the time."""
         if not entry.is_sent:
             entry.is_sent = True
             self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)

@@ -98,7 +98,7 @@ class NativeMap:
         self._leave = function(shape.leave, PTR, I64, result=None) if shape.has_moving else None
         orders = range(len(shape.orders))
         self._edge = [function(shape.edge(each), PTR, I64, I64) for each in orders]
-        self._beside = [function(shape.beside(each), PTR, I64, I64, I64) for each in orders]
+        self._neighbour = [function(shape.neighbour(each), PTR, I64, I64, I64) for each in orders]
         self._plant = {
             each: function(shape.plant(each), PTR, I64, I64, result=None) for each in orders if shape.orders[each].group
         }
@@ -176,7 +176,7 @@ class NativeMap:
         row = start and self._edge[order](self.at, start, side)
         while row:
             found.append(tuple((I64 * self.shape.keys).from_address(self._place(row))))
-            row = self._beside[order](self.at, start, row, RIGHT - side)
+            row = self._neighbour[order](self.at, start, row, RIGHT - side)
         return found
 
     def clear(self) -> None:

@@ -106,7 +106,7 @@ class ClusterRun:
         lost: list[tuple[float, LinkLost]] = []  # most often a process has died, which is told soon
         watch = HangWatch(supervisor, self._dead_after_s, self._note)
         while not is_stopped():
-            hung = watch.look()
+            hung = watch.poll()
             if hung is not None:
                 supervisor.kill(hung)  # it would not hear that it is to end
                 self._begin_anew(f"{hung} has not answered for {self._dead_after_s:g} s and was killed")

@@ -141,7 +141,7 @@ class Interpreter:
         meter = self._meter
         meter.left -= 1
         if meter.left < 0:
-            meter.look(grows=sign > 0)
+            meter.check_growth(grows=sign > 0)
         handler = self._handlers.get((sign, relation))
         if handler is None:
             self._without_trigger(sign, relation, row)
@@ -171,7 +171,7 @@ class Interpreter:
             return
         self._meter.left -= len(changes)
         if self._meter.left < 0:
-            self._meter.look(grows=any(count > 0 for count in changes.values()))
+            self._meter.check_growth(grows=any(count > 0 for count in changes.values()))
         try:
             handler(changes)
         except Exception as problem:
@@ -303,7 +303,7 @@ class Interpreter:
         """Make packed entries the contents of a map."""
         assert not self._is_open, "a map is filled outside transactions"
         self.store(map).load(entries)
-        self._meter.look(grows=True)
+        self._meter.check_growth(grows=True)
         self._settle(map)
 
     def _settle(self, map: str) -> None:

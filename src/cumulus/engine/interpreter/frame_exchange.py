@@ -53,7 +53,7 @@ class DictMapFrames:
         check_fits(frame.layout, store.definition)
         self._meter.left -= frame.rows
         if self._meter.left < 0:
-            self._meter.look(grows=True)
+            self._meter.check_growth(grows=True)
         for key, stored in list(entries_of(frame)):
             store.add(store.pack_key(key), stored[0] if store.flat else stored, sign)
         self._settle(map)

@@ -29,8 +29,8 @@ class MemoryMeter:
         """Return how many bytes the maps take, estimated from some entries of each."""
         return sum(store.memory() for store in self._stores.values())
 
-    def look(self, grows: bool) -> None:
-        """Look whether the maps take more than they may, before an event that makes them grow."""
+    def check_growth(self, grows: bool) -> None:
+        """Check the memory budget before an event that makes maps grow."""
         self.left = _MOST_UNMEASURED
         if self._budget.granted is None:
             return

@@ -134,12 +134,12 @@ class CurrentCode:
             image = Image(plan, code, self.dictionary, self._functions, self._failures)
             image.callbacks.called_count = self.image.callbacks.called_count
             for number, store in image.maps.items():
-                if not store.store.is_scratch and not store.adopt(self.image.maps[number]):
+                if not store.store.is_scratch and not store.take_rows(self.image.maps[number]):
                     raise MemoryLimitError(f"an index of map {map} does not fit into memory", hint="Delete rows.")
             self._install(image, wanted)
 
-    def beside(self, names: Sequence[str], write: Callable[[], Sequence[Module]]) -> Loaded:
-        """Return modules as code that works on the same memory, optimised; names say all about them."""
+    def load_extra(self, names: Sequence[str], write: Callable[[], Sequence[Module]]) -> Loaded:
+        """Load additional modules that work on the same memory, optimised. `names` identify them in the cache."""
         return shared_code(names, write, LEVELS[-1]) if self._load is None else self._load(write())
 
     def close(self) -> None:

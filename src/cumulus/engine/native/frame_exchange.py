@@ -87,7 +87,7 @@ class NativeFrames:
             functions = {each.name: each for mover in movers.values() for each in mover.functions()}
             return [BASE, *map(library, shapes.values()), Module([*functions.values()])]
 
-        self._function = self._code.beside([*movers], write).function
+        self._function = self._code.load_extra([*movers], write).function
         self._written_for = plan
 
     def copy(self, map: str) -> MapFrame:

@@ -249,7 +249,9 @@ class Bucket:
         moved: dict[str, dict[Row, int]] = {}
         for net_change in net_changes:
             if net_change.relation in referring.tables and net_change.removed is not None:
-                for name, rows in referring.around(net_change.relation, net_change.removed, net_change.added).items():
+                for name, rows in referring.rows_to_move(
+                    net_change.relation, net_change.removed, net_change.added
+                ).items():
                     moved.setdefault(name, {}).update(rows)
         for name, rows in moved.items():
             going, coming = gone.setdefault(name, {}), come.setdefault(name, {})

@@ -71,8 +71,8 @@ class Outcome:
         return Outcome(errors=self.errors, error_counts=self.error_counts, is_counted=False)
 
 
-def together(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return what parts of an epoch, applied one after the other, did to a bucket; at least one."""
+def merged_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+    """Merge the outcomes of the parts of an epoch that were applied one after the other; at least one."""
     found = Outcome(waiting=outcomes[-1].waiting, poll=outcomes[-1].poll)
     for each in outcomes:
         found.events += each.events

@@ -54,7 +54,7 @@ class Poll:
         return cls(plain["asked"], frozenset(Deletion(*each) for each in plain["objections"])) if plain else cls()
 
     @classmethod
-    def together(cls, polls: Iterable[Poll]) -> Poll:
+    def merge(cls, polls: Iterable[Poll]) -> Poll:
         """Return what the buckets say together, after the same epoch."""
         polls = list(polls)
         asked = {poll.asked for poll in polls} or {0}

@@ -326,7 +326,7 @@ class Sink:
             error_counts,
             totals_with(before.view_error_totals, error_counts),
             # A report without counts is not of a bucket: nobody asks it about deletions.
-            Poll.together(Poll.of_plain(report.poll) for report in reports if report.counts).plain(),
+            Poll.merge(Poll.of_plain(report.poll) for report in reports if report.counts).plain(),
             failing,
             held,
             parts,

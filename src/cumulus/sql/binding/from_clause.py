@@ -88,7 +88,7 @@ def _query(
     outside: bool = True,
 ) -> list[Branch]:
     """Return the branches of a query in FROM."""
-    inner = scope.beside()
+    inner = scope.sibling_in_from()
     if queries is not None:
         inner.queries = queries
     if not outside:

@@ -26,7 +26,7 @@ def query_bag(scope: Scope, query: Query) -> QueryRows:
     if isinstance(query, SetOperation):
         return bag_of_set(scope, query)
     if query.distinct or is_grouped(query):
-        return as_bag(_group_select(scope.around(), query), scope)
+        return as_bag(_group_select(scope.sibling(), query), scope)
     selecting = _open_select(scope, query)
     return QueryRows(scope, [(item.name, selecting.bind(item.expr)) for item in selecting.items])
 
@@ -45,7 +45,7 @@ def query_groups(scope: Scope, query: Query) -> Grouped:
 
 def _as_rows(grouped: Grouped, scope: Scope, *, distinct: bool = False) -> Grouped:
     """Return a grouped query as groups of equal rows of its result."""
-    into = scope.around()
+    into = scope.sibling()
     items, shown = grouped.order_by, len(grouped.columns)
     grouped.columns = [*grouped.columns, *((f"#{index}", item.expression) for index, item in enumerate(items))]
     bag = as_bag(grouped, into)

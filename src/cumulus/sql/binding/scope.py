@@ -212,13 +212,13 @@ class Scope:
         """Return the scope of a sub-query in an expression of this one."""
         return Scope(self.context, parent=self, queries=self.queries)
 
-    def around(self) -> Scope:
-        """Return a new scope that sees what is around this one: that of a query whose groups become its rows."""
+    def sibling(self) -> Scope:
+        """Return a new scope with the same parent: that of a query whose groups become the rows of this one."""
         return Scope(self.context, parent=self.parent, parameters=self.parameters, queries=self.queries)
 
-    def beside(self) -> Scope:
-        """Return the scope of a query in FROM: it sees what is around this one, whose rows its rows become."""
-        return replace(self.around(), lookups=self.lookups)
+    def sibling_in_from(self) -> Scope:
+        """Return the scope of a query in FROM: same parent, same look-ups; its rows become the rows of this one."""
+        return replace(self.sibling(), lookups=self.lookups)
 
     def parameter(self, outside: Scalar, name: str = "p") -> Scalar:
         """Return the variable that stands for a scalar of the scope around this one."""

@@ -22,7 +22,7 @@ def bag_of_set(scope: Scope, query: SetOperation) -> QueryRows:
     """Return a set operation as rows of `scope`, which is new."""
     if query.op == "union" and query.all:
         return _rows_of_sides(scope, query, mark="")
-    return as_bag(groups_of_set(scope.around(), query), scope)
+    return as_bag(groups_of_set(scope.sibling(), query), scope)
 
 
 def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
@@ -75,7 +75,7 @@ def groups_of_set(scope: Scope, query: SetOperation) -> Grouped:
 def _rows_of_sides(scope: Scope, query: SetOperation, *, mark: str) -> QueryRows:
     """Return the rows of both sides; `mark` is a variable that tells the side, if any."""
     bind_query = scope.context.bind_query
-    left, right = bind_query(scope.beside(), query.left), bind_query(scope.beside(), query.right)
+    left, right = bind_query(scope.sibling_in_from(), query.left), bind_query(scope.sibling_in_from(), query.right)
     if len(left.columns) != len(right.columns):
         told = f"the sides of {query.op.upper()} have {len(left.columns)} and {len(right.columns)} columns"
         raise scope.source.bind_error(told, query.at, hint="Select as many columns on both sides.")

@@ -151,7 +151,7 @@ def _add(writer: ProgramWriter, body: Body, store: MapLayout, column: int, place
         return
     after, overflow = body.checked("add", before, number, "after")
     with body.when(overflow, likely=False):
-        writer.useless(body, Status.OVERFLOW, store)
+        writer.emit_abort(body, Status.OVERFLOW, store)
     body.store(lane.held.kernel, place, offset, after)
 
 

@@ -137,7 +137,7 @@ def _walk(
         with body.when(there):
             take(here)
             body.stop()
-        body.set(row, body.call(shape.beside(order), record, start, row, RIGHT - side))
+        body.set(row, body.call(shape.neighbour(order), record, start, row, RIGHT - side))
 
 
 def _nothing(sql_type: SqlType) -> Expr:

@@ -220,11 +220,11 @@ class ProgramWriter:
     # --- ways out ---------------------------------------------------------------------------------------------------
 
     def no_memory(self, body: Body, store: MapLayout) -> None:
-        """Write that the firing is useless for want of memory."""
-        self.useless(body, Status.NO_MEMORY, store)
+        """Emit the abort of the firing for lack of memory."""
+        self.emit_abort(body, Status.NO_MEMORY, store)
 
-    def useless(self, body: Body, status: Status, store: MapLayout) -> None:
-        """Write that the firing is useless."""
+    def emit_abort(self, body: Body, status: Status, store: MapLayout) -> None:
+        """Emit the abort of the firing: a status, and the map that caused it."""
         body.store(I64, CONTEXT, layout.STATUS, status.value)
         body.store(I64, CONTEXT, layout.CULPRIT, store.number)
 

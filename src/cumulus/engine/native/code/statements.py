@@ -218,7 +218,7 @@ class StatementEmitter:
                 continue
             value, overflow = self._body.checked("add", found.value, number.value, "delta")
             with self._body.when(overflow, likely=False):
-                self._writer.useless(self._body, Status.OVERFLOW, target)
+                self._writer.emit_abort(self._body, Status.OVERFLOW, target)
             found = Number(value, found.scale, found.bits)
         return found
 

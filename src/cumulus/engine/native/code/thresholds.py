@@ -79,7 +79,7 @@ class _Between:
                 new, old, _ = self._at(place)
                 if sure is not None:
                     with body.when(is_tree & ~sure, likely=False):
-                        body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
+                        body.set(following, body.call(store.shape.neighbour(order), record, group.root, row, RIGHT))
                 with body.when(new ^ old):
                     sign = Number(body.let(select(new, i64(1), i64(-1)), "sign"))
 
@@ -87,7 +87,7 @@ class _Between:
                         self._coder.run(pair.inner, inner, lambda all_, more: then(all_, [sign, *numbers, *more]))
 
                     with body.when(is_tree):
-                        body.set(following, body.call(store.shape.beside(order), record, group.root, row, RIGHT))
+                        body.set(following, body.call(store.shape.neighbour(order), record, group.root, row, RIGHT))
                     scanner.entry(read_source(scanner.writer, pair.read), pair.read.keys, row, place, self._env, visit)
                 with body.otherwise(), body.when(is_tree if sure is None else is_tree & sure):
                     body.stop()

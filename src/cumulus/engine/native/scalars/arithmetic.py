@@ -143,7 +143,7 @@ class Arithmetic:
     ) -> Scalar:
         """Write a call of Python code with values that are not NULL, which gives a variable its value; return that."""
         found, failed = self.writer.call(
-            self.body, callee, [sure(code) for code in codes], result, fixed, is_rare=is_rare
+            self.body, callee, [as_not_null(code) for code in codes], result, fixed, is_rare=is_rare
         )
         self.fails(failed)
         self.body.set(target, found.value)
@@ -275,7 +275,7 @@ class Arithmetic:
         if exact:
             inexact = reduce(operator.or_, [~test for test in exact])
             with self.body.when(inexact, likely=False), self.unless_null([scalar]):
-                called, _ = self.writer.call(self.body, Callee("float"), [sure(scalar)], DOUBLE, is_rare=True)
+                called, _ = self.writer.call(self.body, Callee("float"), [as_not_null(scalar)], DOUBLE, is_rare=True)
                 self.body.set(found, called.value)
         return Scalar(DOUBLE, found, scalar.null)
 
@@ -314,7 +314,7 @@ class Arithmetic:
         return Scalar(target, self.body.let(value.to(kernel_type(target)), "cast"), scalar.null, bits_of(target))
 
 
-def sure(scalar: Scalar) -> Scalar:
+def as_not_null(scalar: Scalar) -> Scalar:
     return replace(scalar, null=None)
 
 

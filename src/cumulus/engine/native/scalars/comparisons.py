@@ -9,7 +9,7 @@ from typing import Any
 from cumulus.catalog.types import BOOLEAN, Kind
 from cumulus.engine.native.kernel.lanes import Scalar, any_null
 from cumulus.engine.native.kernel.language import BOOL, F64, FALSE, INTEGER_ORDERS, Expr, Local
-from cumulus.engine.native.scalars.arithmetic import Arithmetic, sure
+from cumulus.engine.native.scalars.arithmetic import Arithmetic, as_not_null
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
 
@@ -93,7 +93,7 @@ class Comparisons:
         present = self._body.local(BOOL, "compared")
         self._body.set(present, FALSE)
         with self._arithmetic.unless_null([left, right]):
-            found, failed = self._writer.call(self._body, Callee(op), [sure(left), sure(right)], BOOLEAN)
+            found, failed = self._writer.call(self._body, Callee(op), [as_not_null(left), as_not_null(right)], BOOLEAN)
             self._body.set(present, found.value & ~failed)
         return present
 

@@ -47,7 +47,7 @@ def map_functions(shape: RowLayout) -> tuple[Function, ...]:
     writers += [
         (shape.put, ["map", *keys], _put if keys else _put_single),
         (shape.remove, ["map", "row"], _remove if keys else _remove_single),
-        (shape.adopt, ["map", "rows", "size", "count"], _adopt),
+        (shape.take_rows, ["map", "rows", "size", "count"], _adopt),
     ]
     for index, words in enumerate(shape.indexes):
         writers.append((shape.first(index), ["map", *(keys[word] for word in words)], partial(_first, index)))

@@ -114,7 +114,7 @@ class _OrderedIndex:
         yield from self._trees.functions()
         shape, number = self._shape, self._number
         yield implement(shape.edge(number), ("map", "start", "side"), self._edge, inline=False)
-        yield implement(shape.beside(number), ("map", "start", "row", "side"), self._beside, inline=False)
+        yield implement(shape.neighbour(number), ("map", "start", "row", "side"), self._neighbour, inline=False)
         if self._order.group:
             yield implement(shape.plant(number), ("map", "first", "most"), self._plant, inline=False)
         yield implement(shape.link_row(number), ("map", "row"), self._link_row)
@@ -254,7 +254,7 @@ class _OrderedIndex:
             body.set(at, self._next(body, here))
         body.leave(best)
 
-    def _beside(self, body: Body, _: Local, start: Local, row: Local, side: Local) -> None:
+    def _neighbour(self, body: Body, _: Local, start: Local, row: Local, side: Local) -> None:
         keys = self._nodes.keys(body, self._nodes.place(body, row))
         found, at = body.let(i64(0), "found"), body.let(start, "at")
         if self._order.group:

@@ -294,7 +294,7 @@ class RowLayout:
         return self.function("free", result=None)
 
     @property
-    def adopt(self) -> Signature:
+    def take_rows(self) -> Signature:
         """`(map, rows, bytes of one, how many)` → 1, or 0 if there is no memory: put rows that have a value.
 
         `rows` is the address of the first; each begins with key words and value words, no two with one key.
@@ -323,7 +323,7 @@ class RowLayout:
         """
         return self.function(f"edge{order}", I64, I64)
 
-    def beside(self, order: int) -> Signature:
+    def neighbour(self, order: int) -> Signature:
         """`(map, start, row, LEFT or RIGHT)` → the row before another one of its group, or behind it; 0 if none."""
         return self.function(f"beside{order}", I64, I64, I64)
 

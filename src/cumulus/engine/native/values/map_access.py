@@ -45,12 +45,12 @@ class StoredMap:
         self._find = code.function(shape.find.name, I64, PTR, *keys)
         self._put = code.function(shape.put.name, I64, PTR, *keys)
         self._remove = code.function(shape.remove.name, None, PTR, I64)
-        self._adopt = code.function(shape.adopt.name, I64, PTR, PTR, I64, I64)
+        self._take_rows = code.function(shape.take_rows.name, I64, PTR, PTR, I64, I64)
         self._clear = code.function(shape.clear.name, I64, PTR)
         self._walks = [
             (
                 code.function(shape.edge(number).name, I64, PTR, I64, I64),
-                code.function(shape.beside(number).name, I64, PTR, I64, I64, I64),
+                code.function(shape.neighbour(number).name, I64, PTR, I64, I64, I64),
             )
             for number in range(len(shape.orders))
         ]
@@ -112,14 +112,14 @@ class StoredMap:
             self._changed(self._record, row)
         return True
 
-    def adopt(self, other: StoredMap) -> bool:
+    def take_rows(self, other: StoredMap) -> bool:
         """Take the rows of a map with the same keys and values; False if there is no memory."""
         size = other.store.shape.row_size
-        return bool(self._adopt(self._record, other.row_address(1), size, other.last))
+        return bool(self._take_rows(self._record, other.row_address(1), size, other.last))
 
     def adopt_words(self, matrix: npt.NDArray[np.int64]) -> bool:
         """Take rows of key words and value words, which lie one after another; False if there is no memory."""
-        return bool(self._adopt(self._record, matrix.ctypes.data, 8 * matrix.shape[1], len(matrix)))
+        return bool(self._take_rows(self._record, matrix.ctypes.data, 8 * matrix.shape[1], len(matrix)))
 
     def clear(self) -> None:
         """Remove all rows."""
@@ -140,11 +140,11 @@ class StoredMap:
         chain = self.store.shape.chain(order)
         first = 0 if chain is None else self._first[chain](self._record, *words)
         start = self.view.root(order, first) or first
-        edge, beside = self._walks[order]
+        edge, neighbour = self._walks[order]
         row = start and edge(self._record, start, side)
         while row:
             yield self.row(row)
-            row = beside(self._record, start, row, RIGHT - side)
+            row = neighbour(self._record, start, row, RIGHT - side)
 
     def is_partial(self, order: int) -> bool:
         """Whether an order that holds only the best rows lacks others."""
