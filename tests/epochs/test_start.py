@@ -11,7 +11,7 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
-from cumulus.explain.layout.one_round import lay_out
+from cumulus.explain.layout.co_partitioning import lay_out
 from cumulus.m3 import parse
 from support.engines import engine_of
 from support.oracle import Oracle, same_bag

@@ -25,7 +25,7 @@ from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UnsupportedError
-from cumulus.explain.layout.one_round import Merge
+from cumulus.explain.layout.co_partitioning import Merge
 from cumulus.m3.program import Program
 from fuzz.case import Case, case_of, key_places
 from fuzz.compare import COMPILE_SECONDS, TooSlowError, limited

@@ -4,7 +4,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import LayoutError
-from cumulus.explain.layout.one_round import Merge, choose_layout, lay_out
+from cumulus.explain.layout.co_partitioning import Merge, choose_layout, lay_out
 from cumulus.m3 import On, parse
 
 # The Cumulus consistency paper, example 2.1, with its definitions.

@@ -10,7 +10,7 @@ from cumulus.catalog.partition import bucket_of
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import LayoutError, UnsupportedError
-from cumulus.explain.layout.one_round import choose_layout, lay_out
+from cumulus.explain.layout.co_partitioning import choose_layout, lay_out
 from cumulus.m3 import parse
 from support.random_programs import RELATIONS, RandomProgram, random_events
 from support.tiers import sampled

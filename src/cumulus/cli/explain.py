@@ -51,7 +51,7 @@ def explain_command(
     if second and view and second != view:
         raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
     from cumulus.engine.engines import python_functions
-    from cumulus.explain.layout.one_round import choose_layout
+    from cumulus.explain.layout.co_partitioning import choose_layout
     from cumulus.explain.view_costs import explain_views
 
     program = program_in(file, rely=rely, functions=given)

@@ -10,7 +10,7 @@ from cumulus.epochs.bucket.references import has_spread_children, is_checked
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
-from cumulus.explain.layout.one_round import Layout, choose_layout
+from cumulus.explain.layout.co_partitioning import Layout, choose_layout
 from cumulus.m3.dataflow import cycles
 from cumulus.m3.program import Program
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cumulus.explain.layout.one_round import Layout, lay_out
+from cumulus.explain.layout.co_partitioning import Layout, lay_out
 from cumulus.m3.program import Program
 
 

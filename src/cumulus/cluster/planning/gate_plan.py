@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from cumulus.epochs.layouts import polled_tables, unchecked_keys
 from cumulus.epochs.plan import BucketPlan
-from cumulus.explain.layout.one_round import choose_layout
+from cumulus.explain.layout.co_partitioning import choose_layout
 from cumulus.m3.program import Program
 
 

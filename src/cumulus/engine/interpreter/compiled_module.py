@@ -8,7 +8,7 @@ from typing import Any
 
 from cumulus.catalog.events import Row
 from cumulus.engine.failures import Failures
-from cumulus.engine.interpreter.attempts import FAILED
+from cumulus.engine.interpreter.error_guards import FAILED
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.written_modules import written_module

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cumulus.algebra.terms import Range, Term, Var
-from cumulus.engine.interpreter.attempts import assigned, can_fail, holding
+from cumulus.engine.interpreter.error_guards import assigned, can_fail, holding
 from cumulus.engine.interpreter.loop_sources import CHANGES, DictSource
 from cumulus.engine.interpreter.numbers import Value
 from cumulus.engine.interpreter.scalars import Env, EnvScalars

@@ -10,7 +10,7 @@ from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.assignments import assignments
 from cumulus.engine.analysis.separation import separated
 from cumulus.engine.failures import ErrorSites
-from cumulus.engine.interpreter.attempts import FAILED, PROBLEM
+from cumulus.engine.interpreter.error_guards import FAILED, PROBLEM
 from cumulus.engine.interpreter.loop_sources import CHANGES, Shared, ahead_name
 from cumulus.engine.interpreter.scalars import Env
 from cumulus.engine.interpreter.statements import StatementCoder, all_exact

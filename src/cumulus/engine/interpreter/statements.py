@@ -8,7 +8,7 @@ A trigger's function works in steps, so that every `+=` reads the state before t
 2. statements that loop, cannot fail, and write a map that no statement still to be computed reads, add while they loop;
 3. the changes of step 1 are added.
 
-Only step 1 evaluates what can fail, and catches it where it fails: see `cumulus.engine.interpreter.attempts`.
+Only step 1 evaluates what can fail, and catches it where it fails: see `cumulus.engine.interpreter.error_guards`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cumulus.algebra.terms import Apply, Cast
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.failures import ErrorSites
-from cumulus.engine.interpreter.attempts import bounded, report
+from cumulus.engine.interpreter.error_guards import bounded, report
 from cumulus.engine.interpreter.loop_sources import ahead_name
 from cumulus.engine.interpreter.numbers import NumberKind, Value, product
 from cumulus.engine.interpreter.scalars import Env

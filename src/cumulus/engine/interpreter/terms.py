@@ -3,7 +3,7 @@
 A product is a join. Its factors are put in an order in which every one finds its inputs bound: conditions and look-ups
 as early as possible, then the net change of a batch, then slices of maps, whole maps last. What can fail (a division, a
 cast) never moves before a factor that stood left of it, and where it fails the combination is 0
-(`cumulus.engine.interpreter.attempts`). Innermost stands the continuation, usually "add the product".
+(`cumulus.engine.interpreter.error_guards`). Innermost stands the continuation, usually "add the product".
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
-from cumulus.engine.interpreter.attempts import assigned, holding, summand
-from cumulus.engine.interpreter.ends import ExtremumCoder
+from cumulus.engine.interpreter.error_guards import assigned, holding, summand
+from cumulus.engine.interpreter.extrema import ExtremumCoder
 from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources, Shared
 from cumulus.engine.interpreter.loops import LoopCoder, Then
 from cumulus.engine.interpreter.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of

@@ -19,7 +19,7 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.epochs.view_folders import PARTS
-from cumulus.explain.layout.one_round import Merge
+from cumulus.explain.layout.co_partitioning import Merge
 from cumulus.m3.program import Program
 from cumulus.views.folding.measures import maps_to_fold
 

@@ -31,7 +31,7 @@ from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.epochs.view_folders import QUARANTINE, data_path
 from cumulus.errors import EvaluationError, StoreError
-from cumulus.explain.layout.one_round import Merge
+from cumulus.explain.layout.co_partitioning import Merge
 from cumulus.m3.program import MapDef, Program, ViewDef
 from cumulus.scalars.python_code import canonical
 from cumulus.scalars.user import Functions

@@ -17,7 +17,7 @@ from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, factor
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
 from cumulus.engine.native.code import loop_sources
-from cumulus.engine.native.code.ends import write_end, write_map_end
+from cumulus.engine.native.code.extrema import write_end, write_map_end
 from cumulus.engine.native.code.loop_sources import LoopSource, Visit
 from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then, number_lane, read_number

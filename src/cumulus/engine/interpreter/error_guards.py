@@ -1,4 +1,4 @@
-"""Code for what may fail: the smallest piece that a failure makes zero.
+"""Error guards: `try` around the smallest piece of generated code that may fail, and that a failure makes zero.
 
 The meaning of a factor that cannot be evaluated (a division by zero, a failed cast, a user's function that raises) is
 0: the combination of rows that it belongs to counts as nothing, here and when the same rows are deleted, and everything

@@ -1,4 +1,4 @@
-"""One-round layouts: which relations can be spread over buckets so that no bucket ever needs another.
+"""Co-partitioning (one-round layouts): which relations can be spread so that no bucket ever needs another.
 
 Decided on M3 alone (docs/m3.md, "One-round layouts"). Relations are partitioned by one key column each, or replicated:
 then their events fire in every bucket. `lay_out` finds the tag of every map for a given choice or says which statement

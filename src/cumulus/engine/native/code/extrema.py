@@ -1,4 +1,4 @@
-"""The least or greatest key of a slice, and the least or greatest value at which a term is not 0, in the kernel."""
+"""Kernel code for extrema: MIN or MAX of the keys of a slice, or of the values at which a term is not 0."""
 
 from __future__ import annotations
 
