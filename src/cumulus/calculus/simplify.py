@@ -186,6 +186,17 @@ Trace: TypeAlias = Callable[[str, Term], None]
 def simplify(term: Term, keys: Names, bound: Names, trace: Trace | None = None) -> Term:
     """Apply the passes until nothing changes; `AggSum(keys, …)` keeps its value.
 
+    Parameters
+    ----------
+    term
+        The term.
+    keys
+        The variables of the result.
+    bound
+        The variables that are bound outside.
+    trace
+        Called with the name and the result of each pass that changed the term.
+
     Examples
     --------
     >>> def tell(step, term):

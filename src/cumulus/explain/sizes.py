@@ -65,7 +65,18 @@ def size_of(
     statistics: Statistics,
     indexes: tuple[tuple[str, ...], ...] = (),
 ) -> Size:
-    """Return how large a map may become, with `indexes` whose slices agree on the keys named.
+    """Return how large a map may become.
+
+    Parameters
+    ----------
+    definition
+        The map.
+    tables
+        Table by name.
+    statistics
+        Counts that the user gave.
+    indexes
+        Secondary indexes, each by the keys that its slices agree on.
 
     Examples
     --------
@@ -218,7 +229,17 @@ def _choices(
 
 
 def distinct(table: Table, column: Column, tables: Mapping[str, Table], statistics: Statistics) -> int | None:
-    """Return how many different values a column has at most, None if nothing is known."""
+    """Return how many different values a column has at most, None if nothing is known.
+
+    Parameters
+    ----------
+    table, column
+        The column.
+    tables
+        Table by name.
+    statistics
+        Counts that the user gave.
+    """
     null = 0 if column.not_null or column.name in table.key else 1
     found = [statistics.distinct.get((table.name, column.name)), statistics.rows.get(table.name)]
     if column.type is not None and column.type.kind is Kind.BOOLEAN:

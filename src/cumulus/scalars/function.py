@@ -77,7 +77,21 @@ def define(
     strict: bool = True,
     arguments: Callable[[Types], Types] = as_given,
 ) -> ScalarFunction:
-    """Return a scalar function that takes arguments of some kinds: `result` to `many` are those of `takes`."""
+    """Return a scalar function that takes arguments of some kinds.
+
+    Parameters
+    ----------
+    name, implement
+        What SQL calls the function, and the Python function.
+    result
+        Type of the result, or a function of the types of the arguments.
+    parameters, optional, many
+        As in `takes`.
+    strict
+        Whether a NULL argument gives NULL without a call.
+    arguments
+        The types that the arguments are cast to, by their own.
+    """
     check = takes(name, result, *parameters, optional=optional, many=many)
     return ScalarFunction(name, implement, check, strict, arguments)
 
@@ -88,7 +102,15 @@ def define_float(name: str, implement: Callable[..., float], count: int = 1) -> 
 
 
 def failure(name: str, arguments: Sequence[Any], reason: str, hint: str = "") -> EvaluationError:
-    """Return the error of calling function `name` with `arguments`."""
+    """Return the error of calling function `name` with `arguments`.
+
+    Parameters
+    ----------
+    name, arguments
+        The call.
+    reason, hint
+        What went wrong, and what to do.
+    """
     told = ", ".join("NULL" if argument is None else repr(argument) for argument in arguments)
     return EvaluationError(f"{name}({told}): {reason}", hint=hint)
 

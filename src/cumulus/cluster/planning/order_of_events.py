@@ -56,7 +56,19 @@ def require_order(plan: ClusterPlan) -> ClusterPlan:
 def intake_of_switch(
     plan: ClusterPlan, switch: int, make_engine: Callable[..., Engine], late_epochs: int = LATE_EPOCHS
 ) -> Intake | OrderedIntake:
-    """Return what takes in the rows of a switch's tables: events where a map follows their order, else net changes."""
+    """Return the intake of a switch: of events if a map depends on their order, else of net changes.
+
+    Parameters
+    ----------
+    plan
+        The plan of the cluster.
+    switch
+        Number of the switch, 0-based.
+    make_engine
+        Makes the engine that checks the rows.
+    late_epochs
+        How many epochs a row waits for its parent.
+    """
     tables = frozenset(plan.tables.tables_of(switch))
     if plan.maps_by_order:
         return OrderedIntake(plan.program, plan.division.spread, tables)

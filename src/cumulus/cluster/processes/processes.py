@@ -68,7 +68,17 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
 
 
 def equip_by_plan(name: Name, argument: Mapping[str, Any], settings: ClusterSettings, plan: ClusterPlan) -> MachineSpec:
-    """Return the machine that a process is to drive, by what its home says; see `equip`."""
+    """Return the machine that a process is to drive, built from the plan of its cluster.
+
+    Parameters
+    ----------
+    name
+        The machine.
+    argument
+        As in `equip`.
+    settings, plan
+        Those of the cluster.
+    """
     folder = settings.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     log = RecordLog(folder / "log")

@@ -72,7 +72,18 @@ def bind_view(
 ) -> BoundView:
     """Return a CREATE VIEW as terms.
 
-    It may read `views`; derived relations go to `derived`.
+    Parameters
+    ----------
+    view
+        The statement.
+    tables
+        Table by name.
+    source
+        The script, for places in errors.
+    views
+        The views that it may read, by name.
+    derived
+        Registry that new derived relations are added to.
 
     Raises
     ------

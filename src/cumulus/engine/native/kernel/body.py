@@ -50,20 +50,50 @@ class Body:
         self._add(language.Assign(target, value if isinstance(value, Expr) else language.Immediate(target.type, value)))
 
     def load(self, cell: language.InMemory, address: Expr, offset: int = 0, hint: str = "t") -> Local:
-        """Return what stands in memory."""
+        """Load a cell of memory into a new variable.
+
+        Parameters
+        ----------
+        cell
+            Type of the cell in memory.
+        address, offset
+            Where it is: a pointer, and bytes behind it.
+        hint
+            Beginning of the variable's name.
+        """
         target = self.local(cell if isinstance(cell, Type) else I64, hint)
         self._add(language.Load(target, cell, address, offset))
         return target
 
     def store(self, cell: language.InMemory, address: Expr, offset: int, value: Operand) -> None:
-        """Write to memory."""
+        """Store a value in a cell of memory.
+
+        Parameters
+        ----------
+        cell
+            Type of the cell in memory.
+        address, offset
+            Where it is: a pointer, and bytes behind it.
+        value
+            What is written, of the type of the cell.
+        """
         type_ = cell if isinstance(cell, Type) else I64
         found = value if isinstance(value, Expr) else language.Immediate(type_, value)
         assert found.type is type_, f"{found.type} is stored as {cell}"
         self._add(language.StoreWord(cell, address, offset, found))
 
     def checked(self, op: str, left: Expr, right: Operand, hint: str = "t") -> tuple[Local, Local]:
-        """Return the sum, difference or product of two integers, and whether it does not fit their type."""
+        """Return the sum, difference or product of two integers, and whether it does not fit their type.
+
+        Parameters
+        ----------
+        op
+            The operation on integers, such as "add".
+        left, right
+            Operands of one type.
+        hint
+            Beginning of the variable's name.
+        """
         found = right if isinstance(right, Expr) else language.Immediate(left.type, right)
         target, overflow = self.local(left.type, hint), self.local(BOOL, "overflow")
         self._add(language.CheckedArithmetic(op, target, overflow, left, found))
@@ -199,7 +229,21 @@ def define(
     inline: bool | None = None,
     is_public: bool = True,
 ) -> Iterator[Body]:
-    """Write a new function; every way through it must end with `leave`, if it has a result."""
+    """Write a new function; every way through it must end with `leave`, if it has a result.
+
+    Parameters
+    ----------
+    name
+        The symbol of the function.
+    parameters
+        Name and type of each parameter.
+    result
+        Type of the result; None if it has none.
+    inline
+        Whether LLVM inlines it: True always, False never, None as it decides.
+    is_public
+        Whether other modules may call it.
+    """
     signature = Signature(name, tuple(type_ for _, type_ in parameters), result)
     function = Function(
         signature, tuple(Local(type_, hint) for hint, type_ in parameters), inline=inline, is_public=is_public
@@ -214,7 +258,13 @@ WriteStatements: TypeAlias = Callable[..., None]
 def kernel_function(
     name: str, parameters: Sequence[tuple[str, Type]], result: Type | None = None, *, inline: bool | None = None
 ) -> Callable[[WriteStatements], Function]:
-    """Make a function of the kernel of a Python function that writes its statements; see `define`."""
+    """Make a function of the kernel of a Python function that writes its statements.
+
+    Parameters
+    ----------
+    name, parameters, result, inline
+        As in `define`.
+    """
 
     def make(write: WriteStatements) -> Function:
         with define(name, parameters, result, inline=inline) as body:
@@ -227,6 +277,18 @@ def kernel_function(
 def implement(
     signature: Signature, names: Sequence[str], write: WriteStatements, *, inline: bool | None = None
 ) -> Function:
-    """Return the function with a signature, whose parameters have these names."""
+    """Return the function with a signature.
+
+    Parameters
+    ----------
+    signature
+        Symbol and types.
+    names
+        The names of its parameters, in order.
+    write
+        Writes the statements.
+    inline
+        As in `define`.
+    """
     parameters = list(zip(names, signature.parameters, strict=True))
     return kernel_function(signature.name, parameters, signature.result, inline=inline)(write)

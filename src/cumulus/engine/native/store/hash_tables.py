@@ -272,7 +272,15 @@ def _split(body: Body, memory: Local, table: Local, tag: Local) -> None:
 
 @kernel_function("cu_table_insert", [("memory", PTR), ("table", PTR), ("tag", I64), ("row", I64)], I64, inline=False)
 def insert_slot(body: Body, memory: Local, table: Local, tag: Local, row: Local) -> None:
-    """Add a slot; 1, or 0 if there is no memory."""
+    """Add a slot; 1, or 0 if there is no memory.
+
+    Parameters
+    ----------
+    memory, table
+        The memory record that pays, and the hash table.
+    tag, row
+        Hash of the key, 32 bits, and number of the row.
+    """
     with body.loop():
         segment = _segment_of(body, table, tag)
         count = body.let(body.load(PTR, table, COUNTS).at(segment << 3), "count")
@@ -291,7 +299,15 @@ def insert_slot(body: Body, memory: Local, table: Local, tag: Local, row: Local)
 
 @kernel_function("cu_table_remove", [("table", PTR), ("tag", I64), ("row", I64)], inline=False)
 def remove_slot(body: Body, table: Local, tag: Local, row: Local) -> None:
-    """Take a slot away, which must be there."""
+    """Take a slot away, which must be there.
+
+    Parameters
+    ----------
+    table
+        The hash table.
+    tag, row
+        Hash of the key, 32 bits, and number of the row.
+    """
     base, hole, mask = _find_slot(body, table, tag, row)
     at = body.let(hole, "next")
     with body.loop():
@@ -310,7 +326,17 @@ def remove_slot(body: Body, table: Local, tag: Local, row: Local) -> None:
 
 @kernel_function("cu_table_rename", [("table", PTR), ("tag", I64), ("row", I64), ("to", I64)], inline=False)
 def rename_slot(body: Body, table: Local, tag: Local, row: Local, to: Local) -> None:
-    """Let a slot, which must be there, lead to another row."""
+    """Let a slot, which must be there, lead to another row.
+
+    Parameters
+    ----------
+    table
+        The hash table.
+    tag, row
+        Hash of the key, 32 bits, and number of the row.
+    to
+        The new number of the row.
+    """
     base, at, _ = _find_slot(body, table, tag, row)
     body.store(I64, base.at(at << 3), 0, (tag << 32) | to)
 
