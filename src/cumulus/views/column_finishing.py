@@ -21,6 +21,7 @@ from cumulus.catalog.arrow import array_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind
+from cumulus.interrupts import ready_arrays
 from cumulus.views import kernels
 from cumulus.views.batches import EntryColumns, Tables
 from cumulus.views.entries import MapSource, WholeMaps
@@ -44,6 +45,7 @@ class Columnar:
     def __init__(self, finisher: Finisher, source: MapSource) -> None:
         if not finisher.maps[0].keys:
             raise NotColumnarError
+        ready_arrays()
         self._finisher, self._source = finisher, source
         self._view = finisher.view
         self._tables = Tables(finisher, source)

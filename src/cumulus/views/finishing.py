@@ -20,6 +20,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, INTEGER_BITS, Kind, coercer
 from cumulus.errors import EvaluationError, ValidationError
+from cumulus.interrupts import ready_arrays
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import grouping_columns, names_in, read_of, top_of
 from cumulus.scalars.python_code import NAN, NamePool, PythonCode, ScalarCoder, canonical
@@ -330,6 +331,7 @@ class Finisher:
 
     def to_arrow(self, rows: Iterable[Row]) -> pa.Table:
         """Return rows of the view as Arrow."""
+        ready_arrays()
         try:
             return table_of(self.view.columns, rows)
         except (pa.ArrowException, OverflowError) as problem:
