@@ -91,22 +91,6 @@ class interruptible:  # noqa: N801  # it is called, as `contextlib.suppress` is
             Deferring._outermost = outermost
 
 
-_has_arrays = [False]
-
-
-def ready_arrays() -> None:
-    """Let pyarrow import what it imports with its first array, pandas, while Ctrl-C waits.
-
-    An import that ends in the middle leaves modules behind that are no good for as long as the process lives.
-    """
-    if not _has_arrays[0]:
-        with Deferring():
-            import pyarrow as pa
-
-            pa.array([0])
-        _has_arrays[0] = True
-
-
 def deliver() -> None:
     """Let a Ctrl-C in that waits: here it does no harm."""
     outermost = Deferring._outermost

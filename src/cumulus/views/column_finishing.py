@@ -21,11 +21,10 @@ from cumulus.catalog.arrow import array_of
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, Kind
-from cumulus.interrupts import ready_arrays
 from cumulus.views import kernels
 from cumulus.views.batches import EntryColumns, Tables
 from cumulus.views.entries import MapSource, WholeMaps
-from cumulus.views.finishing import Finisher
+from cumulus.views.finishing import Finisher, ready_arrays
 from cumulus.views.vector_values import arrow_values, python_values
 from cumulus.views.vectors import Mask, NotColumnarError, Vector
 

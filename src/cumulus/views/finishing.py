@@ -20,7 +20,7 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import EXACT, INTEGER_BITS, Kind, coercer
 from cumulus.errors import EvaluationError, ValidationError
-from cumulus.interrupts import ready_arrays
+from cumulus.interrupts import Deferring
 from cumulus.m3.program import Program, ViewDef
 from cumulus.m3.view_reads import grouping_columns, names_in, read_of, top_of
 from cumulus.scalars.python_code import NAN, NamePool, PythonCode, ScalarCoder, canonical
@@ -340,6 +340,20 @@ class Finisher:
                 view=self.view.name,
                 hint="Cast the column to a type that holds its values.",
             ) from None
+
+
+_has_arrays = [False]
+
+
+def ready_arrays() -> None:
+    """Let pyarrow import what it imports with its first array, pandas, while Ctrl-C waits.
+
+    An import that ends in the middle leaves modules behind that are no good for as long as the process lives.
+    """
+    if not _has_arrays[0]:
+        with Deferring():
+            pa.array([0])
+        _has_arrays[0] = True
 
 
 def _key_code(code: PythonCode, pool: NamePool) -> str:
