@@ -159,6 +159,7 @@ SOURCES = (
     "scalars",
     "views",
     "errors.py",
+    "interrupts.py",
     "garbage_collection.py",
     "version.py",
 )
