@@ -27,6 +27,8 @@ ROOMS = {
     },
 }
 """Program → the rooms of cumulus that it may import."""
+HEAVY = ("pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "pyarrow.pandas_compat", "cumulus.engine.interpreter")
+"""Modules of those libraries and rooms that no program here may import: each takes 10 milliseconds or more."""
 
 
 def imported(program: str) -> set[str]:
@@ -48,6 +50,7 @@ def test_a_first_example_imports_what_it_uses(program: str) -> None:
     assert libraries <= LIBRARIES[program]
     rooms = {name.split(".")[1] for name in after if name.startswith("cumulus.")}
     assert rooms <= ROOMS[program]
+    assert not after & {*HEAVY}
 
 
 def test_the_version_is_told_without_a_command_line() -> None:

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.arrow_messages import table_within
@@ -27,6 +26,8 @@ _FEW_PIECES = 100
 
 def rows_equal(column: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
     """Return which rows of a column have a value; None stands for NULL, which equals itself here."""
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     if value is None:
         return column.is_null()
     return pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)
@@ -118,6 +119,8 @@ def typed(array: Any, sql_type: SqlType) -> Any:
     The type of the result is `arrow_type`, but for whole numbers of up to 64 bits, whose width stays what it is, and
     DOUBLE, which may have 32 bits. An array without a type, of which all is NULL, is of any.
     """
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     array = decoded(array)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type(sql_type))
@@ -188,6 +191,8 @@ def numbers_of_text(texts: Any, sql_type: SqlType) -> Any:
     >>> numbers_of_text(pa.array(["7", None]), INTEGER).to_pylist(), numbers_of_text(pa.array(["0x7"]), INTEGER)
     ([7, None], None)
     """
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     if sql_type.kind in (Kind.DECIMAL, Kind.HUGEINT):
         longest = pc.max(pc.binary_length(texts)).as_py() or 0
         if longest > MOST_DIGITS or _has_letter(texts, "eE"):
@@ -202,6 +207,8 @@ def numbers_of_text(texts: Any, sql_type: SqlType) -> Any:
 
 
 def _has_letter(texts: Any, letters: str) -> bool:
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     return any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in letters)
 
 
@@ -224,6 +231,8 @@ def _is_sound(array: Any) -> bool:
 
 
 def _is_within(array: Any, sql_type: SqlType) -> bool:
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     first, last = _SPANS[sql_type.kind]
     bounds = pc.min_max(array.cast(pa.int32() if sql_type.kind is Kind.DATE else pa.int64())).as_py()
     return bounds["min"] is None or (first <= bounds["min"] and bounds["max"] <= last)
@@ -249,6 +258,8 @@ def plain_list(array: Any) -> list[Any]:
 
 def _is_of(array: Any, sql_type: SqlType) -> bool:
     """Whether every value of `array` is a value of `sql_type`, or becomes one without loss by a cast."""
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     source = array.type
     kind = sql_type.kind
     if kind is Kind.HUGEINT:

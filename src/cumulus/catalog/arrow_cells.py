@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cumulus.catalog.types import Interval
 
@@ -175,6 +174,8 @@ def _interval(value: Any) -> Interval:
 
 def shown_cell(array: Any, index: int) -> Any:
     """Return one cell as it may be shown: as Python's value, or where it has none, as a text."""
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     try:
         array, index = decoded(array.slice(index, 1)), 0
         return array[index].as_py()

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import numbers_of_text, typed
 from cumulus.catalog.arrow_cells import decoded
@@ -37,6 +36,8 @@ def converted(array: Any, sql_type: SqlType) -> Any:
 
 def _of_family(array: Any, sql_type: SqlType) -> Any:
     """Return an array as one that `typed` may take for a type, None if there is no cast that is exact."""
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     source = array.type
     if is_text(source):
         return _of_text(array, sql_type)

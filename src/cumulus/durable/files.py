@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cumulus.durable.folders import sync_folder
 from cumulus.errors import StoreError
@@ -51,6 +50,8 @@ def open_durably(path: Path) -> Iterator[BinaryIO]:
 
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table down to the disk; folders are made. The entry in its folder is not synced: `sync_entries`."""
+    import pyarrow.parquet as pq  # 10 ms; a saved warehouse is no Parquet
+
     _make_folder(path.parent)
     with open_durably(path) as file:
         pq.write_table(table, file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine, Indexes
 from cumulus.errors import EngineWarning, MissingFunctionError, UsageError
 from cumulus.m3.program import Program
@@ -36,7 +35,7 @@ def make_engine(name: str, program: Program, functions: Functions | None = None,
     UsageError
         If there is no such engine, or it cannot run the program.
     MissingFunctionError, ValidationError
-        As `Interpreter`.
+        As `cumulus.engine.interpreter.engine.Interpreter`.
     """
     check_engine(name)
     if name != "interpreter":
@@ -48,6 +47,8 @@ def make_engine(name: str, program: Program, functions: Functions | None = None,
             raise UsageError(f"the native engine cannot run this program: {native}", hint=hint)
         message = f"this program is interpreted, which is slower: {native}. With engine='interpreter' nobody is told."
         warnings.warn(message, EngineWarning, stacklevel=3)
+    from cumulus.engine.interpreter.engine import Interpreter  # most programs are machine code, and never need it
+
     return Interpreter(program, functions, indexes=indexes)
 
 

@@ -352,6 +352,8 @@ def ready_arrays() -> None:
     """
     if not _has_arrays[0]:
         with Deferring():
+            import pyarrow.compute  # noqa: F401  # what works on arrays needs it, too
+
             pa.array([0])
         _has_arrays[0] = True
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.types import Kind
@@ -84,6 +83,8 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 def _write_plain(array: Any, kind: Kind, into: Column) -> None:
     """Write what is not NULL in an array of fixed width as words; anything where it is NULL."""
+    import pyarrow.compute as pc  # 30 ms, and rows of Python values need none of it
+
     if kind is Kind.DATE:
         array = array.view(pa.int32())
     elif kind is Kind.TIMESTAMP or kind is Kind.TIMESTAMPTZ:
