@@ -59,3 +59,10 @@ def test_the_version_is_told_without_a_command_line() -> None:
         *("cumulus.cli", "cumulus.cli.start", "cumulus.version"),
     }
     assert "typer" not in modules
+
+
+def test_the_help_of_all_commands_needs_no_library_of_numbers() -> None:
+    program = "import sys; sys.argv = ['cumulus', '--help']; from cumulus.cli.start import main\n"
+    modules = imported(f"{program}try:\n    main()\nexcept SystemExit:\n    pass")
+    assert "typer" in modules
+    assert not {"numpy", "pyarrow", "duckdb", "sqlglot", "cumulus.compiler", "cumulus.engine.session"} & {*modules}

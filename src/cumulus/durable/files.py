@@ -8,12 +8,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, BinaryIO
 
 from cumulus.durable.folders import sync_folder
 from cumulus.errors import StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @contextmanager

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from rich.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BAR_CELLS = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -15,6 +17,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def rows_table(title: str, rows: pa.Table, limit: int) -> Table:
     """Return the first rows of a result as a table, `limit` at most, with how many there are."""
+    import pyarrow as pa  # 0.1 s that the help of all commands need not wait for
+
     count = rows.num_rows
     caption = f"{count:,} rows" if count <= limit else f"the first {limit} of {count:,} rows"
     table = Table(title=f"{title} ({caption})", title_justify="left", title_style="bold", header_style="", box=None)
