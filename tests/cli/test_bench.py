@@ -12,8 +12,8 @@ from cumulus.cli.main import app
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError, UsageError
 from cumulus.m3.dataflow import loading_maps
-from cumulus.workloads import queries
 from cumulus_lab.bench.compiler_bench import measure, total
+from cumulus_lab.workloads import queries
 from support.benchmarks import NOT_YET
 
 

@@ -17,12 +17,12 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, UsageError
-from cumulus.workloads import orders, queries
 from cumulus_lab.bench import bulk_runs, workload_runs
 from cumulus_lab.bench.agreement import check, compare
 from cumulus_lab.bench.bulk_runs import WAYS
 from cumulus_lab.bench.engine_runs import columns_of
 from cumulus_lab.bench.state_runs import programs
+from cumulus_lab.workloads import orders, queries
 from support.tiers import sampled
 
 

@@ -13,7 +13,7 @@ from cumulus.cluster.planning.table_assignment import assign_tables, checks_of
 from cumulus.compiler import compile_sql
 from cumulus.epochs.layouts import polled_tables, unchecked_keys
 from cumulus.errors import UsageError
-from cumulus.workloads import benchmark
+from cumulus_lab.workloads import benchmark
 
 SHOP = (Path(__file__).parents[2] / "examples" / "shop.sql").read_text()
 PARENTS = """

@@ -10,7 +10,8 @@ import pytest
 
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import VersionOrder
-from cumulus.workloads import benchmark, changes, flights, shop
+from cumulus.workloads import changes, flights, shop
+from cumulus_lab.workloads import benchmark
 from support import failing_view, orders_stream, star_stream
 from support.benchmarks import small_stream
 from support.orders_stream import json_lines

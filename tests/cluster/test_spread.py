@@ -7,7 +7,8 @@ import pytest
 from cumulus import m3
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
-from cumulus.workloads import BENCHMARKS, flights, queries, shop
+from cumulus.workloads import flights, shop
+from cumulus_lab.workloads import BENCHMARKS, queries
 from support.tiers import sampled
 
 SPREAD = {

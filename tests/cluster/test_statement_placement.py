@@ -13,7 +13,7 @@ from cumulus.compiler import compile_sql
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3 import parse
-from cumulus.workloads import benchmark
+from cumulus_lab.workloads import benchmark
 
 SHOP = compile_sql((Path(__file__).parents[2] / "examples" / "shop.sql").read_text(), batches=False)
 

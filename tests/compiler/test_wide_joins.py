@@ -8,7 +8,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import LowerOrderWarning, UnsupportedError
-from cumulus.workloads.listing import benchmark
+from cumulus_lab.workloads.listing import benchmark
 from support.command_line import cumulus
 from support.tiers import sampled
 

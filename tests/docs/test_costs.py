@@ -14,7 +14,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.explain.cost import CostClass, cost_classes
-from cumulus.workloads import queries
+from cumulus_lab.workloads import queries
 from support.tiers import sampled
 
 PAGE = Path(__file__).parents[2] / "docs" / "costs.md"

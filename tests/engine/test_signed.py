@@ -13,7 +13,7 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.analysis.signs import SIGN, joined_triggers
 from cumulus.m3 import parse
 from cumulus.m3.program import On, Program, Trigger
-from cumulus.workloads import queries
+from cumulus_lab.workloads import queries
 from fuzz.case import parse_case
 from support.tiers import sampled
 

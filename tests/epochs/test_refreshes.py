@@ -13,8 +13,8 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.sources import sources_from
-from cumulus.workloads import tpch
 from cumulus_lab.bench.refresh_runs import Comparison, WrittenStream, write_stream
+from cumulus_lab.workloads import tpch
 from support.engines import KINDS
 
 QUERIES = ("q5", "q7", "q8", "q9")

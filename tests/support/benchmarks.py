@@ -11,8 +11,9 @@ from cumulus.catalog import Event
 from cumulus.catalog.types import EXACT
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
-from cumulus.workloads import benchmark, checks, orderbook, ssb, tpch
-from cumulus.workloads.churn import churn
+from cumulus.workloads import checks
+from cumulus_lab.workloads import benchmark, orderbook, ssb, tpch
+from cumulus_lab.workloads.churn import churn
 from support.differential import check_maps, check_views
 from support.oracle import Oracle
 

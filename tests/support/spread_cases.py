@@ -21,7 +21,8 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
-from cumulus.workloads import flights, queries, shop
+from cumulus.workloads import flights, shop
+from cumulus_lab.workloads import queries
 
 SQL = {
     "self_join": """

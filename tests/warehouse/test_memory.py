@@ -12,8 +12,8 @@ from cumulus import Warehouse
 from cumulus.engine.limits import Budget, bytes_of, format_bytes, machine_memory
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError, MemoryLimitError, MemoryLimitWarning, UsageError
-from cumulus.workloads import orders
 from cumulus_lab.bench.engine_runs import batches_of, columns_of
+from cumulus_lab.workloads import orders
 from support.engines import KINDS
 from support.tiers import one_mode_each
 

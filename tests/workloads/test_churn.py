@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from cumulus.errors import UsageError
-from cumulus.workloads import changes, checks, orderbook, ssb, tpch
-from cumulus.workloads.churn import churn
+from cumulus.workloads import changes, checks
+from cumulus_lab.workloads import orderbook, ssb, tpch
+from cumulus_lab.workloads.churn import churn
 
 
 def test_all_rows_stand_in_the_middle_and_a_share_is_gone_at_the_end() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from cumulus.catalog.types import arrow_type
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.workloads import BENCHMARKS, checks, flights, queries, shop, tpch
+from cumulus.workloads import checks, flights, shop, tpch
+from cumulus_lab.workloads import BENCHMARKS, queries
 from support.benchmarks import NOT_YET
 from support.tiers import sampled
 

@@ -6,7 +6,8 @@ import pyarrow.compute as pc
 import pytest
 
 from cumulus.errors import UnknownNameError, UnsupportedError, UsageError
-from cumulus.workloads import BENCHMARKS, benchmark, checks, queries, ssb
+from cumulus.workloads import checks
+from cumulus_lab.workloads import BENCHMARKS, benchmark, queries, ssb
 from support.benchmarks import NOT_YET, differential, select_of, small_tables
 from support.tiers import sampled
 

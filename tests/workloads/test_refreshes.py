@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cumulus.errors import UsageError
-from cumulus.workloads import tpch
+from cumulus_lab.workloads import tpch
 
 QUERIES = ("q5", "q7", "q8", "q9")
 PARENTS = ("customer", "supplier", "part")

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.errors import InputError, UnknownNameError, UsageError
-from cumulus.workloads import changes, checks, tpch
+from cumulus.workloads import changes, checks
+from cumulus_lab.workloads import tpch
 from support.tiers import sampled
 
 
@@ -383,7 +384,7 @@ def test_partsupp_comes_and_goes_where_there_are_no_orders(folder: Path) -> None
 @pytest.mark.slow
 def test_a_stream_across_blocks_is_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small blocks stand in for a large scale: nothing is lost or doubled at the seams."""
-    monkeypatch.setattr("cumulus.workloads.tpch.streams.BLOCK", 1_000)
+    monkeypatch.setattr("cumulus_lab.workloads.tpch.streams.BLOCK", 1_000)
     stream = tpch.stream(folder, query="q12", batch=3_333, deletes=0.25, columns="used")
     ops = Counter(op for epoch in stream.epochs() for table in epoch.values() for op in table["op"].to_pylist())
     assert ops["i"] == 15_000 + 60_175

@@ -30,9 +30,9 @@ from cumulus.warehouse.loading.initial_load import Filled
 from cumulus.warehouse.loading.initial_load import fill as fill_warehouse
 from cumulus.warehouse.view_changes import carry_over, compute
 from cumulus.workloads import checks
-from cumulus.workloads.orders import Interleaved
 from cumulus_lab.bench.agreement import check, compare, recomputed_view, view_rows
 from cumulus_lab.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
+from cumulus_lab.workloads.orders import Interleaved
 
 WAYS = ("fill", "sql", "create_view", "replay", "interpreter")
 _BATCH = 100_000

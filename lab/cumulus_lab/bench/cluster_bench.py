@@ -69,8 +69,9 @@ def cluster_bench(
 
 def _write_input(workload: str, folder: Path, events: int, epochs: int, seed: int, cache: Path | None) -> str:
     """Write the files of a workload; return its SQL."""
-    from cumulus.workloads import changes, orders, tpch
+    from cumulus.workloads import changes
     from cumulus_lab.bench.cluster_runs import write_orders
+    from cumulus_lab.workloads import orders, tpch
 
     if workload == "example-2.1":
         write_orders(folder, events=events, epochs=epochs, seed=seed)

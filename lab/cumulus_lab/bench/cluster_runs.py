@@ -26,7 +26,8 @@ from cumulus.errors import ProcessError
 from cumulus.m3.program import Program
 from cumulus.machine_facts import cpu_seconds, resident_bytes
 from cumulus.transport.supervisor import MachineMessage, Process, ProcessEnded, Supervisor
-from cumulus.workloads import changes, orders
+from cumulus.workloads import changes
+from cumulus_lab.workloads import orders
 
 WARM = 2
 """Epochs at the beginning that do not count: machine code is made there, and processes start."""

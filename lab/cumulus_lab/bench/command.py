@@ -104,8 +104,8 @@ def _refresh_bench(
 ) -> None:
     """Run each program, by keys, buckets and order, over one stream; an error if a view of an epoch is not DuckDB's."""
     from cumulus.spark.session import local_session
-    from cumulus.workloads import tpch
     from cumulus_lab.bench.refresh_runs import measure, write_stream
+    from cumulus_lab.workloads import tpch
 
     load = load_average()
     stream = tpch.refreshes(tpch.read_tables(tpch.generate(sf, cache), queries), queries=queries, **settings)
@@ -152,9 +152,10 @@ def _query_bench(
 ) -> None:
     from cumulus.compiler.pipeline import compile_sql
     from cumulus.spark.session import local_session
-    from cumulus.workloads import changes, tpch
+    from cumulus.workloads import changes
     from cumulus.workloads.checks import views
     from cumulus_lab.bench.spark_bench import measure, recompute_ms, write_tables
+    from cumulus_lab.workloads import tpch
 
     load = load_average()
     text = tpch.sql(query, columns="used", keys=keys)

@@ -27,7 +27,7 @@ def compile_bench(
 
     Example: cumulus bench compile --workload tpch --json
     """
-    from cumulus.workloads import queries
+    from cumulus_lab.workloads import queries
 
     load = load_average()
     scripts = queries(workload, query, keys=keys, static=tuple(static))

@@ -138,9 +138,9 @@ def _bulk_rows(
     workload: str, query: str, sf: float, scale: float, seed: int, repetitions: int, cache: Path | None
 ) -> list[dict[str, Any]]:
     """Measure rows that are there already: those of example 2.1, or of the queries of a workload."""
-    from cumulus.workloads import orders
     from cumulus_lab.bench import bulk_runs
     from cumulus_lab.bench import workload_runs as runs
+    from cumulus_lab.workloads import orders
 
     if not workload:
         made = orders.stream(scale=scale, deletes=0, seed=seed)
@@ -157,10 +157,10 @@ def _bulk_rows(
 
 def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[str, Any]]:
     from cumulus.compiler import compile_sql
-    from cumulus.workloads import orders
     from cumulus_lab.bench.agreement import compare, view_rows
     from cumulus_lab.bench.c import COMPILER
     from cumulus_lab.bench.engine_runs import contestants, time_recompute
+    from cumulus_lab.workloads import orders
 
     compiled = compile_sql(orders.SQL)
     stream = orders.stream(scale=scale, seed=seed)
@@ -190,8 +190,8 @@ def _rows(scale: float, batch: int, seed: int, repetitions: int) -> list[dict[st
 
 def _latency_rows(scale: float, seed: int) -> list[dict[str, Any]]:
     from cumulus.compiler import compile_sql
-    from cumulus.workloads import orders
     from cumulus_lab.bench.engine_runs import latencies
+    from cumulus_lab.workloads import orders
 
     stream = orders.stream(scale=scale, seed=seed)
     singles = min(500_000, len(stream.kinds) // 5)

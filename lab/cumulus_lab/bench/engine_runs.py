@@ -21,8 +21,8 @@ from cumulus.engine.session import Session
 from cumulus.garbage_collection import gc_paused
 from cumulus.m3.program import Program
 from cumulus.workloads import checks
-from cumulus.workloads.orders import Interleaved
 from cumulus_lab.bench.c import CompiledC
+from cumulus_lab.workloads.orders import Interleaved
 
 T = TypeVar("T")
 

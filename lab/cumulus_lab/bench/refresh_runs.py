@@ -1,6 +1,6 @@
 """Queries of TPC-H together on Spark while all their tables change: every epoch beside DuckDB, programs beside others.
 
-The stream is that of `cumulus.workloads.tpch.refresh`, as folders of files.
+The stream is that of `cumulus_lab.workloads.tpch.refresh`, as folders of files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.progress import Epoch
 from cumulus.workloads import changes, checks
 from cumulus.workloads.benchmark import one_of
-from cumulus.workloads.tpch import TABLES, Refreshes
+from cumulus_lab.workloads.tpch import TABLES, Refreshes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +66,7 @@ def write_stream(stream: Refreshes, folder: Path, *, check: bool) -> WrittenStre
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from cumulus.workloads import tpch
+    >>> from cumulus_lab.workloads import tpch
     >>> stream = tpch.refreshes(tpch.sample(orders=80), queries=("q9",), epochs=3)
     >>> with TemporaryDirectory() as folder:
     ...     written = write_stream(stream, Path(folder), check=True)

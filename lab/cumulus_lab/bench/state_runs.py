@@ -21,9 +21,9 @@ from cumulus.engine.session import Session
 from cumulus.explain.cost import cost_classes
 from cumulus.garbage_collection import gc_paused
 from cumulus.warehouse.loading.initial_load import fill
-from cumulus.workloads import benchmark, orders
 from cumulus_lab.bench.agreement import check, compare, view_rows
 from cumulus_lab.bench.engine_runs import optimised_engine
+from cumulus_lab.workloads import benchmark, orders
 
 _FEWEST_PAIRS, _MOST_PAIRS = 10, 10_000
 _SAMPLE_NS = 200_000_000

@@ -12,11 +12,11 @@ from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Columns
 from cumulus.engine.session import Session
 from cumulus.errors import CumulusError
-from cumulus.workloads import orders
 from cumulus.workloads.checks import statements
-from cumulus.workloads.orders import Interleaved
 from cumulus_lab.bench.agreement import check
 from cumulus_lab.bench.engine_runs import batches_of, columns_of, optimised_engine
+from cumulus_lab.workloads import orders
+from cumulus_lab.workloads.orders import Interleaved
 
 _ITEMS = """
 CREATE VIEW items AS

@@ -21,11 +21,11 @@ from cumulus.engine.native.engine import NativeEngine
 from cumulus.engine.session import Session
 from cumulus.errors import UsageError
 from cumulus.garbage_collection import gc_paused
-from cumulus.workloads import queries
-from cumulus.workloads.orders import Interleaved
-from cumulus.workloads.ssb import streams as ssb
 from cumulus_lab.bench.agreement import check
 from cumulus_lab.bench.engine_runs import batches_of, columns_of, insert_tables, optimised_engine
+from cumulus_lab.workloads import queries
+from cumulus_lab.workloads.orders import Interleaved
+from cumulus_lab.workloads.ssb import streams as ssb
 
 STATIC = {"tpch": ("region", "nation"), "ssb": ssb.STATIC, "orderbook": ()}
 """Tables that are loaded before a stream, parents first: keys are trusted."""
@@ -75,7 +75,7 @@ def stream_of(
         return {}, _of_events(query, round(sf * 1e6), seed)
     if workload == "ssb":
         return ssb.stream(query=query, sf=sf, deletes=deletes, seed=seed)
-    from cumulus.workloads import tpch
+    from cumulus_lab.workloads import tpch
 
     folder = tpch.generate(sf, cache or Path(tempfile.gettempdir()) / "cumulus-tpch")
     made = tpch.stream(folder, query=query, batch=1 << 40, deletes=deletes, columns="used", seed=seed)
@@ -85,8 +85,9 @@ def stream_of(
 
 
 def _of_events(query: str, count: int, seed: int) -> Interleaved:
-    from cumulus.workloads import changes, orderbook
-    from cumulus.workloads.orderbook.schema import BENCHMARK, TABLES
+    from cumulus.workloads import changes
+    from cumulus_lab.workloads import orderbook
+    from cumulus_lab.workloads.orderbook.schema import BENCHMARK, TABLES
 
     used = BENCHMARK.query_columns(query, "used")
     schemas = {name: BENCHMARK.schema(name) for name in TABLES}

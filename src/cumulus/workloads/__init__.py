@@ -1,5 +1,1 @@
-"""Real and benchmark data as streams of events, and the benchmarks' queries."""
-
-from cumulus.workloads.listing import BENCHMARKS, benchmark, queries
-
-__all__ = ["BENCHMARKS", "benchmark", "queries"]
+"""Data to try things on, as streams of changes: a shop, a year of flights, and the tables and queries of TPC-H."""

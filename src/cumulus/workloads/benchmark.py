@@ -1,6 +1,6 @@
 """A benchmark as data: its tables, and its queries as one SQL file each.
 
-`tpch`, `ssb` and `orderbook` are three of them; `listing` finds them by name.
+`tpch` is one of them.
 """
 
 from __future__ import annotations

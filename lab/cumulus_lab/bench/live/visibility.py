@@ -18,8 +18,8 @@ import pyarrow as pa
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.sink import newest_manifest
 from cumulus.errors import DelayError
-from cumulus.workloads.orders import Interleaved
 from cumulus_lab.bench.live.running_cluster import RunningCluster
+from cumulus_lab.workloads.orders import Interleaved
 
 _FIRST_PROBE = 1 << 40
 """No customer and no order of the stream has such a number."""

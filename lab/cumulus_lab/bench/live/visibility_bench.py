@@ -31,9 +31,9 @@ def visibility_bench(
     """
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.trigger import parse_interval
-    from cumulus.workloads import orders
     from cumulus_lab.bench.live import visibility
     from cumulus_lab.bench.live.running_cluster import RunningCluster
+    from cumulus_lab.workloads import orders
 
     check_engine(engine)
     every_s = parse_interval(trigger)

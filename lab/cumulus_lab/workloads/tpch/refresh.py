@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cumulus.errors import UsageError
 from cumulus.workloads.tpch.schema import BENCHMARK, TABLES, query_columns
-from cumulus.workloads.tpch.source import TableReader
+from cumulus_lab.workloads.tpch.table_reader import TableReader
 
 UNREAD = {"customer": ("c_acctbal", "c_comment"), "supplier": ("s_acctbal", "s_comment")}
 """Columns that change and that no view over the others reads."""

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.errors import UsageError
-from cumulus.workloads import words
-from cumulus.workloads.orders import Interleaved
-from cumulus.workloads.ssb.samples import FIRST_DAY, LAST_DAY, as_table, day_key, day_row, dimensions
-from cumulus.workloads.ssb.schema import BENCHMARK, TABLES
+from cumulus_lab.workloads import words
+from cumulus_lab.workloads.orders import Interleaved
+from cumulus_lab.workloads.ssb.samples import FIRST_DAY, LAST_DAY, as_table, day_key, day_row, dimensions
+from cumulus_lab.workloads.ssb.schema import BENCHMARK, TABLES
 
 STATIC = ("dates",)
 """Tables of which nothing comes later: the calendar."""

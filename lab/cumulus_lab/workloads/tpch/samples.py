@@ -15,9 +15,9 @@ from decimal import Decimal
 import pyarrow as pa
 
 from cumulus.catalog import Row
-from cumulus.workloads import words
 from cumulus.workloads.tpch.schema import BENCHMARK, TABLES
-from cumulus.workloads.words import draw_focused
+from cumulus_lab.workloads import words
+from cumulus_lab.workloads.words import draw_focused
 
 FIRST_DAY = dt.date(1992, 1, 1)
 LAST_DAY = dt.date(1998, 8, 2)

@@ -21,7 +21,7 @@ from cumulus.catalog import Event
 from cumulus.errors import InputError, UsageError
 from cumulus.workloads import changes
 from cumulus.workloads.tpch.schema import TABLES, query_columns
-from cumulus.workloads.tpch.source import TableReader
+from cumulus_lab.workloads.tpch.table_reader import TableReader
 
 ARRIVALS = ("parents_first", "random")
 """How rows come: the small tables, then each order before its lineitems; or everything anywhere."""

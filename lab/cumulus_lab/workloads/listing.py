@@ -7,7 +7,7 @@ from importlib import import_module
 from cumulus.workloads.benchmark import Benchmark, one_of
 
 BENCHMARKS = ("tpch", "ssb", "orderbook")
-"""Rooms of `cumulus.workloads` that hold a `Benchmark`."""
+"""Rooms of `cumulus_lab.workloads` that hold a `Benchmark`."""
 
 
 def benchmark(workload: str) -> Benchmark:
@@ -19,7 +19,7 @@ def benchmark(workload: str) -> Benchmark:
         There is no such benchmark.
     """
     one_of(workload, BENCHMARKS, "the workload")
-    found = import_module(f"cumulus.workloads.{workload}").BENCHMARK
+    found = import_module(f"cumulus_lab.workloads.{workload}").BENCHMARK
     assert isinstance(found, Benchmark)
     return found
 

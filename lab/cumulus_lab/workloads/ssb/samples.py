@@ -9,9 +9,9 @@ import random
 import pyarrow as pa
 
 from cumulus.catalog import Row
-from cumulus.workloads import words
-from cumulus.workloads.ssb.schema import BENCHMARK, TABLES
-from cumulus.workloads.words import draw_focused
+from cumulus_lab.workloads import words
+from cumulus_lab.workloads.ssb.schema import BENCHMARK, TABLES
+from cumulus_lab.workloads.words import draw_focused
 
 FIRST_DAY = dt.date(1992, 1, 1)
 LAST_DAY = dt.date(1998, 12, 31)

@@ -8,7 +8,7 @@ from pathlib import Path
 from cumulus.catalog import DELETE, INSERT, Event, Row
 from cumulus.errors import UsageError
 from cumulus.workloads import changes
-from cumulus.workloads.orderbook.schema import BENCHMARK, TABLES
+from cumulus_lab.workloads.orderbook.schema import BENCHMARK, TABLES
 
 BROKERS = 10
 _OPENING = 1_000_000

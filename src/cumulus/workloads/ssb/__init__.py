@@ -1,7 +1,0 @@
-"""The star schema benchmark: a fact table, four dimensions, thirteen queries, and a generator."""
-
-from cumulus.workloads.ssb.samples import sample
-from cumulus.workloads.ssb.schema import BENCHMARK, QUERIES, TABLES
-from cumulus.workloads.ssb.streams import generate, stream
-
-__all__ = ["BENCHMARK", "QUERIES", "TABLES", "generate", "sample", "stream"]
