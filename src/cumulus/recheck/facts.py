@@ -16,7 +16,7 @@ from cumulus.catalog.types import Interval
 from cumulus.compiler.declarations import declarations
 from cumulus.errors import UsageError
 from cumulus.sql.syntax.parse import parse_script
-from cumulus.sql.syntax.quoting import for_duckdb
+from cumulus.sql.syntax.words import for_duckdb
 from cumulus.views.duckdb_sql.trees import parsed_whole, printed
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Between, Bound

@@ -27,7 +27,7 @@ from cumulus.errors import EvaluationError, UsageError
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef
 from cumulus.sql.syntax.parse import parse_script
-from cumulus.sql.syntax.quoting import for_duckdb
+from cumulus.sql.syntax.words import for_duckdb
 from cumulus.views.duckdb_sql.functions import set_utc
 
 Base: TypeAlias = Mapping[str, Mapping[Row, int]]

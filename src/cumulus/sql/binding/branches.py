@@ -27,7 +27,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.types import INTEGER_BITS, SqlType
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type, typed
 from cumulus.sql.binding.conditions import condition, conjuncts
-from cumulus.sql.binding.folding import fold_constants
+from cumulus.sql.binding.scalar_calls import fold_constants
 from cumulus.sql.binding.scope import Branch, Scope
 
 MAX_BRANCHES = 512

@@ -29,7 +29,7 @@ from cumulus.catalog.types import Kind
 from cumulus.scalars.partial_functions import can_fail, is_users, widens
 from cumulus.scalars.python_code import COMPARISONS
 from cumulus.scalars.typing import Typed, is_nullable, scalar_type
-from cumulus.sql.syntax.membership import join_conditions, links_of
+from cumulus.sql.syntax.chains import join_conditions, links_of
 
 MAX_BRANCHES = 16
 """A CASE with more branches stays one scalar: taken apart, its size grows with their square."""

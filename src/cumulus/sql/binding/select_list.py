@@ -14,8 +14,7 @@ from cumulus.sql.ast import AGGREGATES, CastTo, ColumnRef, Expr, Literal, Select
 from cumulus.sql.binding.aggregates import Lifts, Sums
 from cumulus.sql.binding.bind import Binder
 from cumulus.sql.binding.branches import BranchScope
-from cumulus.sql.binding.groups import Grouped, has_rows
-from cumulus.sql.binding.keys import Keys
+from cumulus.sql.binding.groups import Grouped, Keys, has_rows
 from cumulus.sql.binding.scope import Scope, SubqueryLookup
 
 
