@@ -1,4 +1,8 @@
-"""Columns and rules to an M3 program: names for maps, statements in order, views with their finishing step."""
+"""Columns and rules to an M3 program: names for maps, statements in order, views with their finishing step.
+
+Keys that are never NULL, as far as a definition says so of its variables, are marked: machine code keeps such a key in
+fewer words, and need not look whether it is NULL.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,41 @@ from functools import cache, partial
 from itertools import chain
 
 from cumulus.algebra.scope import rename, variables_of
-from cumulus.algebra.terms import Atom, Extremum, MapExtremum, MapRead, Number, Range, Term, Var, rebuild, sum_of
+from cumulus.algebra.terms import (
+    AggSum,
+    Atom,
+    Batch,
+    Compare,
+    Const,
+    Exists,
+    Extremum,
+    Lift,
+    MapExtremum,
+    MapRead,
+    Number,
+    Product,
+    Range,
+    Sum,
+    Term,
+    Var,
+    rebuild,
+    sum_of,
+)
 from cumulus.algebra.terms import Batch as BatchAtom
 from cumulus.calculus.derived_relations import Registry
 from cumulus.calculus.polynomial import Monomial
 from cumulus.catalog.schema import Column as NamedColumn
+from cumulus.catalog.schema import Relation
 from cumulus.catalog.schema import Relation as Table
-from cumulus.catalog.types import BIGINT
+from cumulus.catalog.types import BIGINT, NULL
 from cumulus.compiler.initial_rows import initial_entries, starts_empty
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
-from cumulus.compiler.maps.null_keys import never_null
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.statements.definitions import spell_out
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
 from cumulus.m3.stages import stages
+from cumulus.scalars.typing import Typed, is_nullable
 
 
 def lower(
@@ -211,3 +235,65 @@ def _placed(
                 return changed
 
     return Monomial(coefficient, tuple(map(placed, factors))).term()
+
+
+_THERE, _UNKNOWN = Typed(NULL, False), Typed(NULL, True)
+
+
+class _Known(dict[str, Typed]):
+    """Variables that are not NULL; any other one may be."""
+
+    def __missing__(self, name: str) -> Typed:
+        return _UNKNOWN
+
+
+def never_null(definitions: Iterable[Term], tables: Mapping[str, Relation]) -> frozenset[str]:
+    """Return the variables that are not NULL wherever one of some terms, at least one, is not 0.
+
+    Examples
+    --------
+    >>> from cumulus.catalog.schema import Column
+    >>> from cumulus.catalog.types import BIGINT
+    >>> table = Relation("r", (Column("a", BIGINT, True), Column("b", BIGINT)))
+    >>> sorted(never_null([Atom("r", ("x", "y"))], {"r": table}))
+    ['x']
+    """
+    found = [_never_null(each, frozenset(), tables) for each in definitions]
+    return frozenset.intersection(*found)
+
+
+def _never_null(term: Term, known: frozenset[str], tables: Mapping[str, Relation]) -> frozenset[str]:
+    """Return the variables that are not NULL where the term is not 0, if some that are bound before it are not."""
+    match term:
+        case Atom(name, variables) | Batch(name, variables):
+            columns = zip(variables, tables[name].columns, strict=True)
+            return frozenset(variable for variable, column in columns if column.not_null)
+        case Product(parts):
+            found = frozenset[str]()
+            asked = frozenset(name for part in parts for name in _not_zero(part))
+            for part in parts:
+                found |= _never_null(part, known | found, tables)
+                if isinstance(part, Lift) and part.variable in asked:  # a nested sum that is not 0
+                    found |= _never_null(part.term, known | found, tables)
+            return found
+        case Sum(parts):
+            return frozenset.intersection(*(_never_null(part, known, tables) for part in parts))
+        case AggSum(group, inner):
+            return _never_null(inner, known, tables).intersection(group)
+        case Exists(inner):
+            return _never_null(inner, known, tables)
+        case Lift(variable, inner) if not is_nullable(inner, _Known(dict.fromkeys(known, _THERE))):
+            return frozenset((variable,))
+        case Compare("<>", Var(name), Const(None, _)):
+            return frozenset((name,))
+        case _:
+            return frozenset()
+
+
+def _not_zero(factor: Term) -> Iterable[str]:
+    """Return the variable that is a number other than 0 where a factor is not 0, if there is one."""
+    match factor:
+        case Var(name) | Compare(">" | "<>", Var(name), Const(0, _)):
+            return (name,)
+        case _:
+            return ()

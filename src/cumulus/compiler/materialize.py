@@ -24,9 +24,16 @@ from cumulus.catalog.schema import Relation as Table
 from cumulus.catalog.types import SqlType
 from cumulus.compiler.initial_rows import starts_empty
 from cumulus.compiler.maps.canonical_forms import canonical, is_value
-from cumulus.compiler.maps.columns import HIDDEN, ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
+from cumulus.compiler.maps.columns import (
+    HIDDEN,
+    ColumnGroup,
+    MaintainedNumber,
+    MapRule,
+    WiderGroups,
+    nice_names,
+    variable_types,
+)
 from cumulus.compiler.maps.trusted_keys import is_zero, without_lookups
-from cumulus.compiler.maps.wider_groups import WiderGroups
 from cumulus.compiler.options import CompilerOptions, ExcessError
 from cumulus.compiler.statements.builder import evaluation, rules_of
 from cumulus.compiler.statements.definitions import SpelledSums

@@ -15,10 +15,9 @@ from cumulus.calculus.derived_relations import ExtremumRelation, Registry
 from cumulus.calculus.polynomial import Monomial, monomials
 from cumulus.catalog.names import Name, folded
 from cumulus.catalog.schema import Relation as Table
-from cumulus.compiler.cube_levels import Levels
+from cumulus.compiler.cube_levels import Levels, is_kept
 from cumulus.compiler.cubes import BoundCube, check_cube
 from cumulus.compiler.declarations import Declarations, declarations
-from cumulus.compiler.equal_levels import is_kept
 from cumulus.compiler.functions import declare_functions
 from cumulus.compiler.lower import lower, name_columns
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber

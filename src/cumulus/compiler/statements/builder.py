@@ -22,8 +22,7 @@ from cumulus.compiler.statements.changed_keys import is_asked, numbers_asked
 from cumulus.compiler.statements.components import ComponentSplitter
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.factors import Alternative, FactorBlock, Names, order_blocks, used_beside
-from cumulus.compiler.statements.map_reads import MapReads, is_read_off_rows
-from cumulus.compiler.statements.map_requests import MapRequests
+from cumulus.compiler.statements.map_reads import MapReads, MapRequests, is_read_off_rows
 from cumulus.compiler.statements.passes import STATEMENT_PASSES, SUM_PASSES, OrderedProduct, apply_passes
 
 

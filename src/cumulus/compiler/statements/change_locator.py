@@ -15,8 +15,7 @@ from cumulus.compiler.statements.changed_keys import KeyBinding, complete_place,
 from cumulus.compiler.statements.components import ComponentSplitter
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.factors import FactorBlock, Names, used_beside
-from cumulus.compiler.statements.map_reads import MapReads, is_read_off_rows
-from cumulus.compiler.statements.map_requests import MapRequests
+from cumulus.compiler.statements.map_reads import MapReads, MapRequests, is_read_off_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,23 @@
-"""The maps that a statement reads, under tokens while they have no names."""
+"""The maps that a statement reads, under tokens while they have no names, and what it asks of the program around it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from cumulus.algebra.scope import ordered, outputs, rename, variables_of
 from cumulus.algebra.terms import Atom, MapRead, Term, Var
+from cumulus.calculus.delta import RelationChange
 from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, Registry, SumRelation
 from cumulus.calculus.polynomial import Monomial, monomials
+from cumulus.catalog.schema import Relation
 from cumulus.compiler.maps.canonical_forms import is_value
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber
+from cumulus.compiler.options import CompilerOptions
 from cumulus.compiler.statements.changed_keys import join_for_all
 from cumulus.compiler.statements.definitions import FreshNames
 from cumulus.compiler.statements.factors import Names
-from cumulus.compiler.statements.map_requests import MapRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +84,30 @@ def is_read_off_rows(what: DerivedRelation, each: SumRelation | ExtremumRelation
         return False
     keys = frozenset[str]().union(*(row.split(atom)[0] for row, atom in rows if row is not None))
     return keys == set(what.keys)
+
+
+class MapRequests(Protocol):
+    """Takes requests for maps; `cumulus.compiler.materialize` has the work list."""
+
+    derived: Registry
+    tables: Mapping[str, Relation]
+    """The base tables and the derived relations, by name."""
+    options: CompilerOptions
+
+    def add(
+        self, keys: Iterable[str], body: list[Monomial], *, order: int | None = None, in_wider_group: bool = False
+    ) -> tuple[MaintainedNumber, tuple[str, ...]]:
+        """Return the column of a definition, and the caller's key variables in the order of the column's keys."""
+
+    def add_number(
+        self, what: DerivedRelation, each: SumRelation | ExtremumRelation, names: Mapping[str, str], order: int | None
+    ) -> tuple[MaintainedNumber, tuple[str, ...]]:
+        """Return the column of a number of a derived relation without inputs, and what its keys are called."""
+
+    def count_row(self) -> None:
+        """Count a statement's look into a derived relation; refuse programs that would not end."""
+
+    def delta_monomials(
+        self, body: Term, change: RelationChange, keys: frozenset[str], bound: frozenset[str]
+    ) -> list[Monomial]:
+        """Return the delta of `body` as monomials, without what can only be zero."""
