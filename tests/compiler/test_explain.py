@@ -6,7 +6,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import UnknownNameError
-from cumulus.explain.map_reasons import MapReasons
+from cumulus.explain.lineage import MapReasons
 from cumulus.explain.sizes import Statistics
 from cumulus.explain.view_costs import explain, explain_views
 from cumulus.m3 import parse

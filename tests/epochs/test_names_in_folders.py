@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cumulus.durable.file_names import MOST_BYTES, file_name
+from cumulus.durable.folders import MOST_BYTES, file_name
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.sink import newest_manifest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cumulus.catalog.date_parts import PARTS
+from cumulus.catalog.text_values import PARTS
 from support.scalar_types import my_type, template
 from support.tiers import sampled
 

@@ -27,9 +27,8 @@ from cumulus.catalog.types import (
     decimal,
 )
 from cumulus.errors import EvaluationError
-from cumulus.scalars.partial_functions import can_fail, can_overflow
 from cumulus.scalars.registry import FUNCTIONS, result_type
-from cumulus.scalars.typing import Typed
+from cumulus.scalars.typing import Typed, can_fail, can_overflow
 from support.tiers import sampled
 
 EXTREMES: dict[SqlType, list[Any]] = {

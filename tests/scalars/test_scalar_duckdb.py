@@ -15,7 +15,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from cumulus.catalog.date_parts import PARTS
+from cumulus.catalog.text_values import PARTS
 from cumulus.catalog.types import INTEGER, NULL, SqlType
 from cumulus.errors import EvaluationError
 from cumulus.scalars.function import common_type

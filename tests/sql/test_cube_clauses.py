@@ -6,7 +6,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
-from cumulus.m3.cubes import DimensionDef
+from cumulus.m3.program import DimensionDef
 
 TABLE = "CREATE TABLE o (y INT, m INT, region VARCHAR, rev BIGINT);\n"
 AS = "AS SELECT y, m, region, COUNT(*) AS n, MIN(rev) AS low FROM o GROUP BY ALL"

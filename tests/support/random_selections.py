@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import cumulus
-from cumulus.m3.cubes import CubeDef, DimensionDef
-from cumulus.m3.program import Program
+from cumulus.m3.program import CubeDef, DimensionDef, Program
 from cumulus.olap import Selection
 from support.random_folds import FoldedView
 

@@ -9,7 +9,7 @@ import pytest
 
 import cumulus
 from cumulus import errors
-from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
+from cumulus.m3.program import CubeDef, DimensionDef, LevelDef
 from cumulus.views.folding import Candidate, Folds, MeasureKind, choose_level, reading
 from support.oracle import Oracle, same_bag
 from support.read_maps import ReadMaps

@@ -10,8 +10,10 @@ import datetime as dt
 from collections.abc import Callable, Collection
 from decimal import Decimal
 
-from cumulus.algebra.lexer import Token, TokenKind, TokenStream
-from cumulus.algebra.names import (
+from cumulus.algebra.lexer import (
+    Token,
+    TokenKind,
+    TokenStream,
     read_call_name,
     read_type,
     read_value_column,
@@ -46,7 +48,7 @@ from cumulus.algebra.terms import (
     product_of,
     sum_of,
 )
-from cumulus.catalog.interval_texts import parse_span
+from cumulus.catalog.text_values import parse_span
 from cumulus.catalog.types import DATE, INTERVAL, TIMESTAMP, TIMESTAMPTZ, VARCHAR, coerce
 from cumulus.errors import EvaluationError
 

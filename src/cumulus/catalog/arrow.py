@@ -12,8 +12,8 @@ import pyarrow as pa
 from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.arrow_messages import table_within
 from cumulus.catalog.events import Row
-from cumulus.catalog.interval_texts import span_as_text
 from cumulus.catalog.schema import Column
+from cumulus.catalog.text_values import span_as_text
 from cumulus.catalog.types import INTEGER_BITS, INTERVAL, Interval, Kind, SqlType, arrow_type
 
 # Half the bytes of lz4 on columns of events, and quicker to write; what moves and what is stored costs more. A small

@@ -127,7 +127,7 @@ def _json_value(value: Any) -> Any:
     import pyarrow as pa
 
     from cumulus.catalog.arrow import interval_of
-    from cumulus.catalog.interval_texts import span_as_text
+    from cumulus.catalog.text_values import span_as_text
 
     match value:
         case float() if not math.isfinite(value):

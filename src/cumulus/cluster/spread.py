@@ -39,8 +39,7 @@ from cumulus.cluster.monomials import monomials
 from cumulus.m3.dataflow import reachable, reads
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
-from cumulus.scalars.partial_functions import can_fail, can_overflow, is_users
-from cumulus.scalars.typing import Typed, typed
+from cumulus.scalars.typing import Typed, can_fail, can_overflow, is_users, typed
 
 MOST_MONOMIALS, MOST_READS = 64, 6
 """Of a spread statement, and of one map in a monomial: a delta of that map has 2⁶ - 1 corrections then."""

@@ -21,7 +21,7 @@ from cumulus.compiler.maps.canonical_forms import canonical
 from cumulus.compiler.maps.trusted_keys import without_lookups
 from cumulus.compiler.materialize import Materializer
 from cumulus.errors import BindError, SqlError
-from cumulus.m3.cubes import CubeDef, LevelDef
+from cumulus.m3.program import CubeDef, LevelDef
 from cumulus.sql.ast import CreateView
 from cumulus.sql.binding.translation import BoundView, bind_view
 

@@ -19,8 +19,7 @@ from cumulus.catalog.names import Name, find_name
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import INTEGER
 from cumulus.errors import SqlError
-from cumulus.m3.cubes import DimensionDef
-from cumulus.m3.program import MapDef, ViewDef
+from cumulus.m3.program import DimensionDef, MapDef, ViewDef
 from cumulus.m3.view_reads import grouping_columns
 from cumulus.sql.ast import ColumnRef, CreateView, CubeClauses, Literal, Select
 from cumulus.sql.binding.translation import BoundView

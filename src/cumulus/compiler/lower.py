@@ -43,9 +43,9 @@ from cumulus.compiler.initial_rows import initial_entries, starts_empty
 from cumulus.compiler.maps.columns import ColumnGroup, MaintainedNumber, MapRule, nice_names, variable_types
 from cumulus.compiler.sqltext import definition_sql
 from cumulus.compiler.statements.definitions import spell_out
+from cumulus.m3.access import stages
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger, ViewDef
-from cumulus.m3.stages import stages
 from cumulus.scalars.typing import Typed, is_nullable
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from cumulus.catalog.names import find_name, folded
 from cumulus.catalog.schema import Relation
-from cumulus.durable.file_names import file_name
-from cumulus.durable.folders import refuse_remote
+from cumulus.durable.folders import file_name, refuse_remote
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 

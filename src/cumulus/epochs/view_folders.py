@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cumulus.durable.file_names import file_name
+from cumulus.durable.folders import file_name
 
 QUARANTINE, PARTS = "quarantine", "parts"
 """Folders of ``data`` that belong to no view."""

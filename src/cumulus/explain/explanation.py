@@ -13,9 +13,8 @@ from typing import Any
 from cumulus.algebra.printing import print_call_name
 from cumulus.explain.cost import CostClass, StatementCost
 from cumulus.explain.sizes import Size
-from cumulus.m3.cubes import CubeDef, LevelDef
 from cumulus.m3.printer import print_statement
-from cumulus.m3.program import MapDef, On
+from cumulus.m3.program import CubeDef, LevelDef, MapDef, On
 
 KINDS = {On.INSERT: "insert", On.DELETE: "delete", On.BATCH: "batch, per row"}
 
@@ -27,7 +26,7 @@ class MapUse:
     Parameters
     ----------
     why
-        Why it is there, a clause for each reason (`cumulus.explain.map_reasons`).
+        Why it is there, a clause for each reason (`cumulus.explain.lineage`).
     """
 
     definition: MapDef

@@ -23,12 +23,11 @@ from cumulus.explain.explanation import (
     Subscribed,
     shown_events,
 )
-from cumulus.explain.map_reasons import MapReasons
+from cumulus.explain.lineage import MapReasons
 from cumulus.explain.moved_references import MovedReferences
 from cumulus.explain.sizes import Size, Statistics, size_of
-from cumulus.m3.cubes import LevelDef
 from cumulus.m3.infer import nodes
-from cumulus.m3.program import On, Program, ViewDef
+from cumulus.m3.program import LevelDef, On, Program, ViewDef
 
 
 def explain(

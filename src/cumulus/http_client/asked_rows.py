@@ -46,7 +46,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if hasattr(value, "months") and hasattr(value, "micros"):
-        from cumulus.catalog.interval_texts import span_as_text
+        from cumulus.catalog.text_values import span_as_text
 
         return span_as_text(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

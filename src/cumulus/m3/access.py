@@ -1,10 +1,16 @@
-"""How statements read maps: which keys are bound, which loop, which are ranges or ends; and restricted M3."""
+"""How statements read maps: which keys are bound, which loop, which are ranges or ends; and restricted M3.
+
+All statements of a trigger read the state before the event, but for `NEW m[…]` and `CHANGED m[…]`: these read what the
+trigger's own statements make of m. So they come in stages: who reads a map as it will be comes after who adds to it. A
+program in which maps wait for each other in a circle is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 
 from cumulus.algebra.scope import ahead_of, maps_of, outputs, variables_of
 from cumulus.algebra.terms import (
@@ -184,3 +190,32 @@ def _broken_rule(statement: Statement, events: frozenset[str]) -> str:
         if key not in events and key not in used:
             return f"the loop variable {key} does not stand on the right"
     return ""
+
+
+def stages(statements: Iterable[Statement]) -> tuple[tuple[Statement, ...], ...] | None:
+    """Return the `+=` statements of a trigger in stages: those of a stage read ahead only of maps of earlier ones.
+
+    Within a stage they have the order of the trigger. None if maps wait for each other in a circle.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> program = parse("ON +R(a) { q[] += NEW m[a]; m[a] += 1; p[a] += m[a] }")
+    >>> [[each.map for each in stage] for stage in stages(program.triggers[0].statements)]
+    [['m', 'p'], ['q']]
+    """
+    added = [statement for statement in statements if statement.op == "+="]
+    targets = {statement.map for statement in added}
+    waits: dict[str, set[str]] = {name: set() for name in targets}
+    for statement in added:
+        waits[statement.map] |= ahead_of(statement.term) & targets
+    sorter = TopologicalSorter(waits)
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+    found: list[tuple[Statement, ...]] = []
+    while ready := sorter.get_ready():
+        found.append(tuple(statement for statement in added if statement.map in ready))
+        sorter.done(*ready)
+    return tuple(found)

@@ -15,11 +15,10 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.schema import Relation as RelationDef
 from cumulus.catalog.types import BIGDECIMAL, SqlType
 from cumulus.errors import ValidationError
-from cumulus.m3.cubes import CubeDef
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.infer import nodes
 from cumulus.m3.problems import Problem, TypeChecker, function_problems, read_problems, repeated, type_class
-from cumulus.m3.program import MapDef, Program, ViewDef
+from cumulus.m3.program import CubeDef, MapDef, Program, ViewDef
 from cumulus.m3.source_map import Part
 from cumulus.m3.view_reads import names_in
 from cumulus.scalars.registry import FUNCTIONS

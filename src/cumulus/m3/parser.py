@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cumulus.algebra.lexer import Token, TokenKind, TokenStream
-from cumulus.algebra.names import (
+from cumulus.algebra.lexer import (
+    Token,
+    TokenKind,
+    TokenStream,
     read_call_name,
     read_count,
     read_type,
@@ -21,9 +23,19 @@ from cumulus.algebra.parser import TermReader
 from cumulus.algebra.terms import Const, Lift, Scalar, Var, product_of
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
-from cumulus.m3.cubes import CubeDef, DimensionDef, LevelDef
 from cumulus.m3.infer import complete
-from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, ViewDef
+from cumulus.m3.program import (
+    CubeDef,
+    DimensionDef,
+    Entry,
+    LevelDef,
+    MapDef,
+    On,
+    OrderItem,
+    Program,
+    Statement,
+    ViewDef,
+)
 from cumulus.m3.shorthand import Domain, Rule, RuleStatement, make_triggers
 from cumulus.m3.source_map import Places
 from cumulus.scalars.python_code import canonical

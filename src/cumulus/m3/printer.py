@@ -21,8 +21,7 @@ from cumulus.algebra.printing import (
 from cumulus.algebra.terms import MapRead, Term, rebuild
 from cumulus.catalog.functions import FunctionSignature
 from cumulus.catalog.schema import Column, ForeignKey, Relation
-from cumulus.m3.cubes import CubeDef
-from cumulus.m3.program import Entry, MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
+from cumulus.m3.program import CubeDef, Entry, MapDef, On, OrderItem, Program, Statement, Trigger, ViewDef
 
 WIDTH = 110
 """Columns that a line fills before it is broken, where it can be."""

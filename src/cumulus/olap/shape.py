@@ -13,8 +13,7 @@ from cumulus.catalog.schema import Column
 from cumulus.catalog.text_values import value_of
 from cumulus.catalog.types import Kind, coerce
 from cumulus.errors import UnknownNameError, UsageError
-from cumulus.m3.cubes import LevelDef
-from cumulus.m3.program import On, Program
+from cumulus.m3.program import LevelDef, On, Program
 from cumulus.scalars.python_code import canonical
 from cumulus.views import Finisher
 from cumulus.views.folding.plan import measure_kinds

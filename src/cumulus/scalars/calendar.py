@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from cumulus.catalog.date_parts import PARTS
+from cumulus.catalog.text_values import PARTS
 from cumulus.catalog.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR, Interval, Kind, SqlType
 from cumulus.scalars.function import (
     INTEGERS_TO_64,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, NoReturn
 
-from cumulus.catalog.interval_texts import parse_span, span_as_text
+from cumulus.catalog.text_values import parse_span, span_as_text
 from cumulus.catalog.types import EXACT, INTEGER_BITS, INTERVAL, MAX_PRECISION, Interval, Kind, SqlType, as_real
 from cumulus.errors import EvaluationError
 from cumulus.scalars.function import CONDITIONS, POINTS

@@ -1,4 +1,8 @@
-"""Scalar functions of numbers beyond arithmetic: trigonometry, whole numbers, bits, and cutting off digits."""
+"""Scalar functions of numbers beyond arithmetic: trigonometry, whole numbers, bits, cutting off digits, variance.
+
+Variance and deviation are computed from a count, a sum and a sum of squares: exact but for the last division. So
+nothing cancels, also where the values are DOUBLE: their sums are kept as decimals of any length (`exactly`).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import math
 import operator
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
-from cumulus.catalog.types import BIGINT, BOOLEAN, HUGEINT, MAX_PRECISION, SqlType
+from cumulus.catalog.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType
 from cumulus.scalars.arithmetic import log10, logarithm, rounded_type
 from cumulus.scalars.function import (
+    EXACTS,
     INTEGERS,
     INTEGERS_TO_32,
     NUMBERS,
@@ -184,3 +190,45 @@ MATH_FUNCTIONS: tuple[ScalarFunction, ...] = (
     define("xor", operator.xor, number_type_of, INTEGERS, INTEGERS),
     define("bit_not", operator.invert, number_type_of, INTEGERS),
 )
+
+
+Exact = int | Decimal
+
+
+def variance(count: int, total: Exact, squares: Exact, missing: int) -> float | None:
+    """Return the variance of `count` numbers, NULL where `count` does not exceed `missing` degrees of freedom.
+
+    It is infinite beyond DOUBLE.
+
+    Examples
+    --------
+    >>> variance(3, 6, 14, 1), variance(1, 5, 25, 1)
+    (1.0, None)
+    """
+    if count <= missing:
+        return None
+    spread = count * Fraction(squares) - Fraction(total) ** 2
+    try:
+        return float(spread / (count * (count - missing)))
+    except OverflowError:
+        return math.inf
+
+
+def deviation(count: int, total: Exact, squares: Exact, missing: int) -> float | None:
+    """Return the square root of the variance.
+
+    Examples
+    --------
+    >>> deviation(2, 4, 10, 0)
+    1.0
+    """
+    square = variance(count, total, squares, missing)
+    return None if square is None else math.sqrt(square)
+
+
+_EXACT = EXACTS | {Kind.BIGDECIMAL}
+SPREAD_FUNCTIONS = (
+    define("variance_of", variance, DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT, strict=False),
+    define("deviation_of", deviation, DOUBLE, _EXACT, _EXACT, _EXACT, _EXACT, strict=False),
+)
+"""Internal functions that finish VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP."""

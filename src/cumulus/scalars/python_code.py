@@ -19,8 +19,8 @@ from cumulus.catalog.types import BOOLEAN, Interval, Kind, SqlType
 from cumulus.errors import EvaluationError, ValidationError
 from cumulus.scalars.casts import cast_value
 from cumulus.scalars.logic import span_length
-from cumulus.scalars.partial_functions import computes
 from cumulus.scalars.registry import FUNCTIONS, call, result_type
+from cumulus.scalars.typing import computes
 from cumulus.scalars.user import Given, UserFunction
 
 NAN = float("nan")

@@ -22,12 +22,10 @@ from cumulus.scalars.casts import can_cast, cast_value
 from cumulus.scalars.float_parts import FLOAT_PART_FUNCTIONS
 from cumulus.scalars.function import ScalarFunction, Types, failure
 from cumulus.scalars.logic import LOGIC_FUNCTIONS
-from cumulus.scalars.mathematics import MATH_FUNCTIONS
+from cumulus.scalars.mathematics import MATH_FUNCTIONS, SPREAD_FUNCTIONS
 from cumulus.scalars.regexp import PATTERNS, REGEXP_FUNCTIONS, compile_pattern
-from cumulus.scalars.strings import STRING_FUNCTIONS
-from cumulus.scalars.text import TEXT_FUNCTIONS
+from cumulus.scalars.text import STRING_FUNCTIONS, TEXT_FUNCTIONS
 from cumulus.scalars.timestamps import TIMESTAMP_FUNCTIONS
-from cumulus.scalars.variance import SPREAD_FUNCTIONS
 
 __all__ = ["FUNCTIONS", "LAZY", "argument_types", "call", "can_cast", "cast_value", "check_literals", "result_type"]
 

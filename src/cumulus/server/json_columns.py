@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.arrow_cells import decoded
-from cumulus.catalog.interval_texts import span_as_text
+from cumulus.catalog.text_values import span_as_text
 
 SAFE = (1 << 53) - 1
 """The largest whole number of which a double has all digits, and those of its neighbours."""

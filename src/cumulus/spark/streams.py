@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow.parquet as pq
 
 from cumulus.catalog.names import known_name
-from cumulus.durable.file_names import file_name
 from cumulus.durable.files import written_aside
+from cumulus.durable.folders import file_name
 from cumulus.epochs.sources import FolderSource, check_readable, sources_from
 from cumulus.errors import InputError
 from cumulus.m3.program import Program

@@ -1,7 +1,7 @@
 """Maps that wait for each other: their columns that others read ahead get maps of their own.
 
 A statement may read what a map will be after the event (`NEW m`, `CHANGED m`), so maps are written one after the other
-(`m3.stages`). Columns never wait for each other in a circle, but maps may: the view
+(`m3.access`). Columns never wait for each other in a circle, but maps may: the view
 `SELECT SUM((SELECT COUNT(*) FROM r)) FROM r` counts the rows of r for the view and for the sub-query in one column,
 and the sum beside it reads that count ahead.
 """
@@ -45,7 +45,7 @@ def without_circles(groups: list[ColumnGroup], rules: list[MapRule]) -> tuple[li
         new: dict[ColumnGroup, ColumnGroup] = {}
         read = _read_inside(circle, rules)
         if len(read) == sum(len(group.columns) for group in circle):
-            break  # columns that wait for each other: that is for `m3.stages` to refuse
+            break  # columns that wait for each other: that is for `m3.access` to refuse
         for column in read:
             group = new.setdefault(column.group, ColumnGroup(column.group.arity, column.group.skeleton))
             copies[column] = replace(column, group=group, hint="")

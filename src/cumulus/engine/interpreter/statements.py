@@ -3,7 +3,7 @@
 A trigger's function works in steps, so that every `+=` reads the state before the event:
 
 1. what the statements add is computed, into variables (all keys bound) or dicts (loops), in the order of
-   `cumulus.m3.stages`; to maps that others read as NEW or CHANGED it is added beside them
+   `cumulus.m3.access`; to maps that others read as NEW or CHANGED it is added beside them
    (`cumulus.engine.interpreter.new_state`);
 2. statements that loop, cannot fail, and write a map that no statement still to be computed reads, add while they loop;
 3. the changes of step 1 are added.
@@ -27,9 +27,9 @@ from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Fit, TermCoder
 from cumulus.engine.interpreter.writer import identifier
 from cumulus.errors import ValidationError
+from cumulus.m3.access import stages as in_stages
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import Statement
-from cumulus.m3.stages import stages as in_stages
 from cumulus.scalars.python_code import may_raise
 
 

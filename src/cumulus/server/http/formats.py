@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.arrow_cells import decoded
-from cumulus.catalog.interval_texts import span_as_text
+from cumulus.catalog.text_values import span_as_text
 from cumulus.errors import LimitError, UsageError
 from cumulus.hosts import Answer
 from cumulus.server.http.column_types import sql_type_name

@@ -33,9 +33,8 @@ from cumulus.algebra.terms import (
 )
 from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation, SumRelation
 from cumulus.catalog.types import BIGDECIMAL, BIGINT, DOUBLE, HUGEINT, MAX_PRECISION, Kind, SqlType, decimal
-from cumulus.scalars.partial_functions import in_its_type
 from cumulus.scalars.python_code import NAN
-from cumulus.scalars.typing import Typed, scalar_type
+from cumulus.scalars.typing import Typed, in_its_type, scalar_type
 from cumulus.sql.binding.aggregate_calls import Aggregate
 from cumulus.sql.binding.branches import NEVER, BranchScope, settle_branches, sum_branches
 from cumulus.sql.binding.conditions import is_not_null, summand

@@ -26,9 +26,8 @@ from cumulus.algebra.terms import (
     sum_of,
 )
 from cumulus.catalog.types import Kind
-from cumulus.scalars.partial_functions import can_fail, is_users, widens
 from cumulus.scalars.python_code import COMPARISONS
-from cumulus.scalars.typing import Typed, is_nullable, scalar_type
+from cumulus.scalars.typing import Typed, can_fail, is_nullable, is_users, scalar_type, widens
 from cumulus.sql.syntax.chains import join_conditions, links_of
 
 MAX_BRANCHES = 16

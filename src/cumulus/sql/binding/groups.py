@@ -26,8 +26,7 @@ from cumulus.calculus.derived_relations import DerivedRelation, ExtremumRelation
 from cumulus.calculus.polynomial import monomials
 from cumulus.catalog.types import INTEGER_BITS
 from cumulus.m3.program import OrderItem
-from cumulus.scalars.partial_functions import in_its_type
-from cumulus.scalars.typing import Typed
+from cumulus.scalars.typing import Typed, in_its_type
 from cumulus.sql.binding.branches import BranchScope
 from cumulus.sql.binding.conditions import condition
 from cumulus.sql.binding.scope import Branch, QueryRows, Scope, SubqueryLookup

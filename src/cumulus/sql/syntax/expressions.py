@@ -10,8 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cumulus.catalog.date_parts import PARTS
-from cumulus.catalog.interval_texts import parse_span
+from cumulus.catalog.text_values import PARTS, parse_span
 from cumulus.catalog.types import (
     BIGINT,
     BOOLEAN,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import TypeAlias
 
-from cumulus.catalog.date_parts import PARTS
+from cumulus.catalog.text_values import PARTS
 from cumulus.catalog.types import DATE, DOUBLE, VARCHAR
 from cumulus.sql.ast import CastTo, Expr, Literal, SqlCall
 from cumulus.sql.source import SqlText

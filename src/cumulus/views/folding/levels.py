@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.errors import UsageError
-from cumulus.m3.cubes import CubeDef
-from cumulus.m3.program import Program
+from cumulus.m3.program import CubeDef, Program
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding.access import StoredMaps
 from cumulus.views.folding.bounds import Bound

@@ -10,7 +10,7 @@ import duckdb
 from duckdb.func import FunctionNullHandling
 
 from cumulus.catalog.types import EXACT
-from cumulus.scalars.variance import deviation, variance
+from cumulus.scalars.mathematics import deviation, variance
 
 EXACT_TOTAL = "cumulus_exact_total"
 """Adds up decimals in a list."""

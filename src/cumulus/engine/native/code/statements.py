@@ -31,8 +31,8 @@ from cumulus.engine.native.kernel.language import I64, NOWHERE, Expr, Immediate,
 from cumulus.engine.native.store.memory_layout import MapLayout, Status, ValueLane
 from cumulus.engine.native.values.long_numbers import BoxOp
 from cumulus.errors import ValidationError
+from cumulus.m3.access import stages as in_stages
 from cumulus.m3.program import Statement
-from cumulus.m3.stages import stages as in_stages
 from cumulus.scalars.typing import Typed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cumulus.catalog.date_parts import PARTS
+from cumulus.catalog.text_values import PARTS
 from cumulus.engine.native.kernel.calendar import DAY, civil, first_of, floored, iso_week, month_length, weekday
 from cumulus.engine.native.kernel.lanes import Scalar
 from cumulus.engine.native.kernel.language import F64, Expr, i64
