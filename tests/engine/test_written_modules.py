@@ -5,8 +5,8 @@ from __future__ import annotations
 from cumulus.catalog.schema import Relation
 from cumulus.compiler import compile_sql
 from cumulus.engine.batches import Rows
+from cumulus.engine.interpreter.compiled_module import written_module
 from cumulus.engine.interpreter.engine import Interpreter
-from cumulus.engine.interpreter.written_modules import written_module
 from cumulus.engine.session import Session
 from cumulus.m3.program import Program
 

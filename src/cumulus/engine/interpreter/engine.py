@@ -26,9 +26,8 @@ from cumulus.engine.analysis.missing_triggers import (
 from cumulus.engine.failures import Failures
 from cumulus.engine.interpreter.compiled_module import CompiledModule
 from cumulus.engine.interpreter.frame_exchange import DictMapFrames
-from cumulus.engine.interpreter.memory_meter import MemoryMeter
 from cumulus.engine.interpreter.statements import all_exact
-from cumulus.engine.interpreter.store import DictMap, Positions
+from cumulus.engine.interpreter.store import DictMap, MemoryMeter, Positions
 from cumulus.engine.interpreter.writer import identifier, unused_name
 from cumulus.engine.protocol import Changes, Indexes, Key, MapStats, Stored, Values
 from cumulus.errors import UnknownNameError

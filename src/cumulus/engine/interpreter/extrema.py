@@ -9,8 +9,8 @@ from cumulus.algebra.order import all_but
 from cumulus.algebra.scope import outputs
 from cumulus.algebra.terms import ZERO, Extremum, MapExtremum, MapRead, Term
 from cumulus.engine.analysis.separation import axis_of, is_scalar, without_marks
-from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources
-from cumulus.engine.interpreter.scalars import Env, EnvScalars
+from cumulus.engine.interpreter.loops import DictSource, LoopSources
+from cumulus.engine.interpreter.numbers import Env, EnvScalars
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
 from cumulus.scalars.python_code import PythonCode

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from cumulus.engine.frames.entries import entries_of, frame_of
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.layout import check_can_be_cut, check_fits, layout_of
-from cumulus.engine.interpreter.memory_meter import MemoryMeter
-from cumulus.engine.interpreter.store import DictMap
+from cumulus.engine.interpreter.store import DictMap, MemoryMeter
 
 
 class DictMapFrames:

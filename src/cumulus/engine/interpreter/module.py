@@ -11,8 +11,8 @@ from cumulus.engine.analysis.assignments import assignments
 from cumulus.engine.analysis.separation import separated
 from cumulus.engine.failures import ErrorSites
 from cumulus.engine.interpreter.error_guards import FAILED, PROBLEM
-from cumulus.engine.interpreter.loop_sources import CHANGES, Shared, ahead_name
-from cumulus.engine.interpreter.scalars import Env
+from cumulus.engine.interpreter.loops import CHANGES, Shared, ahead_name
+from cumulus.engine.interpreter.numbers import Env
 from cumulus.engine.interpreter.statements import StatementCoder, all_exact
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import EmitContext, TermCoder

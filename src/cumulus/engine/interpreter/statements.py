@@ -20,9 +20,8 @@ from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.steps import Step, direct_statements
 from cumulus.engine.failures import ErrorSites
 from cumulus.engine.interpreter.error_guards import bounded, report
-from cumulus.engine.interpreter.loop_sources import ahead_name
-from cumulus.engine.interpreter.numbers import NumberKind, Value, product
-from cumulus.engine.interpreter.scalars import Env
+from cumulus.engine.interpreter.loops import ahead_name
+from cumulus.engine.interpreter.numbers import Env, NumberKind, Value, product
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.terms import Fit, TermCoder
 from cumulus.engine.interpreter.writer import identifier

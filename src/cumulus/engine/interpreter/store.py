@@ -9,18 +9,21 @@ for a DOUBLE.
 
 An entry whose COUNT is 0 while other numbers are not does not exist for readers, but it stays stored, and statements
 see its numbers: it is what a deletion that came before its insertion left, and the late insertion heals it.
+
+How much memory all maps of an engine take is looked at every so many events.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from cumulus.algebra.float_sums import ZERO_CELL, add_cells, add_to_cell, exact, finite, is_rest, read_cell
 from cumulus.algebra.order import all_but, end_of
 from cumulus.engine.interpreter.new_state import PendingWrites
+from cumulus.engine.limits import Budget, format_bytes
 from cumulus.engine.protocol import MapStats
 from cumulus.errors import ValidationError
 from cumulus.m3.program import MapDef
@@ -296,3 +299,43 @@ def _is_at_most(key: int | None, most: int) -> bool:
 
 def _nothing(packed: Any) -> None:
     """Keep no index."""
+
+
+_LEAST_UNMEASURED, _MOST_UNMEASURED = 100, 10_000
+"""So many events go by before the memory of the maps is looked at again."""
+
+
+class MemoryMeter:
+    """Refuses events that would make maps take more than a budget."""
+
+    def __init__(self, stores: Mapping[str, DictMap]) -> None:
+        self._stores = stores
+        self._budget = Budget()
+        self.left = 0
+        """So many events may go by before somebody must `look`."""
+
+    def limit(self, budget: Budget) -> None:
+        """Refuse events that would make the maps take more; looked at every so many events, see `Engine.limit`."""
+        self._budget = budget
+        self.left = 0
+
+    def used(self) -> int:
+        """Return how many bytes the maps take, estimated from some entries of each."""
+        return sum(store.memory() for store in self._stores.values())
+
+    def check_growth(self, grows: bool) -> None:
+        """Check the memory budget before an event that makes maps grow."""
+        self.left = _MOST_UNMEASURED
+        if self._budget.granted is None:
+            return
+        used, entries = self.used(), sum(len(store.entries) for store in self._stores.values())
+        if used <= self._budget.granted or self._budget.widen(used):
+            # A quarter of the events that might fill what is left: each adds an entry to each of some maps.
+            room = (self._budget.granted - used) * (entries + 1) // (4 * used)
+            self.left = min(max(room, _LEAST_UNMEASURED), _MOST_UNMEASURED)
+            return
+        self.left = 0
+        if grows:
+            name, store = max(self._stores.items(), key=lambda each: each[1].memory())
+            what = f"map {name} ({len(store.entries):,} rows, {format_bytes(store.memory())})"
+            raise self._budget.refusal(what, used, used)

@@ -40,10 +40,17 @@ from cumulus.catalog.schema import Column
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.interpreter.error_guards import assigned, holding, summand
 from cumulus.engine.interpreter.extrema import ExtremumCoder
-from cumulus.engine.interpreter.loop_sources import DictSource, LoopSources, Shared
-from cumulus.engine.interpreter.loops import LoopCoder, Then
-from cumulus.engine.interpreter.numbers import Accumulator, NumberKind, Value, number_of, product, scalar_of
-from cumulus.engine.interpreter.scalars import Env, EnvScalars
+from cumulus.engine.interpreter.loops import DictSource, LoopCoder, LoopSources, Shared, Then
+from cumulus.engine.interpreter.numbers import (
+    Accumulator,
+    Env,
+    EnvScalars,
+    NumberKind,
+    Value,
+    number_of,
+    product,
+    scalar_of,
+)
 from cumulus.engine.interpreter.store import DictMap
 from cumulus.engine.interpreter.writer import Writer
 from cumulus.errors import ValidationError
