@@ -9,7 +9,7 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.engine.native.build import code_of
-from cumulus.engine.native.scalars import memoization
+from cumulus.engine.native.scalars import python_functions
 from engine.native.test_engine import check
 
 DIVISIONS = """
@@ -47,7 +47,7 @@ CREATE VIEW b AS SELECT SUM(CAST(s AS INTEGER)) AS v, SUM(LENGTH(s || t)) AS w, 
 
 @pytest.mark.parametrize("most", [3, 1 << 16])
 def test_what_is_remembered_is_what_python_gives(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memoization, "_MOST", most)
+    monkeypatch.setattr(python_functions, "_MOST", most)
     texts, days = ("a", "12", "é", None, "-3", ""), (dt.date(2026, 1, 1), None, dt.date(1, 12, 31))
     rows = [(at, texts[at % 6], texts[at % 5], days[at % 3], (at % 4) or None) for at in range(60)]
     transactions = tuple(((1, "r", row),) for row in rows) + tuple(((-1, "r", row),) for row in rows[::2])

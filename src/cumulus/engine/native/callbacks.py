@@ -1,17 +1,20 @@
-"""What machine code calls: functions of Python, reports of failures, boxes."""
+"""What machine code calls, and the context that both read and write: functions of Python, reports of failures,
+boxes.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
+from typing import Any
 
 from cumulus.algebra.float_sums import NOT_FINITE
 from cumulus.catalog.events import Row
 from cumulus.engine.failures import Failures
-from cumulus.engine.native.context_words import ContextWords
-from cumulus.engine.native.intake.python_rows import QUIET, READY, REPORTED
+from cumulus.engine.native.intake.python_rows import QUIET, READY, REPORTED, fired_word, rows_word
 from cumulus.engine.native.program import CodePlan
 from cumulus.engine.native.store.hash_tables import ROW
-from cumulus.engine.native.store.memory_layout import Reason
+from cumulus.engine.native.store.memory_layout import ContextLayout, Reason
 from cumulus.engine.native.values.codec import decoder, encoder
 from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.map_access import I64, StoredMap
@@ -102,10 +105,51 @@ class Callbacks:
         return 0
 
     def box(self, op: int, left: int, right: int, more: int) -> int:
-        """Compute with boxes; see `cumulus.engine.native.values.long_numbers.BigIntegers.run`."""
+        """Compute with boxes; see `cumulus.engine.native.values.codec.BigIntegers.run`."""
         if self._boxes.are_many:  # let the next event come through Python, which sweeps
             self._words.set_word(READY, 0)
         return self._boxes.run(op, left, right, more)
 
     def _batch_row(self, row: int) -> Row | None:
         return None if self.batch is None else self.batch.codec.key_of(self.batch.row(row & ROW))
+
+
+_I64 = ctypes.c_int64
+
+
+class ContextWords:
+    """The words of a context, all 0 at first."""
+
+    def __init__(self, layout: ContextLayout) -> None:
+        self.buffer = ctypes.create_string_buffer(layout.size + 8)
+        """The memory; whoever uses the address keeps it."""
+        self.at = (ctypes.addressof(self.buffer) + 7) // 8 * 8
+        self.cells = (_I64 * (layout.size // 8)).from_address(self.at)
+        self._places = {key: layout.word(key) // 8 for key in layout.words}
+        self.quiet = self._places.get(QUIET, -1)
+        """The place of `QUIET` in `cells`."""
+        self.ready = self._places.get(READY, -1)
+        """That of `READY`."""
+
+    def set(self, offset: int, value: int) -> None:
+        """Set a word of the context."""
+        self.cells[offset >> 3] = value
+
+    def get(self, offset: int) -> int:
+        """Return a word of the context."""
+        return self.cells[offset >> 3]
+
+    def set_word(self, key: Any, value: int) -> None:
+        """Set a word that code asked for, if it did."""
+        place = self._places.get(key)
+        if place is not None:
+            self.cells[place] = value
+
+    def get_word(self, key: Any) -> int:
+        """Return a word that code asked for; 0 if it did not."""
+        place = self._places.get(key)
+        return 0 if place is None else self.cells[place]
+
+    def counted_places(self, relation: str) -> tuple[int, int]:
+        """Return where `cells` count events that builtins fired, and the rows that these add; -1 for nowhere."""
+        return self._places.get(fired_word(relation), -1), self._places.get(rows_word(relation), -1)

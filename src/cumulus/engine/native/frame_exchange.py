@@ -1,15 +1,21 @@
-"""Rows of native maps as frames, and back."""
+"""Rows of native maps as frames, and back.
+
+Words of rows are numbers of texts and other values: in a frame of values of its own, in maps of those of a dictionary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from cumulus.engine.frames.frame import MapFrame, Matrix
-from cumulus.engine.frames.layout import FrameLayout, check_can_be_cut, check_fits, layout_of
+from cumulus.catalog.types import EXACT
+from cumulus.engine.frames.frame import NO_TEXTS, MapFrame, Matrix, renumber
+from cumulus.engine.frames.layout import FrameColumn, FrameLayout, check_can_be_cut, check_fits, layout_of
 from cumulus.engine.frames.value_words import NULL_WORD
 from cumulus.engine.native.code.frame_functions import RowMover
 from cumulus.engine.native.current_code import CurrentCode
@@ -19,7 +25,8 @@ from cumulus.engine.native.program import BASE, CodePlan, library
 from cumulus.engine.native.store.memory_layout import MapLayout
 from cumulus.engine.native.store.row_layout import LIVE
 from cumulus.engine.native.transactions import Transactions
-from cumulus.engine.native.values.frame_numbers import frame_of_rows, rows_of_frame
+from cumulus.engine.native.values.columns import text_columns
+from cumulus.engine.native.values.dictionary import Dictionary
 from cumulus.engine.native.values.map_access import I64, PTR
 from cumulus.errors import UnknownNameError
 from cumulus.m3.program import MapDef
@@ -141,3 +148,44 @@ class NativeFrames:
             cut = partial(port.cut, column.word, sign, min(most, -1 - NULL_WORD), is_open)
             self._transactions.change(map, cut)
         return before - self._cells[port.live]
+
+
+def frame_of_rows(layout: FrameLayout, words: Matrix, dictionary: Dictionary) -> MapFrame:
+    """Return rows of a map as a frame, which takes the matrix."""
+    texts, others = NO_TEXTS, list[Any]()
+    if layout.texts:
+        texts = dictionary.array(renumber(words, layout.texts)).view(pa.large_binary())
+    for column in layout.others:
+        given = dictionary.values_of if column.word < layout.key_words else dictionary.boxes
+        used = renumber(words, [column])
+        _replace(words, column, np.arange(len(others), len(others) + len(used)))
+        others += [given[number] for number in used.tolist()]
+    return MapFrame(layout, words, texts, others)
+
+
+def rows_of_frame(frame: MapFrame, sign: int, dictionary: Dictionary) -> Matrix:
+    """Return the rows of a frame with the numbers that its texts and other values have in a dictionary.
+
+    Values of any length get boxes of what is to be added: they have the sign already.
+    """
+    layout, words = frame.layout, frame.words.copy()
+    if layout.texts:
+        numbers = np.empty(len(frame.texts), dtype=np.int64)
+        dictionary.number_all(*text_columns(frame.texts.view(pa.large_string())), numbers)
+        for column in layout.texts:
+            _replace(words, column, numbers)
+    for column in layout.others:
+        used = [frame.others[at] for at in renumber(words, [column]).tolist()]
+        if column.word < layout.key_words:
+            found = [dictionary[value] for value in used]
+        else:
+            found = [dictionary.boxes.put(EXACT.multiply(Decimal(value), sign)) for value in used]
+        _replace(words, column, np.array(found, dtype=np.int64))
+    return words
+
+
+def _replace(words: Matrix, column: FrameColumn, numbers: Matrix) -> None:
+    """Put in place of what a column has, which are places, what stands there; NULL stays."""
+    mine = words[:, column.word]
+    there = mine != NULL_WORD
+    mine[there] = numbers[mine[there]]

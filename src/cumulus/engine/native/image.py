@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from cumulus.engine.failures import Failures
-from cumulus.engine.native.callbacks import Callbacks
-from cumulus.engine.native.context_words import ContextWords
+from cumulus.engine.native.callbacks import Callbacks, ContextWords
 from cumulus.engine.native.intake.python_rows import NUMBERS, open_word
 from cumulus.engine.native.intake.python_values import OBJECTS, Converter, is_converted
 from cumulus.engine.native.kernel.language import Signature

@@ -24,15 +24,14 @@ from cumulus.engine.native.code.undo_log import journal_functions, notes_functio
 from cumulus.engine.native.intake import python_rows
 from cumulus.engine.native.intake.builtin import builtin_function
 from cumulus.engine.native.intake.key_checks import KeyChecks
-from cumulus.engine.native.intake.prefetch import fetch_functions
-from cumulus.engine.native.intake.streams import stream_function
+from cumulus.engine.native.intake.streams import fetch_functions, stream_function
 from cumulus.engine.native.intake.upserts import UPSERT_ROWS, UPSERTS, upsert_function, upserts_function
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, about, from_words
 from cumulus.engine.native.kernel.language import I64, PTR, Function, Module, Type, i64
 from cumulus.engine.native.kernel.memory import MEMORY_FUNCTIONS
 from cumulus.engine.native.scalars.python_functions import PythonFunction
-from cumulus.engine.native.store.far_sums import FAR_FUNCTIONS
+from cumulus.engine.native.store.compensated_sums import FAR_FUNCTIONS
 from cumulus.engine.native.store.hash_tables import TABLE_FUNCTIONS
 from cumulus.engine.native.store.maps import map_functions
 from cumulus.engine.native.store.memory_layout import STATUS, ContextLayout, EventLane, event_words, lanes_of

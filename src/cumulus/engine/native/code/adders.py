@@ -1,21 +1,26 @@
-"""Functions that change one entry of a map: with a note in the journal, and removal of what is gone."""
+"""Functions that change one entry of a map: with a note in the journal, and removal of what is gone.
+
+Entries of maps that are made for a moment are added to without a note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
+from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.program_writer import ProgramWriter
 from cumulus.engine.native.code.undo_log import note
 from cumulus.engine.native.kernel.body import Body, define
+from cumulus.engine.native.kernel.lanes import Number, Scalar
 from cumulus.engine.native.kernel.language import F64, I64, PTR, Expr, Function, Immediate, Local, absolute, i64, select
-from cumulus.engine.native.store.far_sums import NEAR, add_far, is_finite
+from cumulus.engine.native.store.compensated_sums import NEAR, add_far, is_finite, two_sum
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import CREATED, RowLayout, address
-from cumulus.engine.native.values.long_numbers import BoxOp
+from cumulus.engine.native.values.codec import BoxOp
 
 _NEGLIGIBLE = 1e-12
 """`cumulus.algebra.float_sums.NEGLIGIBLE`."""
@@ -199,3 +204,37 @@ def _is_sum(body: Body, shape: RowLayout, lane: ValueLane, place: Expr) -> Expr:
 
 def _any_word(body: Body, words: Sequence[Expr]) -> Expr:
     return body.let(reduce(or_, words).ne(0), "some")
+
+
+def add_to_scratch(scanner: Scanner, store: MapLayout, keys: Sequence[Scalar], numbers: Mapping[int, Number]) -> None:
+    """Write the adding of numbers to value columns of an entry of a map made for the moment."""
+    writer, body = scanner.writer, scanner.body
+    with scanner.fitting(store, keys) as words:
+        row = body.call(store.shape.put, writer.record(store), *words, hint="row")
+        with body.when(row.eq(0), likely=False):
+            writer.no_memory(body, store)
+        with body.otherwise():
+            place = body.let(scanner.place_of(store, row & ROW), "place")
+            if store.marks:
+                body.store(I64, place, store.shape.value(store.value_words), 1)
+            for column, number in numbers.items():
+                lane = store.values[column]
+                _add_at(scanner, place, store.shape.value(lane.word), lane.held, number)
+
+
+def _add_at(scanner: Scanner, place: Expr, offset: int, held: ColumnStorage, number: Number) -> None:
+    body, kernel = scanner.body, held.kernel
+    before = body.load(kernel, place, offset, "before")
+    if kernel is F64:
+        total, rest = two_sum(body, before, number.value)
+        body.store(F64, place, offset, total)
+        body.store(F64, place, offset + 8, body.load(F64, place, offset + 8) + rest)
+        return
+    if held is ColumnStorage.BOXED:
+        body.store(I64, place, offset, scanner.writer.box(body, BoxOp.ADD, before, number.value))
+        return
+    after, overflow = body.checked("add", before, number.value, "after")
+    with body.when(overflow, likely=False):
+        scanner.evaluator.report(Reason.OVERFLOW)
+    with body.otherwise():
+        body.store(kernel, place, offset, after)

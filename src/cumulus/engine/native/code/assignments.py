@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.engine.analysis.separation import separated
-from cumulus.engine.native.code.adders import setter_of
+from cumulus.engine.native.code.adders import add_to_scratch, setter_of
 from cumulus.engine.native.code.numbers import Env, read_value
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
-from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.code.terms import TermEmitter
 from cumulus.engine.native.kernel.body import Body, define
 from cumulus.engine.native.kernel.lanes import Number, Scalar

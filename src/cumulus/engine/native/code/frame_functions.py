@@ -29,12 +29,12 @@ from cumulus.engine.native.kernel.language import (
     select,
 )
 from cumulus.engine.native.store import memory_layout, row_layout
-from cumulus.engine.native.store.far_sums import add_far, far_parts, is_finite
+from cumulus.engine.native.store.compensated_sums import add_far, far_parts, is_finite
 from cumulus.engine.native.store.hash_tables import ROW
 from cumulus.engine.native.store.memory_layout import ColumnStorage, Status, ValueLane
 from cumulus.engine.native.store.ordered_index import tell_before, tell_changed
 from cumulus.engine.native.store.row_layout import CREATED, RowLayout, address
-from cumulus.engine.native.values.long_numbers import BoxOp
+from cumulus.engine.native.values.codec import BoxOp
 
 _BOX = Signature("box", (I64, I64, I64, I64), I64)
 FAILED = -1

@@ -15,7 +15,7 @@ from cumulus.engine.native.kernel.language import F64, I64, I128, TRUE, Expr, Lo
 from cumulus.engine.native.kernel.language import Immediate as Literal
 from cumulus.engine.native.scalars.scalar_code import ScalarEmitter
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, Reason, ValueLane, value_lanes
-from cumulus.engine.native.values.long_numbers import BoxOp
+from cumulus.engine.native.values.codec import BoxOp
 from cumulus.errors import ValidationError
 from cumulus.scalars.typing import Typed
 

@@ -24,13 +24,12 @@ from cumulus.engine.native.kernel.lanes import (
 )
 from cumulus.engine.native.kernel.language import BOOL, I64, I128, PTR, Expr, Function, Local, Signature, i64, select
 from cumulus.engine.native.scalars.arithmetic import Fixed
-from cumulus.engine.native.scalars.memoization import remember_call
 from cumulus.engine.native.scalars.patterns import Piece, match_function
-from cumulus.engine.native.scalars.python_functions import Callee, PythonFunction
+from cumulus.engine.native.scalars.python_functions import Callee, PythonFunction, remember_call
 from cumulus.engine.native.store import memory_layout as layout
 from cumulus.engine.native.store.memory_layout import ContextLayout, MapLayout, Reason, Status, lanes_of, value_lanes
 from cumulus.engine.native.store.text_table import number_of_text, text_at
-from cumulus.engine.native.values.long_numbers import BoxOp
+from cumulus.engine.native.values.codec import BoxOp
 from cumulus.m3.program import Program
 from cumulus.scalars.user import UserFunction
 

@@ -17,13 +17,13 @@ from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, factor
 from cumulus.engine.analysis.factor_order import is_shareable, next_factor
 from cumulus.engine.analysis.intervals import KeyInterval, groups_of, interval_of
 from cumulus.engine.native.code import loop_sources
+from cumulus.engine.native.code.adders import add_to_scratch
 from cumulus.engine.native.code.extrema import write_end, write_map_end
 from cumulus.engine.native.code.loop_sources import LoopSource, Visit
 from cumulus.engine.native.code.loops import Scanner
 from cumulus.engine.native.code.numbers import Env, Evaluator, Then, number_lane, read_number
 from cumulus.engine.native.code.program_writer import CONTEXT, ProgramWriter
 from cumulus.engine.native.code.ranges import Intervals, KeptSums, firsts_of, kept_sums
-from cumulus.engine.native.code.scratch_sums import add_to_scratch
 from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import Lane, Number, Scalar, lane_of
 from cumulus.engine.native.kernel.language import F64, select

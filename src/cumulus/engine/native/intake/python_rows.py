@@ -127,7 +127,7 @@ def row_function(
     takes
         Sign → what takes an event.
     fetches
-        `cumulus.engine.native.intake.prefetch.fetch_functions`: what an event needs is asked for at once.
+        `cumulus.engine.native.intake.streams.fetch_functions`: what an event needs is asked for at once.
     """
     parameters = [("context", PTR), ("sign", I64), ("values", PTR), ("count", I64)]
     with define(name, parameters, I64, inline=False) as body:

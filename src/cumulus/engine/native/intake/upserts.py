@@ -75,7 +75,7 @@ def upserts_function(
     take
         `upsert_function`.
     fetches
-        `cumulus.engine.native.intake.prefetch.fetch_functions`.
+        `cumulus.engine.native.intake.streams.fetch_functions`.
     """
     parameters = [("context", PTR), ("from", I64), ("to", I64), ("columns", PTR)]
     with define(name, parameters, I64) as body:

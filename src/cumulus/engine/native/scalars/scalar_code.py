@@ -17,8 +17,7 @@ from cumulus.engine.native.kernel.body import Body
 from cumulus.engine.native.kernel.lanes import NotNativeError, Scalar, any_null, bits_of, kernel_type
 from cumulus.engine.native.kernel.language import F64, FALSE, I64
 from cumulus.engine.native.scalars.arithmetic import Arithmetic, CallWriter, Fixed, is_exact
-from cumulus.engine.native.scalars.comparisons import COMPARED_BY_PYTHON, Comparisons
-from cumulus.engine.native.scalars.conditionals import Conditionals
+from cumulus.engine.native.scalars.logic import COMPARED_BY_PYTHON, Comparisons, Conditionals
 from cumulus.engine.native.scalars.python_functions import Callee
 from cumulus.engine.native.scalars.text_functions import TextFunctions
 from cumulus.errors import ValidationError

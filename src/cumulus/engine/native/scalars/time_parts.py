@@ -1,12 +1,27 @@
-"""Parts of dates and timestamps in the kernel, and how many of them lie between two."""
+"""Points in time in the kernel, dates and timestamps: what they are in words, and where they leave the calendar.
+
+Parts of them, how many parts lie between two, and the beginning of a part or of a bucket that one lies in.
+"""
 
 from __future__ import annotations
 
 from cumulus.catalog.text_values import PARTS
-from cumulus.engine.native.kernel.calendar import DAY, civil, first_of, floored, iso_week, month_length, weekday
+from cumulus.catalog.types import Interval, Kind, SqlType
+from cumulus.engine.native.kernel.body import Body
+from cumulus.engine.native.kernel.calendar import (
+    DAY,
+    FIRST_DAY,
+    LAST_DAY,
+    civil,
+    first_of,
+    floored,
+    iso_week,
+    iso_year_start,
+    month_length,
+    weekday,
+)
 from cumulus.engine.native.kernel.lanes import Scalar
 from cumulus.engine.native.kernel.language import F64, Expr, i64
-from cumulus.engine.native.scalars.time_points import TimePoints
 from cumulus.scalars.calendar import CLOCK_UNITS
 
 DAY_PARTS = ("day", "dayofweek", "isodow", "dayofyear", "julian")
@@ -133,3 +148,108 @@ class TimeParts:
         """Write `date_sub` of parts that have a length."""
         unit = 7 * DAY if part in ("week", "yearweek") else DAY if part in DAY_PARTS else CLOCK_UNITS.get(part)
         return None if unit is None else (self._points.micros(end) - self._points.micros(start)) // unit
+
+
+POINTS = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+FAR = 1 << 61
+"""Microseconds that lead out of all years, and do not run over."""
+
+
+def is_point(scalar: Scalar) -> bool:
+    """Whether a scalar is a date or a timestamp."""
+    return scalar.type.kind in POINTS
+
+
+class TimePoints:
+    """Reads and makes points in time in one function."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.beyond: list[Expr] = []
+        """Where what was written last means nothing: outside of the years 1 to 9999, and of what is a word."""
+
+    def micros(self, scalar: Scalar) -> Expr:
+        """Return a date or timestamp as microseconds from 1970."""
+        return scalar.value * DAY if scalar.type.kind is Kind.DATE else scalar.value
+
+    def days(self, scalar: Scalar) -> Expr:
+        """Return a date or timestamp as days from 1970."""
+        return scalar.value if scalar.type.kind is Kind.DATE else floored(self.body, scalar.value, DAY)
+
+    def time(self, scalar: Scalar) -> Expr:
+        """Return the microseconds since midnight."""
+        if scalar.type.kind is Kind.DATE:
+            return i64(0)
+        return self.body.let(scalar.value - self.days(scalar) * DAY, "time")
+
+    def timestamp(self, micros: Expr, null: Expr | None, result: SqlType) -> Scalar:
+        """Return microseconds as a timestamp, and note where it is beyond the calendar."""
+        beyond = (micros < FIRST_DAY * DAY) | (micros >= (LAST_DAY + 1) * DAY)
+        self.beyond.append(self.body.let(beyond, "beyond"))
+        return Scalar(result, micros, null)
+
+    def date(self, days: Expr, null: Expr | None, result: SqlType) -> Scalar:
+        """Return days as a date, and note where it is beyond the calendar."""
+        beyond = (days < FIRST_DAY) | (days > LAST_DAY)
+        self.beyond.append(self.body.let(beyond, "beyond"))
+        return Scalar(result, days, null)
+
+
+_BUCKET_DAY, _BUCKET_MONTH = 10_959, 24_000
+"""Buckets of days and time are counted from 3 January 2000, a Monday, those of months from January 2000."""
+
+
+class TimeBuckets:
+    """Writes the cutting of points in time into one function."""
+
+    def __init__(self, points: TimePoints) -> None:
+        self._points, self._body = points, points.body
+
+    def truncate(self, part: str, point: Scalar, result: SqlType) -> Scalar | None:
+        """Write `date_trunc`; None if there is no code for a part."""
+        body = self._body
+        if part in CLOCK_UNITS:
+            micros = self._points.micros(point)
+            unit = CLOCK_UNITS[part]
+            return Scalar(result, body.let(floored(body, micros, unit) * unit, "start"), point.null)
+        days = self._points.days(point)
+        if part in DAY_PARTS:
+            start = days
+        elif part in ("week", "yearweek"):
+            start = days - weekday(body, days)
+        elif part == "isoyear":
+            start = iso_year_start(body, iso_week(body, days)[0])
+        else:
+            year, month, day = civil(body, days)
+            if part == "month":
+                start = days - day + 1
+            elif part == "quarter":
+                start = first_of(body, year, (month - 1) // 3 * 3 + 1)
+            elif part in YEARS:
+                year = body.let(year // YEARS[part] * YEARS[part], "year")
+                self._points.beyond.append(year < 1)
+                start = first_of(body, year)
+            else:
+                return None
+        return Scalar(result, body.let(start * DAY, "start"), point.null)
+
+    def bucket(self, width: Interval, point: Scalar, null: Expr | None, result: SqlType) -> Scalar | None:
+        """Write `time_bucket`; None if there is no code for a width."""
+        body, (months, days, micros) = self._body, width
+        size = days * DAY + micros
+        if (months <= 0 if months else size <= 0) or (months and size) or size >= FAR:
+            return None  # Python has the words for it
+        is_date = result.kind is Kind.DATE
+        if months:
+            year, month, _ = civil(body, self._points.days(point))
+            index = body.let(year * 12 + month - 1 - _BUCKET_MONTH, "index")
+            index = body.let(floored(body, index, months) * months + _BUCKET_MONTH, "index")
+            start_year = floored(body, index, 12)
+            self._points.beyond.append(start_year < 1)
+            start = first_of(body, start_year, index - start_year * 12 + 1)
+            return Scalar(result, start if is_date else body.let(start * DAY, "start"), null)
+        origin = _BUCKET_DAY * DAY
+        since = body.let(self._points.micros(point) - origin, "since")
+        moment = body.let(floored(body, since, size) * size + origin, "start")
+        found = self._points.timestamp(moment, null, result)
+        return Scalar(result, floored(body, moment, DAY), null) if is_date else found

@@ -36,7 +36,7 @@ CALL = 72
 REPORT = 80
 """The address of what is told of failures: (site, reason, row of the batch or 0)."""
 BOX = 88
-"""The address of what does with boxes what is asked for: see `cumulus.engine.native.values.long_numbers.BoxOp`."""
+"""The address of what does with boxes what is asked for: see `cumulus.engine.native.values.codec.BoxOp`."""
 TEXTS = 96
 """The address of the `cumulus.engine.native.store.text_table` record."""
 FRAME = 104
@@ -68,7 +68,7 @@ class ColumnStorage(Enum):
     WIDE = "a whole number of 128 bits, of units at the last digit"
     CELL = "a sum of floats, its compensation and its size (`cumulus.algebra.float_sums`)"
     FLOAT = "a sum of floats that lives for a moment, and its compensation"
-    BOXED = "the number of a box (`cumulus.engine.native.values.long_numbers`)"
+    BOXED = "the number of a box (`cumulus.engine.native.values.codec`)"
 
     def __init__(self, _: str) -> None:
         self.words = {"WIDE": 2, "CELL": 3, "FLOAT": 2}.get(self.name, 1)

@@ -34,8 +34,8 @@ from cumulus.engine.native.kernel.lanes import Lane
 from cumulus.engine.native.store.hash_tables import MemoryBlock
 from cumulus.engine.native.store.memory_layout import ColumnStorage, MapLayout, ValueLane
 from cumulus.engine.native.store.row_layout import LAST, MEMORY, ROWS
+from cumulus.engine.native.values.codec import BigIntegers
 from cumulus.engine.native.values.frames import Matrix, frame
-from cumulus.engine.native.values.long_numbers import BigIntegers
 from cumulus.engine.native.values.map_access import StoredMap
 from cumulus.engine.native.values.rows import RowReader
 from cumulus.engine.protocol import Engine

@@ -20,7 +20,7 @@ from cumulus.engine.native.kernel.loaded_code import Loaded, system_functions
 from cumulus.engine.native.kernel.memory import BUDGET, REFUSED, SYSTEM, UNLIMITED, USED
 from cumulus.engine.native.store import text_table
 from cumulus.engine.native.store.text_table import bytes_of
-from cumulus.engine.native.values.long_numbers import BigIntegers
+from cumulus.engine.native.values.codec import BigIntegers
 from cumulus.errors import MemoryLimitError
 
 Words = npt.NDArray[np.int64]
