@@ -11,10 +11,9 @@ import pytest
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
-from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients import client_sessions
 from cumulus.cluster.clients.reads import answers
-from cumulus.cluster.intake import TableDelta
+from cumulus.cluster.intake import BlockMaker, TableDelta
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, RowsAccepted
 from cumulus.cluster.mode import Mode

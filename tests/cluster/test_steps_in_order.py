@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from cumulus.catalog.arrow import table_of
-from cumulus.cluster.blocks import BlockMaker
-from cumulus.cluster.intake import TableDelta
+from cumulus.cluster.intake import BlockMaker, TableDelta
 from cumulus.cluster.messages import Block, Deltas
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.dispatch import Dispatch

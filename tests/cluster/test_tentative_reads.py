@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from cumulus.catalog.arrow import table_of
-from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients import parts, reads
 from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.intake import TableDelta
+from cumulus.cluster.intake import BlockMaker, TableDelta
 from cumulus.cluster.live.folds import ClusterFolds
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused

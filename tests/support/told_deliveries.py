@@ -19,8 +19,8 @@ import numpy as np
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, INSERT
 from cumulus.cluster import codec
-from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.client_sessions import ClientSessions
+from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import (
     OFFSET,

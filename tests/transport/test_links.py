@@ -195,7 +195,7 @@ def test_a_proof_that_was_heard_proves_nothing_again() -> None:
 
 def test_a_hundred_strangers_are_two_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     """One at once, and one for all others of the next minute."""
-    monkeypatch.setattr("cumulus.transport.strangers.NOTE_SECONDS", 0.5)
+    monkeypatch.setattr("cumulus.transport.greeting.NOTE_SECONDS", 0.5)
 
     async def go() -> None:
         nodes = {"b": Listener("b", make("b", None))}

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.client_queue import ClientQueue
 from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
-from cumulus.cluster.intake import Intake, OrderedIntake, intake_part
+from cumulus.cluster.intake import BlockMaker, Intake, OrderedIntake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
     ClientRows,

@@ -10,8 +10,7 @@ from typing import Protocol, TypeAlias
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, Piece, header
-from cumulus.transport.greeting import Credentials, Greeting, RefusalError, RefusalPolicy, refusal
-from cumulus.transport.strangers import GREETING_SECONDS
+from cumulus.transport.greeting import GREETING_SECONDS, Credentials, Greeting, RefusalError, RefusalPolicy, refusal
 
 Address: TypeAlias = tuple[str, int]
 

@@ -35,10 +35,9 @@ from cumulus.machine import (
 )
 from cumulus.transport.connections import Address
 from cumulus.transport.framing import Piece
-from cumulus.transport.greeting import Credentials
+from cumulus.transport.greeting import Credentials, RefusalNotes
 from cumulus.transport.links import Links
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus.transport.strangers import RefusalNotes
 
 UNWRITTEN_BYTES = 1 << 23
 """From so many bytes of records on that are not on the disk yet, the disk counts as a peer that does not read."""

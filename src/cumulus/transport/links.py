@@ -23,9 +23,8 @@ from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
-from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy, is_loopback
+from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy, is_loopback, one_to_close
 from cumulus.transport.machine_spec import SUPERVISOR
-from cumulus.transport.strangers import one_to_close
 
 LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5

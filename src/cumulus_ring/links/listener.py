@@ -19,15 +19,23 @@ from typing import TypeAlias
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind, FrameReader, header
-from cumulus.transport.greeting import Credentials, Greeting, RefusalError, RefusalPolicy, is_loopback, refusal
-from cumulus.transport.strangers import GREETING_SECONDS, one_to_close
+from cumulus.transport.greeting import (
+    GREETING_SECONDS,
+    Credentials,
+    Greeting,
+    RefusalError,
+    RefusalPolicy,
+    is_loopback,
+    one_to_close,
+    refusal,
+)
 from cumulus_ring.links.open_link import LinkAddress, LinkCounts, OpenLink
 
 Expected: TypeAlias = Mapping[str, Name]
 """Who may connect, by what for."""
 
 MOST_STRANGERS = 64
-"""When more have not said who they are, one of them is sent away (`cumulus.transport.strangers`)."""
+"""When more have not said who they are, one of them is sent away (`cumulus.transport.greeting`)."""
 _BACKLOG = 1024
 """How many may wait to be accepted: beyond that a neighbour would have to come again."""
 

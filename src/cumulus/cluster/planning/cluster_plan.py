@@ -1,23 +1,34 @@
-"""The plan of a cluster: all that follows from a program, numbers of machines and what is known of the tables."""
+"""The plan of a cluster: all that follows from a program, numbers of machines and what is known of the tables.
+
+The gated part of a program is computed in buckets, one on each node, or in one. The gate is what the other hosts of
+epochs run. Several buckets must check what one checks, and must never wait for each other's votes on a deletion: the
+epoch has an end of its own already.
+
+A switch checks keys and references of what it sees: all rows of a table go to one switch, and tables that are linked by
+checked references go together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
-from cumulus.cluster.planning.gate_plan import GatePlan, plan_gate
-from cumulus.cluster.planning.table_assignment import Checks, TableAssignment, assign_tables, checks_of
 from cumulus.cluster.program import Homes, NodeProgram, node_program
 from cumulus.cluster.spread import Division, divide
-from cumulus.epochs.layouts import undefined_maps
+from cumulus.engine.integrity import references
+from cumulus.epochs.layouts import polled_tables, unchecked_keys, undefined_maps
 from cumulus.epochs.output.parts import maps_of_cubes
+from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import UsageError
+from cumulus.explain.layout.co_partitioning import choose_layout
 from cumulus.explain.sizes import Statistics
+from cumulus.m3.dataflow import reachable
 from cumulus.m3.program import Program
 
 
@@ -182,3 +193,145 @@ def gate_all(program: Program, why: str = "All is gated, as asked for.") -> Divi
         {definition.name: why for definition in program.maps},
         {view.name: why for view in program.views},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GatePlan:
+    """The buckets of the gate.
+
+    Parameters
+    ----------
+    nodes
+        Of each bucket the node that it is on.
+    reasons
+        Table that every bucket has whole → why it is not partitioned.
+    """
+
+    buckets: BucketPlan
+    nodes: tuple[int, ...]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan:
+    """Return where a gated program is computed.
+
+    Parameters
+    ----------
+    rows
+        Of the tables, that no large one is put on every node
+        (`cumulus.cluster.placement.statement_placement.estimated_rows`).
+    """
+    # Node 0 has the maps without keys, and the others have equal shares.
+    last = nodes - 1
+    if nodes == 1:
+        return GatePlan(BucketPlan(why="one bucket, as there is one node"), (last,))
+
+    def objection(partitioned: Mapping[str, str]) -> str:
+        lost, voted = unchecked_keys(gated, partitioned), polled_tables(gated, partitioned)
+        if lost:
+            return f"nobody would check {lost[0]}"
+        return f"buckets would vote on deletions from {voted[0]}" if voted else ""
+
+    found = choose_layout(gated, sizes=rows, objection=objection)
+    if found.one_bucket:
+        why = f"one bucket on node {last}, since no table can be partitioned"
+        return GatePlan(BucketPlan(why=why), (last,), found.reasons)
+    split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
+    everywhere = f"; in all of them {', '.join(found.reasons)}" if found.reasons else ""
+    why = f"{nodes} buckets, one on each node: {split}{everywhere}"
+    return GatePlan(BucketPlan(nodes, found.partitioned, why), tuple(range(nodes)), found.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAssignment:
+    """The switches of the tables.
+
+    Parameters
+    ----------
+    switches
+        How many there are.
+    switch_of
+        Table → its switch.
+    """
+
+    switches: int
+    switch_of: Mapping[str, int]
+
+    def tables_of(self, switch: int) -> tuple[str, ...]:
+        """Return the tables that a switch takes."""
+        return tuple(name for name, own in self.switch_of.items() if own == switch)
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What is checked, by whom; and what nobody checks, and why: each as a clause."""
+
+    checked: Mapping[str, str]
+    unchecked: Mapping[str, str]
+
+
+def assign_tables(program: Program, switches: int, rows: Mapping[str, int]) -> TableAssignment:
+    """Return which switch takes which tables.
+
+    Tables that are linked by checked references stay together. The largest go first, each to the switch that has least
+    so far.
+
+    Parameters
+    ----------
+    rows
+        Of all tables (`cumulus.cluster.placement.statement_placement.estimated_rows`).
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> text = "RELATION r(a INT); RELATION s(a INT); RELATION big(a INT, b INT);"
+    >>> dict(assign_tables(parse(text), 2, {"r": 1, "s": 2, "big": 9}).switch_of)
+    {'r': 1, 's': 1, 'big': 0}
+    """
+    linked = _linked(program)
+    together = {tuple(sorted(reachable(linked, [relation.name]))) for relation in program.relations}
+    loads = [0] * switches
+    found: dict[str, int] = {}
+    for names in sorted(together, key=lambda names: (-sum(rows[name] for name in names), names)):
+        least = loads.index(min(loads))
+        loads[least] += sum(rows[name] for name in names)
+        found |= dict.fromkeys(names, least)
+    return TableAssignment(switches, {relation.name: found[relation.name] for relation in program.relations})
+
+
+def checks_of(program: Program, assignment: TableAssignment) -> Checks:
+    """Return which keys, deletions and references the switches check, and which nobody does.
+
+    A deletion is checked if its row must be there, a reference if its parent must.
+    """
+    kept = {relation.name for relation in program.relations if relation.name in dict(program.kept)}
+    checked: dict[str, str] = {}
+    unchecked: dict[str, str] = {}
+    for table in program.relations:
+        by = f"switch {assignment.switch_of[table.name]}"
+        has_key = bool(table.key) and not table.key_rely
+        rows = f"{'primary key and ' if has_key else ''}deletions of {table.name}"
+        if table.name in kept:
+            checked[rows] = by
+        else:
+            unchecked[rows] = "its rows are not kept"
+        if table.key_rely:
+            unchecked[f"primary key of {table.name}"] = "it is RELY"
+        for key in table.foreign_keys:
+            what = f"{table.name}({', '.join(key.columns)}) references {key.parent}"
+            absent = [name for name in dict.fromkeys((table.name, key.parent)) if name not in kept]
+            if absent:
+                unchecked[what] = f"rows of {' and '.join(absent)} are not kept"
+            else:
+                checked[what] = by
+    return Checks(checked, unchecked)
+
+
+def _linked(program: Program) -> dict[str, set[str]]:
+    """Return for every table those that checked references link it with, itself if it refers to itself."""
+    kept: dict[str, Relation] = {name: program.relation(name) for name, _ in program.kept}
+    linked: dict[str, set[str]] = {relation.name: set() for relation in program.relations}
+    for each in references(kept):
+        linked[each.child.name].add(each.parent.name)
+        linked[each.parent.name].add(each.child.name)
+    return linked

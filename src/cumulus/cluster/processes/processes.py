@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from cumulus.cluster import codec
-from cumulus.cluster.blocks import BlockMaker
 from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.gate import Gate
+from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch

@@ -30,14 +30,12 @@ from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, ColumnarChoice, Colu
 from cumulus.epochs.bucket.net_change_finder import NetChangeFinder
 from cumulus.epochs.bucket.net_changes import InputChange, NetChange
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
-from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.positions import TablePositions
-from cumulus.epochs.bucket.references import is_checked, violations
+from cumulus.epochs.bucket.references import WaitingRows, is_checked, row_of, violations
 from cumulus.epochs.bucket.view_errors import failed_rows, totals_with
 from cumulus.epochs.bucket.votes import Poll, Voter
-from cumulus.epochs.bucket.waiting import WaitingRows, row_of
 from cumulus.epochs.intake.packing import notice_in, unpack
-from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.epochs.plan import BucketPlan, Ownership, layout_of
 from cumulus.errors import EvaluationError
 from cumulus.garbage_collection import gc_paused
 from cumulus.m3.dataflow import parents_first

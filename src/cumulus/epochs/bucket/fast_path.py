@@ -25,7 +25,7 @@ from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.outcome import EpochAccount
 from cumulus.epochs.bucket.positions import TablePositions
-from cumulus.epochs.bucket.waiting import WaitingRows
+from cumulus.epochs.bucket.references import WaitingRows
 from cumulus.epochs.intake.packing import Payload
 from cumulus.epochs.plan import BucketPlan
 from cumulus.m3.dataflow import parents_first

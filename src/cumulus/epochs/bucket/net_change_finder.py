@@ -21,9 +21,9 @@ from cumulus.epochs.bucket.net_changes import (
     truncated_bag_net_changes,
 )
 from cumulus.epochs.bucket.outcome import EpochAccount
-from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.positions import Positions, TablePositions
 from cumulus.epochs.intake.packing import Payload
+from cumulus.epochs.plan import Ownership
 from cumulus.m3.dataflow import parents_first
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.epochs.bucket.net_changes import InputChange, Refused
-from cumulus.epochs.bucket.ownership import Ownership
 from cumulus.epochs.bucket.view_errors import FailedRow, row_text
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import Rejected
 from cumulus.epochs.intake.packing import Payload
+from cumulus.epochs.plan import Ownership
 from cumulus.m3.program import Program
 
 
