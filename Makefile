@@ -9,7 +9,7 @@ EVERYTHING := -e '.[spark,server,workloads,plots,test]' -e lab
 # Some machines forbid Python to write bytecode; every process that a test starts would compile all sources, for 0.6 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-latest test-oldest test-all test-slow test-kill test-kill-server fuzz
+.PHONY: demo test test-latest test-oldest test-all test-slow test-kill test-kill-server test-spark fuzz
 .PHONY: install-demo install-test lock clean
 
 $(VENV)/bin/python:
@@ -49,7 +49,7 @@ $(call fast_tests,$(1))
 endef
 
 define fast_tests
-$(1)/pytest -n 2 --dist loadgroup -m "not kill and not slow"
+$(1)/pytest -n 2 --dist loadgroup -m "not kill and not slow and not spark_hosts"
 endef
 
 # The tests of the fast tier with the newest and with the oldest releases that pyproject.toml allows, each in a new
@@ -71,7 +71,7 @@ test-all: test-slow test-kill
 # Long comparisons with DuckDB and with published answers, all cases of what is sampled, all examples of the laws: about
 # 2,000 tests in half an hour.
 test-slow: $(VENV)/.test
-	CUMULUS_TESTS=all $(BIN)/pytest -n 2 --dist loadgroup -m "(slow or law or hypothesis) and not kill"
+	CUMULUS_TESTS=all $(BIN)/pytest -n 2 --dist loadgroup -m "(slow or law or hypothesis) and not kill and not spark_hosts"
 
 # 10,000 random views of every construct beside DuckDB; a difference is printed as a small case with its seed. One
 # to three hours. FUZZ_SEED, FUZZ_VIEWS and FUZZ_JOBS change the run; FUZZ="--seed 1000007 --one" replays one script.
@@ -87,6 +87,10 @@ fuzz-inputs: $(VENV)/.test
 # tests in 16 minutes.
 test-kill: $(VENV)/.test
 	$(BIN)/pytest -m kill
+
+# Spark with workers that share no folders, and a server of objects on this machine.
+test-spark: $(VENV)/.test
+	$(BIN)/pytest -n 0 -m spark_hosts
 
 # Kills a server 300 times under clients that write and send again: about half an hour on two idle cores.
 test-kill-server: $(VENV)/.test

@@ -47,6 +47,10 @@ def run(
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
     snapshot_every: int = typer.Option(1, min=1, help="Write whole views only every so many epochs, and at the end."),
+    master: str = typer.Option(
+        "", help="Where Spark runs: spark://HOST:PORT, yarn, k8s://…, local[N]; this machine if not given."
+    ),
+    conf: list[str] = typer.Option([], help="A setting of Spark, NAME=VALUE; repeatable."),
     dead_after: str = typer.Option("30s", help="A process that hangs so long is started again (--host cluster)."),
     functions: FunctionPlaces = None,
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
@@ -60,9 +64,8 @@ def run(
     from cumulus.engine.engines import check_engine, make_engine
     from cumulus.epochs.layouts import partitioned_by
 
-    hosts = {"spark": _on_spark, "embedded": _embedded, "cluster": _on_cluster}
-    if host not in hosts:
-        raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(hosts)}.")
+    if host not in _HOSTS:
+        raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
     check_engine(engine)
     check_output(out, "--out")
     given = functions_in(functions)
@@ -84,6 +87,7 @@ def run(
         "functions": given,
         "make_engine": partial(make_engine, engine),
     }
+    settings |= _spark_settings(host, master, conf)
     if host == "cluster":
         places = tuple(functions or ())
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
@@ -91,8 +95,16 @@ def run(
     started = time.perf_counter()
     note = partial(_note, file, source, out, dict(settings))
     with ProgressReporter(as_json) as progress:
-        hosts[host](program, source, out, settings, progress, note)
+        _HOSTS[host](program, source, out, settings, progress, note)
         progress.finish(str(out), time.perf_counter() - started)
+
+
+def _spark_settings(host: str, master: str, conf: list[str]) -> dict[str, Any]:
+    if host == "spark":
+        return {"master": master, "conf": conf}
+    if master or conf:
+        raise UsageError(f"--master and --conf are of Spark, not of --host {host}", hint="Leave them out.")
+    return {}
 
 
 def _resumed(file: Path, out: Path, checkpoint: Path | None) -> Program | None:
@@ -135,10 +147,12 @@ def _on_spark(
 
     folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
     check_apart(folders.values(), out, settings["checkpoint"])
-    progress.say(f"using {find_java()}")
-    from cumulus.spark.session import local_session
+    from cumulus.spark.session import session, settings_of
 
-    spark = local_session()
+    master, conf = settings.pop("master"), settings_of(settings.pop("conf"))
+    if not master.startswith("sc://"):
+        progress.say(f"using {find_java()}")
+    spark = session(master, conf)
     from cumulus.spark.pipeline import maintain
 
     running = maintain(spark, program, folders, out, on_epoch=progress.epoch, wait=False, **settings)
@@ -230,3 +244,6 @@ def _on_cluster(
         running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s)
         for epoch in running.epochs(lambda: stop.wished):
             progress.epoch(epoch)
+
+
+_HOSTS = {"spark": _on_spark, "embedded": _embedded, "cluster": _on_cluster}

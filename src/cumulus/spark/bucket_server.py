@@ -28,6 +28,7 @@ from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
 from cumulus.spark.messages import Pending, Work
+from cumulus.spark.workers import host_name
 
 PAGE_BYTES = 4 << 20
 
@@ -51,6 +52,8 @@ class HeldBucket:
         self._pending: Pending | None = None
         self._is_due = False
         self._problem: Exception | None = None
+        self._is_seen = False
+        """Whether the driver has been told of files that this process has written, and of its host."""
 
     def stamp(self) -> tuple[int, str] | None:
         """Return the stamp."""
@@ -58,7 +61,7 @@ class HeldBucket:
 
     def start(self, work: bytes, index: int, snapshot: bytes, epoch: int, nonce: str) -> None:
         """Make the bucket anew, from a snapshot if that is not empty."""
-        self._stamp, self._bucket, self._pending = None, None, None
+        self._stamp, self._bucket, self._pending, self._is_seen = None, None, None, False
         self._bucket = fresh_bucket(pickle.loads(work), index)
         if snapshot:
             self._bucket.load(snapshot)
@@ -87,7 +90,12 @@ class HeldBucket:
         written = write_outputs(bucket, outcome, epoch, nonce, Path(out), snapshots, final=final)
         seconds = {"engine": applied - started, "sink": time.perf_counter() - applied}
         self._stamp = (epoch, nonce)
-        return {**asdict(written), "process": os.getpid(), "seconds": seconds}
+        report = {**asdict(written), "process": os.getpid(), "seconds": seconds}
+        paths = () if self._is_seen else [*written.files.values(), *written.parts.values()]
+        if paths:
+            report |= {"host": host_name(), "sizes": {path: os.stat(Path(out) / path).st_size for path in paths}}
+            self._is_seen = True
+        return report
 
     def dump(self) -> None:
         """Begin a snapshot of the bucket as it is now: it is made when the worker has hung up, between two epochs."""

@@ -7,9 +7,10 @@ of its epoch, so Spark's own offset log makes a replay read the same ones.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_label, file_path
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.streams import Frame, file_source
+from cumulus.spark.workers import check_input_seen, pack_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,13 +52,20 @@ class ReadTask:
     out: str
     is_voting: bool
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return pack_task(self, [getattr(self, each.name) for each in fields(self)])
+
 
 @dataclass
 class _File(InputPartition):
-    """One file of one table, or a part, or none; the first of an epoch wakes every bucket, rows for it or not."""
+    """One file of one table, or a part, or none; the first of an epoch wakes every bucket, rows for it or not.
+
+    Its `size` is in bytes, where it was listed; -1 if nobody knows.
+    """
 
     relation: str
     name: str
+    size: int
     part: RowGroups | None
     first: bool
     final: bool
@@ -101,13 +110,15 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         files = json.loads(end["files"])
         listed = [
-            (source.relation, name, part)
+            (source.relation, name, _size(file_path(source, name)), part)
             for source in self._settings.sources
             for name in files.get(source.relation, ())
             for part in parts_of(source, file_path(source, name), self._settings.plan.buckets)
         ]
         final = end.get("final") == "yes"
-        return [_File(*each, at == 0, final) for at, each in enumerate(listed)] or [_File("", "", None, True, final)]
+        return [_File(*each, at == 0, final) for at, each in enumerate(listed)] or [
+            _File("", "", -1, None, True, final)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _File)
@@ -119,9 +130,19 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
         label = file_label(partition.relation, partition.name)
-        read = partial(read_file, source, relation, file_path(source, partition.name), label, partition.part)
+        path = file_path(source, partition.name)
+        with carry_errors_through_spark():
+            check_input_seen(path, partition.size)
+        read = partial(read_file, source, relation, path, label, partition.part)
         payloads, seconds = _read_and_pack(read, settings.plan)
         yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first, final=partition.final)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # who reads it tells
+        return -1
 
 
 def _read_and_pack(read: Callable[[], Reading], plan: BucketPlan) -> tuple[list[bytes], tuple[float, float]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from pyspark import cloudpickle
 
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
+from cumulus.spark.workers import pack_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,9 @@ class Work:
     keys: tuple[int, ...]
     snapshots: Snapshots
     is_voting: bool
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return pack_task(self, [getattr(self, each.name) for each in fields(self)])
 
     def pickled(self) -> bytes:
         """Return it as bytes, for a process that has not been sent it by Spark."""

@@ -7,6 +7,7 @@ reports → manifest.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,9 +39,10 @@ from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
 from cumulus.spark.messages import Work
-from cumulus.spark.session import STATE_PROVIDER, log_file
+from cumulus.spark.session import STATE_PROVIDER, log_place
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
+from cumulus.spark.workers import check_output_seen, check_state_seen, failed_to_connect, worker_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 WRITTEN = [each.name for each in fields(Written)]
+STARTS = 4
+"""So often at most a query is started, if Spark gives up a Python process of its that does not come."""
+_log = logging.getLogger("cumulus.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,8 @@ class Run:
         self._done = 0
         self._goal = 0
         self._seen = -1
+        self._starts = 0
+        """How often the query was started since the last epoch that it has done."""
         self._stopping = False
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
@@ -192,9 +199,8 @@ class Run:
         write_program(self.out, self._program)
         self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
-        keys = spread_keys(identity.plan.buckets)
-        packed = self._packed(identity, keys)
-        work = Work(
+        self._keys = spread_keys(identity.plan.buckets)
+        self._work = Work(
             str(self._program),
             identity.plan,
             make_engine,
@@ -203,10 +209,22 @@ class Run:
             str(self.out),
             options.late_epochs,
             options.compact_bytes,
-            keys,
+            self._keys,
             self._snapshots(),
             self._is_voting,
         )
+        while self._query is None:
+            try:
+                self._query = self._started_query()
+            except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
+                if not self._may_start_again(problem):
+                    raise self._unwrapped_error(problem) from None
+
+    def _started_query(self) -> StreamingQuery:
+        """Start the query; it goes on after the last epoch that its checkpoint has."""
+        self._starts += 1
+        identity, spark_path = self.identity, self.checkpoint.path / "spark"
+        packed = self._packed(identity, self._keys)
         provider = self._spark.conf.get(PROVIDER, None)
         if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
             provider = STATE_PROVIDER
@@ -215,10 +233,22 @@ class Run:
             _setting(self._spark, PROVIDER, str(provider)),
         ):
             reports = packed.groupBy("bucket").transformWithStateInPandas(
-                BucketProcessor(work), REPORTS, "append", "None"
+                BucketProcessor(self._work), REPORTS, "append", "None"
             )
             writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
-            self._query = _triggered(writer, self._trigger).start()
+            query: StreamingQuery = _triggered(writer, self._trigger).start()
+        return query
+
+    def _may_start_again(self, problem: BaseException) -> bool:
+        """Whether a query ended because a Python process of Spark's came too late, and may be started again."""
+        if self._error is not None or self._starts >= STARTS or not failed_to_connect(str(problem)):
+            return False
+        _log.warning(
+            "Spark gave up a Python process that did not start within its ten seconds; starting again (%d of %d)",
+            self._starts,
+            STARTS - 1,
+        )
+        return True
 
     def _snapshots(self) -> Snapshots:
         every = self._options.snapshot_every
@@ -259,6 +289,9 @@ class Run:
             written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
             assert len(rows) in (0, self.identity.plan.buckets), "an epoch wakes all buckets, or none"
             assert self._sink is not None
+            check_output_seen(self.out, rows)
+            if self.newest is None and rows:
+                check_state_seen(self.checkpoint.path / "spark", self.identity.plan.buckets)
             # Spark may do this epoch once more; then its buckets read the votes of the epoch before.
             keep = max(self._options.keep, 2 if self._is_voting else 1)
             manifest, made = self._sink.commit(batch + 1, written, self._offsets(batch), self._merge, keep)
@@ -267,6 +300,7 @@ class Run:
             raise
         self.newest = manifest
         self._done += 1
+        self._starts = 0
         if self._on_epoch is not None:
             now = time.perf_counter()
             parts = rows[0]["seconds"] if rows else ()
@@ -308,22 +342,33 @@ class Run:
         CumulusError
             What ended the query, in our words where it was ours.
         """
-        query = self._query
-        assert query is not None
         try:
             with Interrupt() as interrupt:
-                while not query.awaitTermination(0.1):  # type: ignore[arg-type]  # seconds may have fractions
+                while not self._has_ended():
+                    assert self._query is not None
                     if 0 < self._goal <= (self.newest.epoch if self.newest else 0):
                         break
-                    if (interrupt.wished or self._stopping) and not self._busy(query):
+                    if (interrupt.wished or self._stopping) and not self._busy(self._query):
                         break
-            query.stop()
+            assert self._query is not None
+            self._query.stop()
         except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
             raise self._unwrapped_error(problem) from None
         finally:
             self.close()
         if self._error is not None:
             raise self._unwrapped_error(self._error) from None
+
+    def _has_ended(self) -> bool:
+        """Wait a moment for the end of the query; one that ends because Spark was too slow is started again."""
+        assert self._query is not None
+        try:
+            return bool(self._query.awaitTermination(0.1))  # type: ignore[arg-type]  # seconds may have fractions
+        except Exception as problem:
+            if self._stopping or not self._may_start_again(problem):
+                raise
+            self._query = self._started_query()
+            return False
 
     def _busy(self, query: StreamingQuery) -> bool:
         """Whether an epoch is running; when one has ended since the last look, none is: the next one may be cut off."""
@@ -337,10 +382,13 @@ class Run:
             ours = carried_error(candidate) if candidate is not None else None
             if ours is not None:
                 return ours
+            lacking = worker_failure(str(candidate))
+            if lacking is not None:
+                return lacking
         first = str(problem).strip().splitlines()
         return StoreError(
             f"the Spark query ended: {first[0] if first else type(problem).__name__}",
-            hint=f"Spark's own words are in {log_file()}. Run again: it resumes after the last committed epoch.",
+            hint=f"Spark's own words are {log_place()}. Run again: it resumes after the last committed epoch.",
         )
 
     def close(self) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cumulus.errors import MissingError
+from cumulus.errors import MissingError, UsageError
 from cumulus.spark.java import find_java
 from cumulus.spark.private_folder import private_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_has_log = False
+"""Whether this process has a session whose words go to `log_file`."""
 STATE_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -36,37 +39,116 @@ def local_session(
     MissingError
         Without pyspark or Java.
     """
+    active = _active_session()
+    if active is not None:
+        return active
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS"):
+        os.environ.setdefault(variable, "1")  # workers inherit them; a task is one thread
+    threads = cores or os.cpu_count() or 1
+    return _launch(f"local[{threads},4]", name, {**_settings(threads, memory), **(settings or {})})
+
+
+def session(master: str = "", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the Spark session that a command runs in.
+
+    Under ``spark-submit`` and in a notebook that is the session there is, as it is.
+
+    Parameters
+    ----------
+    master
+        A URL such as ``spark://host:7077``, ``yarn`` or ``local[4]``; ``sc://host`` is a Spark Connect server. Empty is
+        a `local_session`.
+    settings
+        Spark settings.
+
+    Raises
+    ------
+    UsageError
+        If there is a session, and a master or settings are given that it cannot have any more.
+    MissingError
+        Without pyspark or Java.
+    """
+    active = _active_session()
+    if active is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has begun one
+        from pyspark.sql import SparkSession
+
+        active = SparkSession.builder.getOrCreate()
+    if active is not None:
+        if master or settings:
+            raise UsageError(
+                "there is a Spark session already, which is used as it is",
+                hint="Give --master and --conf to spark-submit, or to whoever makes the session.",
+            )
+        return active
+    if not master:
+        return local_session(settings=dict(settings or {}))
+    if master.startswith("sc://"):
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.remote(master)
+        for setting, value in (settings or {}).items():
+            builder = builder.config(setting, value)
+        return builder.getOrCreate()
+    return _launch(master, "cumulus", dict(settings or {}))
+
+
+def settings_of(texts: Iterable[str]) -> dict[str, str]:
+    """Return the settings that ``NAME=VALUE`` texts give.
+
+    Raises
+    ------
+    UsageError
+        If one has no name or no value.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--conf {text}", hint="Give NAME=VALUE, such as spark.executor.memory=4g.")
+        found[name] = value
+    return found
+
+
+def _active_session() -> SparkSession | None:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingError(
             "pyspark is not installed", hint="pip install 'cumulus-ivm[spark]', or run with --host embedded."
         ) from None
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
-    java = find_java()
-    os.environ["JAVA_HOME"] = java.home
+    return SparkSession.getActiveSession()
+
+
+def _launch(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start a JVM with a session."""
+    os.environ["JAVA_HOME"] = find_java().home
+    if "spark.pyspark.python" in settings:  # which pyspark itself takes from spark-submit alone
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS"):
-        os.environ.setdefault(variable, "1")  # workers inherit them; a task is one thread
-    threads = cores or os.cpu_count() or 1
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
-    conf = SparkConf().setMaster(f"local[{threads},4]").setAppName(name)
-    conf.setAll(list({**_settings(threads, memory), **(settings or {})}.items()))
+    conf = SparkConf().setMaster(master).setAppName(name)
+    conf.setAll(list(settings.items()))
+    global _has_log
     # Spark's helpers print to the JVM's output, which is ours: a terminal belongs to our progress and results.
     with log_file().open("ab") as log:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        _has_log = True
     return SparkSession(SparkContext(gateway=gateway, conf=conf))
 
 
 def log_file() -> Path:
-    """Return the file that Spark's own words go to."""
+    """Return the file that Spark's own words go to, in a session of `local_session`."""
     return private_folder() / f"spark-{os.getpid()}.log"
+
+
+def log_place() -> str:
+    """Return where Spark's own words are, for an error: of sessions that others have made nobody knows."""
+    return f"in {log_file()}" if _has_log else "in the log of its driver"
 
 
 def _settings(threads: int, memory: str) -> dict[str, str]:
