@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Generator, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from support.engines import KINDS, choose
+
+if TYPE_CHECKING:
+    from support.object_server import Proxy
 
 _MOST_SECONDS = 1200
 """How long a test may take: far more than the longest does on a busy machine, and not for ever."""
@@ -43,3 +46,22 @@ def each_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     choose(request.param)
     yield
     choose("interpreter")
+
+
+@pytest.fixture(scope="session")
+def object_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """Run one S3 server with a proxy before it; tests that use it are of the group "objects"."""
+    from support.object_server import Proxy, object_server
+
+    with object_server(tmp_path_factory.mktemp("weed")) as endpoint:
+        found = Proxy(endpoint)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def proxy(object_proxy: Proxy) -> Iterator[Proxy]:
+    """Give the proxy of the S3 server, without faults and with nothing counted."""
+    object_proxy.reset()
+    yield object_proxy
+    object_proxy.reset()

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import resource
+import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.version import VERSION
+
+
+def host_name() -> str:
+    """Return the name of this machine."""
+    return socket.gethostname()
 
 
 def memory() -> tuple[int, int]:

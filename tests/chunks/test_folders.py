@@ -14,7 +14,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cumulus.epochs.output.sink import Sink, Written
+from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.output.sink import Sink
 from cumulus.errors import InputError, RingError, UnknownNameError
 from cumulus_ring.chunks import folders
 from cumulus_ring.chunks.catalogue import Catalogue, DataFile

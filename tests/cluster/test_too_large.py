@@ -14,8 +14,8 @@ from cumulus.cluster.mode import Mode
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from support.cluster_world import run_cluster
 from support.equal_outputs import difference

@@ -24,8 +24,8 @@ from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.formats import lines
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_file
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, sources_from
 from cumulus.errors import InputError

@@ -11,8 +11,8 @@ import pytest
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
+from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError, UsageError
 from cumulus.m3 import Program, parse
@@ -52,7 +52,7 @@ def test_a_run_resumes_where_the_last_one_ended(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_takes_the_place_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cumulus.epochs.embedded_run.LEAST_LOG_BYTES", 1000)
+    monkeypatch.setattr("cumulus.epochs.epoch_log.LEAST_LOG_BYTES", 1000)
     stream = OrdersStream(tmp_path / "in", 8)
     for _ in range(12):
         stream.write()

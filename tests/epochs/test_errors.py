@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
@@ -79,7 +79,7 @@ def test_views_go_on_without_the_rows_that_fail(tmp_path: Path, layout: str) -> 
 def test_errors_stay_when_epochs_go_and_when_a_run_resumes_from_a_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cumulus.epochs.embedded_run.LEAST_LOG_BYTES", 500)
+    monkeypatch.setattr("cumulus.epochs.epoch_log.LEAST_LOG_BYTES", 500)
     stream = FailingStream(tmp_path / "in", 4)
     for _ in range(8):
         stream.write()
@@ -134,7 +134,7 @@ def test_a_view_may_be_called_as_the_errors_are(tmp_path: Path) -> None:
 def test_a_map_that_is_computed_anew_does_not_fail_anew_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cumulus.epochs.embedded_run.LEAST_LOG_BYTES", 1)
+    monkeypatch.setattr("cumulus.epochs.epoch_log.LEAST_LOG_BYTES", 1)
     program = parse(
         "RELATION r(a INT NOT NULL); RELATION t(b INT NOT NULL); MAP m[a INT](n BIGINT) = r(a);"
         "MAP n[](c BIGINT) = SUM[](t(b)); MAP w[a INT](x BIGINT); VIEW v(a INT, x BIGINT) FROM w SELECT a, x;"
@@ -156,10 +156,11 @@ import sys
 from functools import partial
 from pathlib import Path
 import cumulus.epochs.embedded_run as embedded
+import cumulus.epochs.epoch_log as epoch_log
 from cumulus.engine.engines import make_engine
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.sources import sources_from
-embedded.LEAST_LOG_BYTES = 500
+epoch_log.LEAST_LOG_BYTES = 500
 folder, out, script = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 engine = partial(make_engine, sys.argv[4])
 program = compile_sql(script, rely=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.output.publish import merge_functions, write_outputs
+from cumulus.epochs.output.shares import read_share
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
@@ -114,7 +114,7 @@ def test_no_more_is_told_than_needed(tmp_path: Path) -> None:
     files = written(SHARED, buckets, 1, pack([reading], SHARED), tmp_path)
 
     def told(view: str) -> int:
-        shares = [pickle.loads((tmp_path / each[view]).read_bytes()) for each in files]
+        shares = [read_share(PROGRAM, PROGRAM.view(view), (tmp_path / each[view]).read_bytes()) for each in files]
         return sum(len(entries) for share in shares for entries in share.values())
 
     assert told("by_sum") <= 30  # there are 30 groups of two rows, and who is equal may be next

@@ -11,8 +11,8 @@ import pytest
 
 from cumulus.durable.folders import MOST_BYTES, file_name
 from cumulus.epochs.output.folder import OutputFolder
+from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import newest_manifest
 from support.command_line import cumulus
 from support.tiers import sampled
 

@@ -51,6 +51,6 @@ def test_nothing_but_one_select(out: Path, sql: str, tmp_path: Path) -> None:
     assert not (tmp_path / "file").exists()
 
 
-def test_an_address_of_another_machine_is_no_output() -> None:
-    with pytest.raises(UsageError, match=r"^s3://bucket/x: only folders of this machine"):
-        query(Path("s3://bucket/x"), "SELECT 1")
+def test_an_address_of_no_known_kind_is_no_output() -> None:
+    with pytest.raises(UsageError, match=r"^hdfs://host/x: there is no store of the kind hdfs"):
+        query(Path("hdfs://host/x"), "SELECT 1")

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
 from support.engines import engine_of

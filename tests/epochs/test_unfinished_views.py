@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError

@@ -18,8 +18,8 @@ from cumulus.epochs.bucket.net_changes import InputChange
 from cumulus.epochs.bucket.votes import Deletion, Poll, Voter
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import choose_plan
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from support.engines import engine_of
 from support.orders_stream import json_lines
@@ -51,7 +51,7 @@ def test_a_star_is_spread_and_its_keys_are_enforced() -> None:
 
 @pytest.mark.parametrize("seed", sampled(range(12), of=12, first=4))
 def test_every_epoch_is_what_the_tables_say(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cumulus.epochs.embedded_run.LEAST_LOG_BYTES", 2000)
+    monkeypatch.setattr("cumulus.epochs.epoch_log.LEAST_LOG_BYTES", 2000)
     star = Star(tmp_path / "in", seed)
     buckets = 2 + seed % 3
     asked = 0

@@ -23,8 +23,8 @@ from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import ClusterAddress, read_address
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.processes.run import ClusterRun
+from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import NotRunningError
 from cumulus.transport.supervisor import Supervisor
 from support.cluster_driver import WHOLE

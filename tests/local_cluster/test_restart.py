@@ -16,7 +16,7 @@ from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.sink import committed_epochs
+from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.errors import LockedError, MismatchError, StoreError
 from cumulus.machine import Recovered
 from support.cluster_driver import run_through, start

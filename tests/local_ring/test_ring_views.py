@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import EpochMissingError
 from cumulus_ring.chunks.versions import numbers_of_versions
 from cumulus_ring.process.client import RingClient

@@ -314,6 +314,9 @@ threading.Thread(target=lambda: ask(runs, "FROM t", tables, carousel.ask_for)).s
 while not carousel.opened_count: pass
 runs.close()
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
     assert "the node stops" in ended.stderr
     assert ended.returncode == 0

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.spark.pipeline import maintain
@@ -77,5 +77,10 @@ def test_odd_files_end_alike_in_both_hosts(spark: SparkSession, tmp_path: Path) 
 
 def test_a_remote_output_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     _write(tmp_path)
-    with pytest.raises(UsageError, match="s3://bucket/out: only folders of this machine"):
+    with pytest.raises(UsageError, match="out s3://bucket/out: Spark's checkpoint needs a place of its own"):
         maintain(spark, compile_sql(SQL, rely=False), str(tmp_path), "s3://bucket/out")
+    with pytest.raises(UsageError, match="this Spark has no Hadoop file system for s3a://"):
+        maintain(spark, compile_sql(SQL, rely=False), str(tmp_path), "s3://bucket/out", "s3a://bucket/state")
+    options = {"secret_access_key": "x"}
+    with pytest.raises(UsageError, match="secret_access_key: Spark's workers are not sent credentials"):
+        maintain(spark, compile_sql(SQL, rely=False), str(tmp_path), tmp_path / "out", storage=options)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from cumulus.durable.store import Store, store_of
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs
+from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
 from support.spark_hosts import can_hide_folders, standalone
 
@@ -23,26 +25,13 @@ pytestmark = [
 ]
 
 
-def run(stream: OrdersStream, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def run(stream: OrdersStream, out: Path | str, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the program of a stream with the command line; it ends within five minutes."""
-    program = out.parent / "program.m3"
+    program = stream.folder.parent / "program.m3"
     program.write_text(PROGRAM)
-    return subprocess.run(
-        [
-            str(Path(sys.executable).with_name("cumulus")),
-            "run",
-            str(program),
-            "--from",
-            str(stream.folder),
-            "--out",
-            str(out),
-            *more,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [str(Path(sys.executable).with_name("cumulus")), "run", str(program), "--out", str(out)]
+    command += [] if "--from" in more else ["--from", str(stream.folder)]
+    return subprocess.run([*command, *more], capture_output=True, text=True, timeout=300, check=False)
 
 
 def settings(texts: Sequence[str] = ()) -> list[str]:
@@ -150,3 +139,33 @@ def test_a_python_that_starts_too_slowly_is_tried_again(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     assert "starting again (1 of 3)" in found.stderr
     assert sorted_rows(query(out, "FROM revenue").to_pylist()) == stream.expected[1]
+
+
+OBJECTS = ("--storage", "allow_http=true", "--storage")
+
+
+def given_to(store: Store, folder: Path) -> None:
+    for file in sorted(folder.rglob("*.*")):
+        store.put(str(file.relative_to(folder)), file.read_bytes())
+
+
+def test_with_an_object_store_workers_share_nothing_but_the_checkpoint(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    stream, place = stream_of(tmp_path / "in", 4), "s3://spark-one/shared"
+    given_to(store_of(f"{place}/in", proxy.storage()), stream.folder)
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    where = ("--from", f"{place}/in", "--checkpoint", str(tmp_path / "state"))
+    more = ("--buckets", "2", "--layout", "one-round", *OBJECTS, f"endpoint={proxy.endpoint}")
+    with standalone(tmp_path / "spark", [hidden, Path("/dev/shm")]) as url:
+        for epochs in ("2", "0"):  # it goes on after a restart
+            found = run(stream, f"{place}/out", *where, *more, "--epochs", epochs, "--master", url, *settings())
+            assert found.returncode == 0, found.stderr
+    out = store_of(f"{place}/out", proxy.storage())
+    assert committed_epochs(out) == list(stream.expected)
+    for epoch, expected in stream.expected.items():
+        assert sorted_rows(query(out, "FROM revenue", epoch).to_pylist()) == expected
+    assert read_manifest(out, 4).totals["events"] == stream.events

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
 from support.orders_stream import OrdersStream, sorted_rows
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]

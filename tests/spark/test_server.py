@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.durable.store import NO_STORAGE
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
@@ -43,7 +44,7 @@ ALWAYS = Snapshots()
 
 def work(out: Path) -> bytes:
     maker, functions = partial(make_engine, "auto"), pack_functions({})
-    made = Work(str(PROGRAM), PLAN, maker, functions, "c", str(out), 10, 1000, (0,), ALWAYS, False)
+    made = Work(str(PROGRAM), PLAN, maker, functions, "c", str(out), NO_STORAGE, 10, 1000, (0,), ALWAYS, False)
     return pickle.dumps(made)
 
 
@@ -53,7 +54,7 @@ def payload(*rows: tuple[int, int]) -> bytes:
 
 
 def rows_of(out: Path, epoch: int, bucket: BucketClient, *rows: tuple[int, int]) -> list[tuple[int, int]]:
-    report = bucket.call("apply", payload(*rows), epoch, f"n{epoch}", str(out), ALWAYS, False)
+    report = bucket.call("apply", payload(*rows), epoch, f"n{epoch}", ALWAYS, False)
     return sorted(tuple(row.values()) for row in pq.read_table(out / report["files"]["v"]).to_pylist())
 
 
@@ -117,10 +118,11 @@ def test_a_bucket_that_failed_has_no_stamp(owner: int, tmp_path: Path) -> None:
             bucket.call("replay", payload((1, 1)), 1)
         bucket.call("start", work(tmp_path), 0, b"", 0, "")
         with pytest.raises(BucketServerError):
-            bucket.call("apply", b"no payload", 1, "n1", str(tmp_path), ALWAYS, False)
+            bucket.call("apply", b"no payload", 1, "n1", ALWAYS, False)
         (tmp_path / "file").touch()
+        bucket.call("start", work(tmp_path / "file"), 0, b"", 0, "")
         with pytest.raises(BucketServerError) as caught:
-            bucket.call("apply", payload((1, 1)), 1, "n1", str(tmp_path / "file"), ALWAYS, False)
+            bucket.call("apply", payload((1, 1)), 1, "n1", ALWAYS, False)
         assert isinstance(carried_error(caught.value), StoreError)
     with BucketClient("c/0", "bucket 0", owner) as bucket:
         assert bucket.stamp is None

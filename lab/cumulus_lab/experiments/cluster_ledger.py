@@ -17,7 +17,7 @@ from cumulus.cluster.intake import Intake, OrderedIntake, TableDelta
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.intake.packing import unpack
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.machine import Name
 
 _SIGNS = {INSERT: 1, DELETE: -1}

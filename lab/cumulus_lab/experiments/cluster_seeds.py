@@ -28,7 +28,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import match_sources_to_tables
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received

@@ -21,10 +21,11 @@ _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 """The first and the last second of the years 1 to 9999, since 1970."""
 
 
-def read_parquet_table(path: str, groups: Sequence[int] | None = None) -> pa.Table:
+def read_parquet_table(path: Any, groups: Sequence[int] | None = None) -> pa.Table:
     """Return a Parquet file, or some of its row groups, as a table; two of its columns may have one name.
 
-    A folder of such files is one table; times of 96 bits are read to the microsecond there.
+    The path may also be a file that Arrow has opened. A folder of such files is one table; times of 96 bits are read to
+    the microsecond there.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def read_parquet_table(path: str, groups: Sequence[int] | None = None) -> pa.Tab
     """
     import pyarrow.parquet as pq
 
-    if Path(path).is_dir():
+    if isinstance(path, str) and Path(path).is_dir():
         return pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
 
     def read(file: pq.ParquetFile, columns: list[str] | None = None) -> pa.Table:

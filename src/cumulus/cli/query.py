@@ -11,6 +11,7 @@ import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
+from cumulus.cli.storage_option import StorageOptions
 from cumulus.errors import UsageError
 
 SAVED = "warehouse.json"
@@ -19,7 +20,8 @@ SAVED = "warehouse.json"
 
 def query(
     out: str = typer.Argument(
-        ..., help="The --out folder of a run, running or not; a folder of save(), or the address of a server."
+        ...,
+        help="The --out folder or address of a run, running or not; a folder of save(), or a server.",
     ),
     sql: str = typer.Argument(..., help="One SELECT over the views, and over the tables quarantine and view_errors."),
     epoch: int = typer.Option(0, min=0, help="An earlier epoch; 0 for the last committed one."),
@@ -31,6 +33,7 @@ def query(
     as_csv: bool = AS_CSV,
     parquet: Path | None = PARQUET,
     arrow: Path | None = ARROW,
+    storage: StorageOptions = None,
     token: str = typer.Option("", "--token", envvar="CUMULUS_TOKEN", help="For a server.", show_default=False),
 ) -> None:
     """Ask for what the views of OUT say, of a run at the last committed epoch or an earlier one.
@@ -51,16 +54,18 @@ def query(
         return
     from rich.console import Console
 
+    from cumulus.durable.store import storage_of, store_of
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
+    from cumulus.epochs.output.manifest import committed_epochs
     from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.output.query import query as ask
-    from cumulus.epochs.output.sink import committed_epochs
 
-    result = ask(out, sql, epoch, called, parameters)
-    manifest = manifest_of(out, epoch)
+    store = store_of(out, storage_of(storage or ()))
+    result = ask(store, sql, epoch, called, parameters)
+    manifest = manifest_of(store, epoch)
     warn = partial(Console(stderr=True, highlight=False, markup=False).print, soft_wrap=True)
     if manifest.snapshot != manifest.epoch:
-        with_rows = sorted({manifest_of(out, each).snapshot for each in committed_epochs(out)})
+        with_rows = sorted({manifest_of(store, each).snapshot for each in committed_epochs(store)})
         warn(
             f"epoch {manifest.epoch} wrote no views: these are of epoch {manifest.snapshot}; "
             f"there are views of epochs {', '.join(map(str, with_rows))}"

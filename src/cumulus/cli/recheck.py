@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cumulus.cli.storage_option import StorageOptions
+
 if TYPE_CHECKING:
     from cumulus.catalog.events import Row
+    from cumulus.durable.store import Storage, Store
+    from cumulus.epochs.output.manifest import Manifest
     from cumulus.epochs.output.origin import Origin
-    from cumulus.epochs.output.sink import Manifest
     from cumulus.m3.program import Program, ViewDef
     from cumulus.recheck import Report
 
 
 def recheck(
-    out: Path = typer.Argument(..., help="The --out folder of a run, running or not.", show_default=False),
+    out: str = typer.Argument(..., help="The --out folder or address of a run, running or not.", show_default=False),
     file: Path | None = typer.Argument(None, help="The script of the run, if the folder does not know it."),
     source: list[str] = typer.Option([], "--from", help="The sources, if they are elsewhere now; as of run."),
     view: list[str] = typer.Option([], "--view", help="A view to check; repeatable, all if left out."),
+    storage: StorageOptions = None,
     witnesses: int = typer.Option(5, min=0, help="Rows to show of each view that differs."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -29,7 +33,9 @@ def recheck(
 
     Example: cumulus recheck out/
     """
-    report = recheck_folder(out, file, source, view, witnesses)
+    from cumulus.durable.store import storage_of
+
+    report = recheck_folder(out, file, source, view, witnesses, storage_of(storage or ()))
     if as_json:
         print(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -38,8 +44,26 @@ def recheck(
         raise typer.Exit(1)
 
 
-def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[str], witnesses: int) -> Report:
-    """Return what differs between the views of an output folder and those recomputed from its sources.
+def recheck_folder(
+    place: str | Path,
+    file: Path | None,
+    source: list[str],
+    views: list[str],
+    witnesses: int,
+    storage: Storage | None = None,
+) -> Report:
+    """Return what differs between the views of an output and those recomputed from its sources.
+
+    Parameters
+    ----------
+    place, storage
+        The output, and how an object store is reached.
+    file, source
+        The script and the ``--from`` texts; None and nothing are what the run has noted.
+    views
+        Those to check; nothing is all.
+    witnesses
+        So many rows of each view that differs are in the report.
 
     Raises
     ------
@@ -47,6 +71,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
         If script or sources are unknown or gone, or are not those of the run.
     """
     from cumulus.cli.programs import program_of
+    from cumulus.durable.store import NO_STORAGE, store_of
     from cumulus.engine.engines import make_engine
     from cumulus.epochs.layouts import match_sources_to_tables
     from cumulus.epochs.output.identity import program_hash
@@ -57,11 +82,14 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     from cumulus.recheck import Report, check_views
     from cumulus.recheck.oracle import Oracle
 
+    storage = storage or NO_STORAGE
+    out = store_of(place, storage)
     manifest_of(out)  # tells what is not an output folder
     manifest = checked_manifest(out)
     origin = _origin(out, file, source)
     program = program_of(origin)
-    program, sources = match_sources_to_tables(program, sources_from(source or list(origin.sources), program))
+    given = sources_from(source or list(origin.sources), program, storage=storage)
+    program, sources = match_sources_to_tables(program, given)
     if program_hash(program) != manifest.program:
         raise MismatchError(
             f"{out} was not made by {origin.name}: their programs differ",
@@ -82,7 +110,7 @@ def recheck_folder(out: Path, file: Path | None, source: list[str], views: list[
     return Report(checked, (), manifest.epoch, tuple(notes))
 
 
-def _origin(out: Path, file: Path | None, source: list[str]) -> Origin:
+def _origin(out: Store, file: Path | None, source: list[str]) -> Origin:
     """Return where the folder comes from: what the user says, over what the run has noted."""
     from dataclasses import replace
 
@@ -122,21 +150,21 @@ def _wanted(program: Program, names: list[str]) -> list[ViewDef]:
     return wanted
 
 
-def _rows_of_level(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
+def _rows_of_level(out: Store, manifest: Manifest, view: ViewDef) -> list[Row]:
     from cumulus.epochs.output.folder import OutputFolder
 
     return OutputFolder(out).rows_of_level(view.name, manifest)
 
 
-def _published_rows(out: Path, manifest: Manifest, view: ViewDef) -> list[Row]:
+def _published_rows(out: Store, manifest: Manifest, view: ViewDef) -> list[Row]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    from cumulus.durable.store import read_parquet
     from cumulus.errors import StoreError
     from cumulus.recheck.oracle import rows_of
 
     try:
-        tables = [pq.read_table(out / path, partitioning=None) for path in manifest.files(view.name)]
+        tables = [read_parquet(out, path) for path in manifest.files(view.name)]
     except (OSError, pa.ArrowException) as problem:
         raise StoreError(f"a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     return [row for table in tables for row in rows_of(table, view.columns)]

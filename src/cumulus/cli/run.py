@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
+from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import VersionOrder
-from cumulus.errors import UsageError
+from cumulus.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from cumulus.durable.store import Storage, Store
     from cumulus.epochs.plan import BucketPlan
     from cumulus.m3.program import Program
 
@@ -31,8 +33,9 @@ def run(
         help="DIR with a folder per table, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…][,delimiter=…]"
         "[,header=…][,encoding=…][,times=…][,decimals=…]; repeatable.",
     ),
-    out: Path = typer.Option(..., "--out", help="Folder for the views; made if it is not there."),
-    checkpoint: Path | None = typer.Option(None, help="Folder for the state; OUT/checkpoint if not given."),
+    out: str = typer.Option(..., "--out", help="Folder or s3:// address for the views; made if it is not there."),
+    checkpoint: str = typer.Option("", help="Folder (or address) for the state; OUT/checkpoint if not given."),
+    storage: StorageOptions = None,
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
     nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
@@ -61,42 +64,35 @@ def run(
     """
     from cumulus.cli.programs import program_in, program_in_buckets
     from cumulus.durable.folders import check_output
+    from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
     from cumulus.epochs.layouts import partitioned_by
 
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
     check_engine(engine)
-    check_output(out, "--out")
+    kept = storage_of(storage or ())
+    check_output(out, "--out", takes_addresses=host != "cluster")
     given = functions_in(functions)
-    program = _resumed(file, out, checkpoint) or (
+    program = _resumed(file, out, checkpoint, kept) or (
         program_in(file, rely=False, enforced=False, functions=given)
         if host == "cluster"
         else program_in_buckets(partial(program_in, file, functions=given), partial(partitioned_by, layout=layout))
     )
-    settings: dict[str, Any] = {
-        "checkpoint": checkpoint or "",
-        "trigger": trigger,
-        "epochs": epochs,
-        "layout": layout,
-        "buckets": buckets,
-        "files_per_epoch": files_per_epoch,
-        "late_epochs": late_epochs,
-        "keep": keep,
-        "snapshot_every": snapshot_every,
-        "functions": given,
-        "make_engine": partial(make_engine, engine),
-    }
+    settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
+    settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
+    settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
     settings |= _spark_settings(host, master, conf)
     if host == "cluster":
-        places = tuple(functions or ())
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
-        settings |= {"engine": engine, "places": places, "dead_after": dead_after}
+        settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
+    else:
+        settings["storage"] = kept
     started = time.perf_counter()
-    note = partial(_note, file, source, out, dict(settings))
+    note = partial(_note, file, source, store_of(out, kept), dict(settings))
     with ProgressReporter(as_json) as progress:
         _HOSTS[host](program, source, out, settings, progress, note)
-        progress.finish(str(out), time.perf_counter() - started)
+        progress.finish(out, time.perf_counter() - started)
 
 
 def _spark_settings(host: str, master: str, conf: list[str]) -> dict[str, Any]:
@@ -107,23 +103,29 @@ def _spark_settings(host: str, master: str, conf: list[str]) -> dict[str, Any]:
     return {}
 
 
-def _resumed(file: Path, out: Path, checkpoint: Path | None) -> Program | None:
+def _resumed(file: Path, out: str, checkpoint: str, storage: Storage) -> Program | None:
     """Return the program that a run goes on with: the checkpoint's, if the script is what it was.
 
     So a release that compiles the script to another program goes on where the one before has ended.
     """
+    from cumulus.durable.store import below, is_address, store_of
     from cumulus.epochs.output.identity import resumed_program
     from cumulus.epochs.output.origin import read_origin
 
     if not file.exists():
         return None
-    origin = read_origin(out)
+    try:
+        origin = read_origin(store_of(out, storage))
+    except StoreError:
+        if is_address(out):  # what is wrong with it the run itself tells
+            return None
+        raise
     if origin is None or origin.script != file.read_text(encoding="utf-8-sig", errors="replace"):
         return None
-    return resumed_program(checkpoint or out / "checkpoint")
+    return resumed_program(store_of(checkpoint or below(out, "checkpoint"), storage))
 
 
-def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], plan: BucketPlan) -> None:
+def _note(file: Path, source: list[str], out: Store, settings: dict[str, Any], plan: BucketPlan) -> None:
     """Note in OUT where its views come from, for `cumulus recheck`."""
     from cumulus.epochs.output.origin import Origin, with_absolute_path, write_origin
 
@@ -137,7 +139,7 @@ def _note(file: Path, source: list[str], out: Path, settings: dict[str, Any], pl
 def _on_spark(
     program: Program,
     source: list[str],
-    out: Path,
+    out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
     note: Callable[[BucketPlan], None],
@@ -145,7 +147,8 @@ def _on_spark(
     from cumulus.epochs.sources import check_apart, sources_from
     from cumulus.spark.java import find_java
 
-    folders = {each.relation: each for each in sources_from(source, program)}  # a bad path is told before Java starts
+    # A bad path is told before Java starts.
+    folders = {each.relation: each for each in sources_from(source, program, storage=settings["storage"])}
     check_apart(folders.values(), out, settings["checkpoint"])
     from cumulus.spark.session import session, settings_of
 
@@ -164,7 +167,7 @@ def _on_spark(
 def _embedded(
     program: Program,
     source: list[str],
-    out: Path,
+    out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
     note: Callable[[BucketPlan], None],
@@ -187,7 +190,7 @@ def _embedded(
         settings["layout"] = "one-bucket"  # one process has no use for more
     with (
         Interrupt() as stop,
-        EmbeddedRun(program, sources_from(source, program), out, **settings) as running,
+        EmbeddedRun(program, sources_from(source, program, storage=settings["storage"]), out, **settings) as running,
     ):
         note(running.identity.plan)
         if layout != "auto":
@@ -209,7 +212,7 @@ def _embedded(
 def _on_cluster(
     program: Program,
     source: list[str],
-    out: Path,
+    out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
     note: Callable[[BucketPlan], None],
@@ -224,7 +227,7 @@ def _on_cluster(
     home = Home(
         program,
         sources_from(source, program),
-        out,
+        Path(out),
         Path(settings["checkpoint"]) if settings["checkpoint"] else None,
         mode=settings["mode"],
         nodes=settings["nodes"],

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, records
-from cumulus.epochs.output.sink import Written
+from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
 _LENGTH, _LONG_LENGTH = struct.Struct("<I"), struct.Struct("<Q")

@@ -32,7 +32,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.epochs.arrivals import Progress
-from cumulus.epochs.output.sink import Written
+from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send, Tick
 

@@ -42,7 +42,7 @@ def source_of(given: Any, functions: Functions | None = None) -> CubeSource:
     if isinstance(given, Host):
         return FoldedSource(given)
     if isinstance(given, OutputFolder):
-        return FoldedSource(FolderHost(given.path, functions or given.functions))
+        return FoldedSource(FolderHost(given.store, functions or given.functions))
     if isinstance(given, str) and given.startswith(("http://", "https://")):
         return source_of(connect(given))
     if isinstance(given, (str, Path)):

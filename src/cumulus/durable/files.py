@@ -53,22 +53,22 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table down to the disk; folders are made. The entry in its folder is not synced: `sync_entries`."""
     import pyarrow.parquet as pq  # 10 ms; a saved warehouse is no Parquet
 
-    _make_folder(path.parent)
+    make_folder(path.parent)
     with open_durably(path) as file:
         pq.write_table(table, file)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes down to the disk as `write_parquet` does."""
-    _make_folder(path.parent)
+    make_folder(path.parent)
     with open_durably(path) as file:
         file.write(data)
 
 
-def _make_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     """Make a folder, with those that it is in, whose entries are on the disk then."""
     if not path.is_dir():
-        _make_folder(path.parent)
+        make_folder(path.parent)
         path.mkdir(exist_ok=True)
         sync_folder(path.parent)
 

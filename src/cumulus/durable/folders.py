@@ -36,8 +36,10 @@ def refuse_remote(path: str | Path, what: str) -> None:
     )
 
 
-def check_output(path: str | Path, what: str) -> None:
+def check_output(path: str | Path, what: str, *, takes_addresses: bool = False) -> None:
     """Raise UsageError for a folder to write that cannot be one, before anything is made."""
+    if takes_addresses and _REMOTE.match(str(path)):
+        return
     refuse_remote(path, what)
     for each in (Path(path), *Path(path).parents):
         if each.is_dir():
@@ -127,13 +129,12 @@ def lock_file(path: Path, *, wait: bool = False) -> IO[bytes] | None:
     """
     import fcntl  # where there is none, whoever locks nothing works all the same
 
-    file = path.open("ab")
+    file = path.open("ab", buffering=0)  # what a full disk did not take is not tried again by `close`
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         with suppress(OSError):  # a disk that is full
             file.truncate(0)
             file.write(b"%d\n" % os.getpid())
-            file.flush()
     except BlockingIOError:
         file.close()
         return None

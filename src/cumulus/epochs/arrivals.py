@@ -12,9 +12,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cumulus.durable.store import StoredFile, is_address
+from cumulus.epochs.source_objects import list_objects
 from cumulus.epochs.sources import BY_TIME, FolderSource, file_path, is_left_alone
 from cumulus.errors import InputError
 
@@ -32,6 +35,8 @@ def list_files(source: FolderSource) -> list[str]:
     InputError
         If the folder cannot be listed, or has something that is no file: its rows would be lost.
     """
+    if is_address(source.path):
+        return list(list_objects(source))
     path = Path(source.path)
     if path.is_file():
         return [path.name]
@@ -90,6 +95,37 @@ _HASH = 11
 _START = {"last": "", "count": 0}
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectList:
+    """What is below an address: all, or what sorts behind the last file that was taken, and that one."""
+
+    files: Mapping[str, StoredFile]
+    is_whole: bool
+
+
+class ObjectLists:
+    """What was listed of sources in object stores: once each.
+
+    Parameters
+    ----------
+    is_whole
+        Ask for everything, so that a file that came late under an earlier name is seen; else only for what is behind
+        the last file that was taken, if files are taken by name.
+    """
+
+    def __init__(self, *, is_whole: bool = True) -> None:
+        self._is_whole = is_whole
+        self._lists: dict[str, ObjectList] = {}
+
+    def of(self, source: FolderSource, state: Mapping[str, Any]) -> ObjectList:
+        """Return what is below the address of a source of which a state says what was taken."""
+        if source.relation not in self._lists:
+            is_whole = self._is_whole or not state["last"] or "taken" in state
+            files = list_objects(source, "" if is_whole else state["last"])
+            self._lists[source.relation] = ObjectList(files, is_whole)
+        return self._lists[source.relation]
+
+
 def next_files(
     sources: Iterable[FolderSource],
     done: Mapping[str, Mapping[str, Any]],
@@ -97,6 +133,7 @@ def next_files(
     target: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     sizes: bool = False,
+    lists: ObjectLists | None = None,
 ) -> tuple[dict[str, list[str]], Progress]:
     """Return the files of the next epoch and the progress after it.
 
@@ -109,6 +146,8 @@ def next_files(
     sizes
         Whether to note the size of the last file, for those who keep the progress only if the file could be read: Spark
         writes it down before, and a file that was broken may be put right.
+    lists
+        What is known to be in object stores, and how much of it is to be asked; each address is listed once.
 
     Returns
     -------
@@ -125,19 +164,27 @@ def next_files(
     after: Progress = {}
     for source in sources:
         state = dict(done.get(source.relation, _START))
-        names = list_files(source)
-        new = _by_time(source, state, names) if _goes_by_time(source, state, names) else _by_name(source, state, names)
-        check_unchanged(source, state)
+        objects = (lists or ObjectLists()).of(source, state) if is_address(source.path) else None
+        if objects is not None and not objects.is_whole:
+            names = [name for name in objects.files if name > state["last"]]
+            new = names
+        else:
+            names = list_files(source) if objects is None else list(objects.files)
+            by_time = _goes_by_time(source, state, names)
+            new = _by_time(source, state, names, objects) if by_time else _by_name(source, state, names)
+        check_unchanged(source, state, objects)
         if target is not None:
             new = _up_to(target.get(source.relation, _START), new)
         new = new[: None if source.whole else limit or None]
         if new:
             files[source.relation] = new
             state |= {"last": new[-1], "count": state["count"] + len(new)}
-            if sizes:
+            state.pop("size", None)
+            state.pop("etag", None)
+            if objects is not None:
+                state |= {"size": objects.files[new[-1]].size, "etag": objects.files[new[-1]].etag}
+            elif sizes:
                 state["size"] = _size_of(source, new[-1])
-            else:
-                state.pop("size", None)
             if "taken" in state:
                 state["taken"] += "".join(map(_hash_of, new))
         after[source.relation] = state
@@ -148,6 +195,8 @@ def _goes_by_time(source: FolderSource, state: Mapping[str, Any], names: Iterabl
     """Whether files are taken by time: as it was begun, else as the source says, else where Spark has written."""
     if state["count"] or source.files:
         return "taken" in state or source.files == BY_TIME
+    if is_address(source.path):
+        return any("/" in name or _SPARKS.fullmatch(name) for name in names)
     if Path(source.path).is_file():
         return False
     has_mark = any((Path(source.path) / mark).exists() for mark in _MARKS)
@@ -174,13 +223,19 @@ def _by_name(source: FolderSource, state: dict[str, Any], names: list[str]) -> l
     return new
 
 
-def _by_time(source: FolderSource, state: dict[str, Any], names: list[str]) -> list[str]:
+def _by_time(
+    source: FolderSource, state: dict[str, Any], names: list[str], objects: ObjectList | None = None
+) -> list[str]:
     """Return the names of files that were not taken, the one that was changed first in front."""
     if "taken" not in state:  # what was begun by name goes on by time
         new = set(_by_name(source, state, names)) if state["count"] else set(names)
         state["taken"] = "".join(_hash_of(name) for name in names if name not in new)
     hashes = _hashes_in(state)
-    times = {name: _time_of(source, name) for name in names if _hash_of(name) not in hashes}
+    fresh = [name for name in names if _hash_of(name) not in hashes]
+    if objects is not None:
+        times = {name: objects.files[name].changed_ns for name in fresh}
+    else:
+        times = {name: _time_of(source, name) for name in fresh}
     return sorted(times, key=lambda name: (times[name], name))
 
 
@@ -210,9 +265,15 @@ def _time_of(source: FolderSource, name: str) -> int:
         return 0
 
 
-def check_unchanged(source: FolderSource, state: Mapping[str, Any]) -> None:
-    """Raise InputError if the last file taken is there with another size: rows that were added would be lost."""
+def check_unchanged(source: FolderSource, state: Mapping[str, Any], objects: ObjectList | None = None) -> None:
+    """Raise InputError if the last file taken is there with another size: rows that were added would be lost.
+
+    Of an object store, also if its content is another one.
+    """
     taken = state.get("size")  # neither outputs of an earlier version nor Spark's have it
+    if is_address(source.path):
+        _check_object(source, state, objects)
+        return
     now = None if taken is None else _size_of(source, state["last"])
     if now is not None and now != taken:
         raise InputError(
@@ -223,6 +284,18 @@ def check_unchanged(source: FolderSource, state: Mapping[str, Any]) -> None:
         )
 
 
+def _check_object(source: FolderSource, state: Mapping[str, Any], objects: ObjectList | None) -> None:
+    if "etag" not in state:
+        return
+    file = (ObjectLists().of(source, state) if objects is None else objects).files.get(state["last"])
+    if file is not None and (file.size, file.etag) != (state["size"], state["etag"]):
+        raise InputError(
+            f"{file_path(source, state['last'])}: this object was replaced after it was read: {file.size:,} bytes "
+            f"({file.etag}) are not {state['size']:,} ({state['etag']}); what was read is not read again",
+            hint="Put it back as it was. New rows go into an object of their own, with a name that sorts after it.",
+        )
+
+
 def _size_of(source: FolderSource, name: str) -> int | None:
     try:
         return os.stat(file_path(source, name)).st_size
@@ -230,7 +303,9 @@ def _size_of(source: FolderSource, name: str) -> int | None:
         return None
 
 
-def files_left(sources: Iterable[FolderSource], done: Mapping[str, Mapping[str, Any]]) -> int:
+def files_left(
+    sources: Iterable[FolderSource], done: Mapping[str, Mapping[str, Any]], lists: ObjectLists | None = None
+) -> int:
     """Return how many files are there beyond the progress `done`."""
-    files, _ = next_files(sources, done, 0)
+    files, _ = next_files(sources, done, 0, lists=lists)
     return sum(map(len, files.values()))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
+from cumulus.durable.store import Place, Store, store_of
+from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.output.query import changed_rows
-from cumulus.epochs.output.sink import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ class Epoch:
     view_errors, view_error_totals
         View → rows that it could not take in whole: in this epoch, and since the beginning.
     out
-        The output folder.
+        The output folder or address.
+    store
+        Where its files are, if they are to be read.
     """
 
     number: int
@@ -53,6 +55,7 @@ class Epoch:
     out: str = ""
     view_errors: Mapping[str, int] = field(default_factory=dict)
     view_error_totals: Mapping[str, int] = field(default_factory=dict)
+    store: Store | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -62,7 +65,7 @@ class Epoch:
         parts: Mapping[str, float],
         files_left: int,
         how: Sequence[str],
-        out: Path,
+        out: Place,
         *,
         replayed: bool = False,
     ) -> Epoch:
@@ -98,6 +101,7 @@ class Epoch:
             str(out),
             manifest.view_error_counts,
             manifest.view_error_totals,
+            store_of(out),
         )
 
     @property
@@ -126,4 +130,4 @@ class Epoch:
         ...     for row in epoch.changes("revenue").to_pylist():
         ...         print(epoch.number, row)
         """
-        return changed_rows(self.out, self.number, view)
+        return changed_rows(self.store or self.out, self.number, view)

@@ -10,24 +10,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cumulus.algebra.terms import Atom, number
 from cumulus.catalog.events import Row
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
+from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import Progress, check_unchanged, next_files
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.origin import Origin
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError, StoreError
@@ -45,7 +44,7 @@ class Replayed:
     notes: tuple[str, ...]
 
 
-def checked_manifest(out: str | Path) -> Manifest:
+def checked_manifest(out: Place) -> Manifest:
     """Return the manifest of the last epoch whose views show its own rows.
 
     Raises
@@ -63,7 +62,7 @@ def checked_manifest(out: str | Path) -> Manifest:
 
 
 def replay(
-    out: str | Path,
+    out: Place,
     program: Program,
     sources: Sequence[FolderSource],
     origin: Origin,
@@ -108,7 +107,7 @@ def replay(
 
 
 def _epochs(
-    out: str | Path, sources: Sequence[FolderSource], origin: Origin, manifest: Manifest, notes: list[str]
+    out: Place, sources: Sequence[FolderSource], origin: Origin, manifest: Manifest, notes: list[str]
 ) -> Iterable[tuple[int, dict[str, list[str]]]]:
     """Yield the epochs with their files: as the manifests tell them, the ones before the first manifest as guessed."""
     known = [read_manifest(out, epoch) for epoch in committed_epochs(out) if epoch <= manifest.epoch]
@@ -166,12 +165,12 @@ def _check_whole(sources: Iterable[FolderSource], done: Progress, target: Progre
         check_unchanged(source, wanted)
 
 
-def _refused(out: str | Path, manifest: Manifest) -> Refusals:
+def _refused(out: Place, manifest: Manifest) -> Refusals:
     """Return the rows in the quarantine that were refused because a view could not be computed."""
     found = set()
     for path in manifest.quarantine:
         try:
-            table = pq.read_table(Path(out) / path)
+            table = read_parquet(store_of(out), path)
         except (OSError, pa.ArrowException) as problem:
             raise StoreError(f"{out}: a file of the quarantine cannot be read: {problem}") from None
         for row in table.to_pylist():

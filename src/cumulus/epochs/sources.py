@@ -9,13 +9,14 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.names import find_name, folded
 from cumulus.catalog.schema import Relation
 from cumulus.durable.folders import file_name, refuse_remote
+from cumulus.durable.store import NO_STORAGE, Storage, address_of, is_address
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 
@@ -86,6 +87,8 @@ class FolderSource:
     files
         "name" or "time": by what files are taken, see `cumulus.epochs.arrivals`. If empty, by time in a folder that
         Spark has written, else by name.
+    storage
+        How an object store is reached, if the path is an address.
     """
 
     relation: str
@@ -102,6 +105,11 @@ class FolderSource:
     decimals: str = ""
     unavailable: str = ""
     files: str = ""
+    storage: Storage = NO_STORAGE
+
+    def plain(self) -> dict[str, Any]:
+        """Return the options of a folder as plain values, which `FolderSource` takes again."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "storage"}
 
     def format_of(self, name: str) -> str:
         """Return "parquet", "csv" or "json": how the file called `name` is to be read.
@@ -158,11 +166,22 @@ def _control_column(given: str, default: str, relation: Relation) -> str | None:
     return None if find_name(default, relation.column_names) else default
 
 
-def sources_from(texts: Sequence[str], program: Program, *, whole: bool = True) -> tuple[FolderSource, ...]:
-    """Return one source per table from `--from` texts; without `whole`, tables may have none.
+def sources_from(
+    texts: Sequence[str], program: Program, *, whole: bool = True, storage: Storage | None = None
+) -> tuple[FolderSource, ...]:
+    """Return one source per table from `--from` texts.
 
-    A text is `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of `FolderSource`); a
-    later one wins.
+    Parameters
+    ----------
+    texts
+        Each is `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of `FolderSource`); a
+        later one wins. Paths may be addresses.
+    program
+        Which tables there are.
+    whole
+        Whether each table must have one.
+    storage
+        How object stores are reached; addresses are refused if it is not given.
 
     Raises
     ------
@@ -176,12 +195,17 @@ def sources_from(texts: Sequence[str], program: Program, *, whole: bool = True) 
         name, equals, path = head.partition("=")
         if not equals:
             later = {find_name(each.partition("=")[0], tables) for each in texts[at:] if "=" in each.split(",")[0]}
-            found |= _folders_in(text, program, later)
+            if storage is not None and is_address(text):
+                found |= _objects_in(text, program, storage)
+            else:
+                found |= _folders_in(text, program, later)
             continue
         table = find_name(name, tables)
         if table is None:
             raise UsageError(f"--from {text}: there is no table {name!r}", hint=f"Tables: {_names(program)}.")
-        found[table] = _with_options(FolderSource(table, path), options, text)
+        if is_address(path) and storage is not None:
+            path = address_of(path)
+        found[table] = replace(_with_options(FolderSource(table, path), options, text), storage=storage or NO_STORAGE)
     missing = [relation.name for relation in program.relations if relation.name not in found]
     if missing and whole:
         raise InputError(
@@ -189,7 +213,7 @@ def sources_from(texts: Sequence[str], program: Program, *, whole: bool = True) 
             hint=f"Give one: --from {missing[0]}=PATH, or --from DIR with a folder of that name.",
         )
     for source in found.values():
-        check_readable(source)
+        check_readable(source, takes_addresses=storage is not None)
     return tuple(found[relation.name] for relation in program.relations if relation.name in found)
 
 
@@ -225,6 +249,34 @@ def _folders_in(text: str, program: Program, named: Collection[str | None]) -> d
     if not found:
         raise InputError(
             f"{text}: no folder for any of the tables", hint=f"Expected {text}/<table>/ for: {_names(program)}."
+        )
+    return found
+
+
+def _objects_in(address: str, program: Program, storage: Storage) -> dict[str, FolderSource]:
+    """Return the sources below an address: a folder per table."""
+    from cumulus.durable.store import store_of
+
+    root = address_of(address)
+    try:
+        there = {file.name.split("/")[0] for file in store_of(root, storage).list()}
+    except OSError as problem:
+        raise InputError(f"{root}: cannot be listed: {problem.strerror}") from None
+    found = {}
+    for relation in program.relations:
+        wanted = {folded(file_name(relation.name)), folded(relation.name)}
+        wanted |= {name + ending for name in tuple(wanted) for ending in SUFFIXES}
+        candidates = sorted(name for name in there if folded(name) in wanted)
+        if len(candidates) > 1:
+            raise InputError(
+                f"{root}: table {relation.name!r} could be {' or '.join(candidates)}",
+                hint=f"Say which: --from {relation.name}={root}/{candidates[0]}.",
+            )
+        if candidates:
+            found[relation.name] = FolderSource(relation.name, f"{root}/{candidates[0]}", storage=storage)
+    if not found:
+        raise InputError(
+            f"{root}: no folder for any of the tables", hint=f"Expected {root}/<table>/ for: {_names(program)}."
         )
     return found
 
@@ -288,8 +340,13 @@ _OPTIONS: Mapping[str, Callable[[str], Any]] = {
 """What `--from` takes behind a path, and how."""
 
 
-def check_readable(source: FolderSource) -> None:
+def check_readable(source: FolderSource, *, takes_addresses: bool = False) -> None:
     """Raise InputError if the folder or file of `source` is missing or cannot be listed."""
+    if takes_addresses and is_address(source.path):
+        from cumulus.epochs.source_objects import check_objects
+
+        check_objects(source)
+        return
     refuse_remote(source.path, f"--from {source.relation}=")
     path = Path(source.path)
     if not path.exists():
@@ -305,6 +362,14 @@ def check_apart(sources: Iterable[FolderSource], *written: str | Path) -> None:
     """Raise UsageError if what a run writes would lie among the files of a table, as rows that it cannot read."""
     for folder in written:
         for source in sources:
+            if is_address(folder) or is_address(source.path):
+                place, read = address_of(folder), address_of(source.path)
+                if place == read or f"{place}/".startswith(f"{read}/"):
+                    raise UsageError(
+                        f"{place} is in {read}, the folder of table {source.relation!r}",
+                        hint="Keep what is written apart from what is read: choose another --out or --checkpoint.",
+                    )
+                continue
             path, table = Path(folder).resolve(), Path(source.path).resolve()
             if not folder or not path.is_relative_to(table):
                 continue
@@ -332,5 +397,9 @@ def file_label(relation: str, name: str) -> str:
 
 def file_path(source: FolderSource, name: str) -> str:
     """Return the path of the file of `source` called `name`."""
+    if is_address(source.path):
+        from cumulus.epochs.source_objects import is_one_object
+
+        return source.path if is_one_object(source) else f"{source.path}/{name}"
     path = Path(source.path)
     return str(path if path.is_file() else path / name)

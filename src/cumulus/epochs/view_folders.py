@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from cumulus.durable.folders import file_name
 
 QUARANTINE, PARTS = "quarantine", "parts"
@@ -21,6 +19,6 @@ def view_folder(view: str) -> str:
     return file_name(view, taken=(QUARANTINE, PARTS))
 
 
-def data_path(view: str, file: str) -> Path:
+def data_path(view: str, file: str) -> str:
     """Return the path of a file of a view, relative to the output folder."""
-    return Path("data") / view_folder(view) / file
+    return f"data/{view_folder(view)}/{file}"

@@ -21,14 +21,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from cumulus.durable.store import Store
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.publish import write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.machine_facts import host_name
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
 from cumulus.spark.messages import Pending, Work
-from cumulus.spark.workers import host_name
 
 PAGE_BYTES = 4 << 20
 
@@ -47,6 +48,7 @@ class HeldBucket:
 
     def __init__(self) -> None:
         self._bucket: Bucket | None = None
+        self._out: Store
         self._stamp: tuple[int, str] | None = None
         self._snapshot = b""
         self._pending: Pending | None = None
@@ -62,7 +64,9 @@ class HeldBucket:
     def start(self, work: bytes, index: int, snapshot: bytes, epoch: int, nonce: str) -> None:
         """Make the bucket anew, from a snapshot if that is not empty."""
         self._stamp, self._bucket, self._pending, self._is_seen = None, None, None, False
-        self._bucket = fresh_bucket(pickle.loads(work), index)
+        given = pickle.loads(work)
+        self._out = given.store()
+        self._bucket = fresh_bucket(given, index)
         if snapshot:
             self._bucket.load(snapshot)
         self._stamp = (epoch, nonce)
@@ -76,10 +80,8 @@ class HeldBucket:
         """Say which attempt the replayed epochs make it the equal of."""
         self._stamp = (epoch, nonce)
 
-    def apply(
-        self, payload: bytes, epoch: int, nonce: str, out: str, snapshots: Snapshots, final: bool
-    ) -> dict[str, Any]:
-        """Apply an epoch and write its outputs; return what `cumulus.epochs.output.sink.Written` has, the seconds of
+    def apply(self, payload: bytes, epoch: int, nonce: str, snapshots: Snapshots, final: bool) -> dict[str, Any]:
+        """Apply an epoch and write its outputs; return what `Written` of `epochs.output.manifest` has, the seconds of
         each part, and the process.
         """
         self._stamp = None  # an exception must not leave half an epoch behind
@@ -87,13 +89,13 @@ class HeldBucket:
         started = time.perf_counter()
         outcome = bucket.apply(epoch, [payload])
         applied = time.perf_counter()
-        written = write_outputs(bucket, outcome, epoch, nonce, Path(out), snapshots, final=final)
+        written = write_outputs(bucket, outcome, epoch, nonce, self._out, snapshots, final=final)
         seconds = {"engine": applied - started, "sink": time.perf_counter() - applied}
         self._stamp = (epoch, nonce)
         report = {**asdict(written), "process": os.getpid(), "seconds": seconds}
         paths = () if self._is_seen else [*written.files.values(), *written.parts.values()]
         if paths:
-            report |= {"host": host_name(), "sizes": {path: os.stat(Path(out) / path).st_size for path in paths}}
+            report |= {"host": host_name(), "sizes": {path: self._out.size(path) for path in paths}}
             self._is_seen = True
         return report
 

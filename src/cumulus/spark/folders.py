@@ -20,13 +20,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from cumulus.durable import faults
+from cumulus.durable.store import Storage, is_address, store_of
 from cumulus.epochs.arrivals import next_files
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.output.sink import newest_manifest
+from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import FolderSource, file_label, file_path
 from cumulus.spark.errors import carry_errors_through_spark
@@ -36,7 +37,7 @@ from cumulus.spark.workers import check_input_seen, pack_task
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean"
+PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean, offsets string"
 """The schema of packed rows, whatever source they come from."""
 
 
@@ -50,6 +51,7 @@ class ReadTask:
     files_per_epoch: int
     keys: tuple[int, ...]
     out: str
+    storage: Storage
     is_voting: bool
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
@@ -69,6 +71,7 @@ class _File(InputPartition):
     part: RowGroups | None
     first: bool
     final: bool
+    offsets: str
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -99,7 +102,8 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _deletions_only(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the offset of an epoch without files, if all buckets agree to deletions that wait; else `start`."""
-        newest = newest_manifest(self._settings.out) if self._settings.is_voting else None
+        settings = self._settings
+        newest = newest_manifest(store_of(settings.out, settings.storage)) if settings.is_voting else None
         if newest is None or not Poll.of_plain(newest.poll).granted:
             return start
         final = "yes" if self._target is not None else "no"
@@ -116,16 +120,24 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for part in parts_of(source, file_path(source, name), self._settings.plan.buckets)
         ]
         final = end.get("final") == "yes"
-        return [_File(*each, at == 0, final) for at, each in enumerate(listed)] or [
-            _File("", "", -1, None, True, final)
-        ]
+        told = json.dumps(end)
+        found = [_File(*each, at == 0, final, "" if at else told) for at, each in enumerate(listed)]
+        return found or [_File("", "", -1, None, True, final, told)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _File)
         settings = self._settings
         if not partition.relation:
             nothing = [b""] * settings.plan.buckets
-            yield packed_batch(nothing, settings.keys, "", (0.0, 0.0), all_buckets=True, final=partition.final)
+            yield packed_batch(
+                nothing,
+                settings.keys,
+                "",
+                (0.0, 0.0),
+                all_buckets=True,
+                final=partition.final,
+                offsets=partition.offsets,
+            )
             return
         source = next(each for each in settings.sources if each.relation == partition.relation)
         relation = program_of(settings.program).relation(partition.relation)
@@ -135,10 +147,20 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             check_input_seen(path, partition.size)
         read = partial(read_file, source, relation, path, label, partition.part)
         payloads, seconds = _read_and_pack(read, settings.plan)
-        yield packed_batch(payloads, settings.keys, label, seconds, all_buckets=partition.first, final=partition.final)
+        yield packed_batch(
+            payloads,
+            settings.keys,
+            label,
+            seconds,
+            all_buckets=partition.first,
+            final=partition.final,
+            offsets=partition.offsets,
+        )
 
 
 def _size(path: str) -> int:
+    if is_address(path):
+        return -1
     try:
         return os.stat(path).st_size
     except OSError:  # who reads it tells
@@ -164,6 +186,7 @@ def packed_batch(
     *,
     all_buckets: bool = False,
     final: bool = False,
+    offsets: str = "",
 ) -> pa.RecordBatch:
     """Return payloads (one per bucket) as rows of `PACKED`.
 
@@ -175,6 +198,8 @@ def packed_batch(
         Also empty payloads, to wake every bucket.
     final
         Nothing is left to read after this epoch.
+    offsets
+        The end of the epoch in the sources, for the first bucket to report.
     """
     rows = [(key, payload) for key, payload in zip(keys, payloads, strict=True) if payload or all_buckets]
     return pa.RecordBatch.from_arrays(
@@ -185,8 +210,9 @@ def packed_batch(
             pa.array([seconds[0]] * len(rows), pa.float64()),
             pa.array([seconds[1]] * len(rows), pa.float64()),
             pa.array([final] * len(rows), pa.bool_()),
+            pa.array([offsets if key == keys[0] else "" for key, _ in rows], pa.string()),
         ],
-        names=["bucket", "source", "payload", "read_s", "pack_s", "final"],
+        names=["bucket", "source", "payload", "read_s", "pack_s", "final", "offsets"],
     )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from cumulus.durable import faults
 from cumulus.epochs.intake.packing import pack_notice
-from cumulus.epochs.output.sink import read_manifest
+from cumulus.epochs.output.manifest import read_manifest
 from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.messages import Work
@@ -52,7 +52,7 @@ class BucketProcessor(StatefulProcessor):
         """Return what all buckets have said in the epoch before."""
         if epoch == 1 or not self._work.is_voting:
             return b""
-        return pack_notice(read_manifest(self._work.out, epoch - 1).poll)
+        return pack_notice(read_manifest(self._work.store(), epoch - 1).poll)
 
     def _epoch(self, index: int, rows: Iterator[Any]) -> dict[str, Any]:
         from pyspark import TaskContext
@@ -69,6 +69,7 @@ class BucketProcessor(StatefulProcessor):
         )
         payloads = [payload for _, payload in packed]
         final = any(bool(each) for frame in frames for each in frame["final"])
+        offsets = next((str(each) for frame in frames for each in frame["offsets"] if each), "")
         received = time.perf_counter()
         work = self._work
         head = self._store.head()
@@ -78,12 +79,13 @@ class BucketProcessor(StatefulProcessor):
             revived = time.perf_counter()
             faults.crash_point("in-handler")
             payload = self._notice(epoch) + b"".join(payloads)
-            report = bucket.call("apply", payload, epoch, nonce, work.out, work.snapshots, final)
+            report = bucket.call("apply", payload, epoch, nonce, work.snapshots, final)
             answered = time.perf_counter()
             self._store.record(head, bucket, epoch, nonce, payload)
         return {
             **report,
             "how": how,
+            "offsets": offsets,
             "seconds": {
                 # Of all files together: tasks read and pack side by side.
                 "source": float(sum(frame["read_s"].sum() for frame in frames)),

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from cumulus.durable.store import Storage, Store, store_of
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
@@ -25,6 +26,8 @@ class Work:
         As M3 text.
     functions
         The user's that the program calls, packed by `cumulus.spark.functions`.
+    out, storage
+        Where the output is; credentials are those of the worker's machine.
     keys
         Bucket → the grouping key that Spark's hash spreads evenly.
     is_voting
@@ -37,6 +40,7 @@ class Work:
     functions: bytes
     checkpoint: str
     out: str
+    storage: Storage
     late_epochs: int
     compact_bytes: int
     keys: tuple[int, ...]
@@ -50,6 +54,10 @@ class Work:
         """Return it as bytes, for a process that has not been sent it by Spark."""
         data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
         return data
+
+    def store(self) -> Store:
+        """Return the output."""
+        return store_of(self.out, self.storage)
 
     def identity(self, index: int) -> str:
         """Return what a bucket must have in common with one of another run, to be the same function of its rows."""

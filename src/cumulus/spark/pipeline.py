@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cumulus.durable.folders import check_output
+from cumulus.durable.store import NO_STORAGE, Storage, absolute, address_of, below, is_address, store_of
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import files_left
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity, write_program
+from cumulus.epochs.output.manifest import Manifest, Written
 from cumulus.epochs.output.publish import merge_functions
-from cumulus.epochs.output.sink import Manifest, Sink, Written
+from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import FolderSource
@@ -42,7 +44,13 @@ from cumulus.spark.messages import Work
 from cumulus.spark.session import STATE_PROVIDER, log_place
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
-from cumulus.spark.workers import check_output_seen, check_state_seen, failed_to_connect, worker_failure
+from cumulus.spark.workers import (
+    check_checkpoint_known,
+    check_output_seen,
+    check_state_seen,
+    failed_to_connect,
+    worker_failure,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +89,7 @@ def maintain(
     functions: Functions | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     wait: bool = True,
+    storage: Storage | Mapping[str, str] = NO_STORAGE,
     **options: Any,
 ) -> Run:
     """Keep the views of `program` up to date in `out`, exactly once, from `sources`.
@@ -93,9 +102,12 @@ def maintain(
         A folder with one folder per table, or table → path, `FolderSource`, or streaming or static DataFrame
         (`Frame` for one with options).
     out
-        The output folder (docs/spark.md, "The output folder").
+        The output folder (docs/spark.md, "The output folder"), or an address such as ``s3://bucket/folder``.
     checkpoint
-        Spark's checkpoint and ours; `out`/checkpoint if not given.
+        Spark's checkpoint and ours; `out`/checkpoint if not given and `out` is a folder. An address is handed to Spark
+        as it is, and Spark must have a Hadoop file system for it.
+    storage
+        How object stores are reached (docs/storage.md); workers take credentials from their own machine.
     functions
         Scalar functions of your own that the program calls (docs/functions.md); they are sent to the workers.
     on_epoch
@@ -135,9 +147,10 @@ def maintain(
         make_engine = partial(engine_named, "auto")
     given = given_functions(functions)
     runnable(program.functions, given)  # a missing one is told before folders are made
-    run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given)
+    kept = storage if isinstance(storage, Storage) else Storage(storage)
+    run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given, kept)
     try:
-        run.start(as_sources(program, sources, run.checkpoint.path), make_engine)
+        run.start(as_sources(program, sources, run.checkpoint.store, kept), make_engine)
     except BaseException:
         run.close()
         raise
@@ -158,9 +171,23 @@ class Run:
         options: RunOptions,
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
+        storage: Storage = NO_STORAGE,
     ) -> None:
-        check_output(out, "out")
-        check_output(checkpoint, "checkpoint")
+        check_output(out, "out", takes_addresses=True)
+        check_output(checkpoint, "checkpoint", takes_addresses=True)
+        if storage.secrets:
+            raise UsageError(
+                f"{storage.secrets[0]}: Spark's workers are not sent credentials",
+                hint="Give them in the environment of the driver and the workers, in a profile, or by their role.",
+            )
+        if is_address(checkpoint):
+            check_checkpoint_known(spark, address_of(checkpoint))
+        elif is_address(out) and not checkpoint:
+            raise UsageError(
+                f"out {address_of(out)}: Spark's checkpoint needs a place of its own",
+                hint="Give --checkpoint: a folder that the driver and all workers share, or an address for which Spark "
+                "has a Hadoop file system, such as s3a://bucket/folder with hadoop-aws.",
+            )
         self._spark = spark
         self._program = require_definitions(program)
         self._options = options
@@ -177,8 +204,11 @@ class Run:
         self._query: StreamingQuery | None = None
         self._sink: Sink | None = None
         self._started = time.perf_counter()
-        self.out = Path(out).absolute()
-        self.checkpoint = Checkpoint(Path(checkpoint).absolute() if checkpoint else self.out / "checkpoint", "spark")
+        self._storage = storage
+        self.out = store_of(absolute(out), storage)
+        place = absolute(checkpoint) if checkpoint else below(self.out.address, "checkpoint")
+        self.checkpoint = Checkpoint(store_of(place, storage), "spark")
+        self._spark_place = below(place, "spark")
         self.newest: Manifest | None = None
 
     def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[..., Engine]) -> None:
@@ -193,8 +223,8 @@ class Run:
         )
         self.identity = identity
         self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
-        spark_path = self.checkpoint.path / "spark"
-        resuming = any((spark_path / "commits").glob("[0-9]*"))
+        spark_path = Path(self._spark_place)  # of checkpoints of earlier releases, which note no commits
+        resuming = self.checkpoint.has_commits or any((spark_path / "commits").glob("[0-9]*"))
         self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
         write_program(self.out, self._program)
         self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
@@ -206,7 +236,8 @@ class Run:
             make_engine,
             pack_functions(self._functions),
             identity.checkpoint,
-            str(self.out),
+            self.out.address,
+            self._storage,
             options.late_epochs,
             options.compact_bytes,
             self._keys,
@@ -223,7 +254,7 @@ class Run:
     def _started_query(self) -> StreamingQuery:
         """Start the query; it goes on after the last epoch that its checkpoint has."""
         self._starts += 1
-        identity, spark_path = self.identity, self.checkpoint.path / "spark"
+        identity = self.identity
         packed = self._packed(identity, self._keys)
         provider = self._spark.conf.get(PROVIDER, None)
         if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
@@ -235,7 +266,7 @@ class Run:
             reports = packed.groupBy("bucket").transformWithStateInPandas(
                 BucketProcessor(self._work), REPORTS, "append", "None"
             )
-            writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", str(spark_path))
+            writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", self._spark_place)
             query: StreamingQuery = _triggered(writer, self._trigger).start()
         return query
 
@@ -270,7 +301,17 @@ class Run:
             name = f"cumulus-{identity.checkpoint}"
             self._spark.dataSource.register(
                 folder_source(
-                    name, ReadTask(self._folders, text, identity.plan, limit, keys, str(self.out), self._is_voting)
+                    name,
+                    ReadTask(
+                        self._folders,
+                        text,
+                        identity.plan,
+                        limit,
+                        keys,
+                        self.out.address,
+                        self._storage,
+                        self._is_voting,
+                    ),
                 )
             )
             frames.insert(0, self._spark.readStream.format(name).load())
@@ -290,11 +331,14 @@ class Run:
             assert len(rows) in (0, self.identity.plan.buckets), "an epoch wakes all buckets, or none"
             assert self._sink is not None
             check_output_seen(self.out, rows)
-            if self.newest is None and rows:
-                check_state_seen(self.checkpoint.path / "spark", self.identity.plan.buckets)
+            if self.newest is None and rows and self.checkpoint.store.is_local:
+                check_state_seen(Path(self._spark_place), self.identity.plan.buckets)
             # Spark may do this epoch once more; then its buckets read the votes of the epoch before.
             keep = max(self._options.keep, 2 if self._is_voting else 1)
-            manifest, made = self._sink.commit(batch + 1, written, self._offsets(batch), self._merge, keep)
+            offsets = self._offsets(batch, next((row["offsets"] for row in rows if row["offsets"]), ""))
+            manifest, made = self._sink.commit(batch + 1, written, offsets, self._merge, keep)
+            if self.newest is None:
+                self.checkpoint.note_commit()
         except BaseException as problem:
             self._error = self._error or problem
             raise
@@ -316,13 +360,18 @@ class Run:
                 raise
             self._started = time.perf_counter()
 
-    def _offsets(self, batch: int) -> Any:
-        """Return what Spark logged as the sources' ends for `batch`: text, for people to read."""
-        file = self.checkpoint.path / "spark" / "offsets" / str(batch)
+    def _offsets(self, batch: int, ours: str) -> Any:
+        """Return the ends of the sources in an epoch: those of folders, and what Spark has logged of others, as text
+        for people to read.
+        """
+        found = [json.loads(ours)] if ours else []
+        if not self._frames:
+            return found or None
         try:
-            return [json.loads(line) if line.startswith("{") else line for line in file.read_text().splitlines()[2:]]
+            lines = (Path(self._spark_place) / "offsets" / str(batch)).read_text().splitlines()[2:]
         except OSError:
-            return None
+            return found or None
+        return found + [json.loads(line) if line.startswith("{") else line for line in lines[len(found) :]]
 
     def _left(self, manifest: Manifest) -> int:
         if not self._folders or not manifest.offsets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow.parquet as pq
 
 from cumulus.catalog.names import known_name
-from cumulus.durable.files import written_aside
 from cumulus.durable.folders import file_name
+from cumulus.durable.store import NO_STORAGE, Storage, Store, absolute, address_of, is_address
 from cumulus.epochs.sources import FolderSource, check_readable, sources_from
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
@@ -38,11 +39,17 @@ class Frame:
 Source: TypeAlias = "str | Path | Mapping[str, str | Path | FolderSource | DataFrame | Frame]"
 
 
-def as_sources(program: Program, sources: Source, checkpoint: Path) -> tuple[FolderSource | Frame, ...]:
+def as_sources(
+    program: Program, sources: Source, checkpoint: Store, storage: Storage = NO_STORAGE
+) -> tuple[FolderSource | Frame, ...]:
     """Return one source per table.
 
-    A static DataFrame is written once below `checkpoint`, and read as one epoch: a streaming query cannot read it
-    twice alike.
+    Parameters
+    ----------
+    program, sources, storage
+        As in `maintain`.
+    checkpoint
+        Where a static DataFrame is written once, to be read as one epoch: a streaming query cannot read it twice alike.
 
     Raises
     ------
@@ -50,11 +57,11 @@ def as_sources(program: Program, sources: Source, checkpoint: Path) -> tuple[Fol
         For a missing folder, a table without a source, an unknown table.
     """
     if isinstance(sources, (str, Path)):
-        return tuple(map(_from_anywhere, sources_from([str(sources)], program)))
+        return tuple(map(_from_anywhere, sources_from([str(sources)], program, storage=storage)))
     found: list[FolderSource | Frame] = []
     for name, given in sources.items():
         table = known_name(name, [relation.name for relation in program.relations], "table")
-        found.append(_source(table, given, checkpoint))
+        found.append(_source(table, given, checkpoint, storage))
     named = {source.relation for source in found}
     missing = [relation.name for relation in program.relations if relation.name not in named]
     if missing:
@@ -64,24 +71,24 @@ def as_sources(program: Program, sources: Source, checkpoint: Path) -> tuple[Fol
 
 def _from_anywhere(source: FolderSource) -> FolderSource:
     """Return a source with an absolute path: workers have working folders of their own."""
-    return replace(source, path=str(Path(source.path).absolute()))
+    return replace(source, path=absolute(source.path))
 
 
-def _source(name: str, given: Any, checkpoint: Path) -> FolderSource | Frame:
+def _source(name: str, given: Any, checkpoint: Store, storage: Storage) -> FolderSource | Frame:
     if isinstance(given, (str, Path)):
-        given = FolderSource(name, str(given))
+        given = FolderSource(name, address_of(given) if is_address(given) else str(given), storage=storage)
     if isinstance(given, FolderSource):
-        check_readable(given)
+        check_readable(given, takes_addresses=True)
         return _from_anywhere(given)
     frame = given if isinstance(given, Frame) else Frame(name, given)
     if frame.frame.isStreaming:
         return frame
-    file = checkpoint / "static" / f"{file_name(name)}.parquet"
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with written_aside(file) as making:
-            pq.write_table(frame.frame.toArrow(), making)
-    return replace(file_source(frame, str(file)), relation=name, whole=True)
+    file = f"static/{file_name(name)}.parquet"
+    if checkpoint.size(file) is None:
+        made = io.BytesIO()
+        pq.write_table(frame.frame.toArrow(), made)
+        checkpoint.put(file, made.getvalue())
+    return replace(file_source(frame, checkpoint.place(file)), relation=name, whole=True, storage=storage)
 
 
 def file_source(frame: Frame, path: str) -> FolderSource:

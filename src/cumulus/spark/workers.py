@@ -8,26 +8,27 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cumulus.errors import CumulusError, InputError, MismatchError, MissingError, StoreError
+from cumulus.durable.store import FileStore, Store, is_address
+from cumulus.errors import CumulusError, InputError, MismatchError, MissingError, StoreError, UsageError
+from cumulus.machine_facts import host_name
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.version import VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LATE_S = 5.0
 """How long a network's file system may take to show the driver what a worker has written."""
 _SHARED = (
-    "Give a folder that the driver and all workers see at the same path, such as a mounted file system of the network"
+    "Give a folder that the driver and all workers see at the same path, such as a mounted file system of the network, "
+    "or an address such as s3://bucket/folder"
 )
-
-
-def host_name() -> str:
-    """Return the name of this machine."""
-    return socket.gethostname()
 
 
 # --- the release ------------------------------------------------------------------------------------------------------
@@ -85,6 +86,8 @@ def check_input_seen(path: str, size: int) -> None:
     InputError
         If it is not there, or another one is.
     """
+    if is_address(path):  # all machines see the same
+        return
     try:
         found = os.stat(path).st_size
     except OSError as problem:
@@ -100,7 +103,7 @@ def check_input_seen(path: str, size: int) -> None:
         )
 
 
-def check_output_seen(out: Path, reports: Iterable[Mapping[str, Any]]) -> None:
+def check_output_seen(out: Store, reports: Iterable[Mapping[str, Any]]) -> None:
     """Check that the driver sees the files that bucket processes have written, as far as their reports name a host.
 
     Parameters
@@ -116,7 +119,9 @@ def check_output_seen(out: Path, reports: Iterable[Mapping[str, Any]]) -> None:
     until = time.monotonic() + _LATE_S
     for report in reports:
         for path, size in report.get("sizes", {}).items():
-            while not _has_size(out / path, size):
+            while out.size(path) != size:
+                if isinstance(out, FileStore):
+                    _look_again(out.path / path)
                 if time.monotonic() > until:
                     raise StoreError(
                         f"{out}: the workers on {report['host']} write where this machine cannot read; "
@@ -126,12 +131,35 @@ def check_output_seen(out: Path, reports: Iterable[Mapping[str, Any]]) -> None:
                 time.sleep(0.1)
 
 
-def _has_size(file: Path, size: int) -> bool:
+def _look_again(file: Path) -> None:
+    """Have a client of a network's file system ask what is in a folder."""
+    with suppress(OSError):
+        os.listdir(file.parent)
+
+
+def check_checkpoint_known(spark: SparkSession, address: str) -> None:
+    """Check that Spark has a Hadoop file system for the address of a checkpoint.
+
+    Raises
+    ------
+    UsageError
+        If it has none.
+    """
+    scheme = address.partition("://")[0]
+    context = spark.sparkContext
     try:
-        os.listdir(file.parent)  # has a client of NFS look again
-        return file.stat().st_size == size
-    except OSError:
-        return False
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(  # type: ignore[union-attr]
+            scheme, context._jsc.hadoopConfiguration()
+        )
+    except Exception:  # noqa: BLE001 (Py4J's)
+        package = {"s3a": "hadoop-aws", "gs": "gcs-connector", "abfss": "hadoop-azure"}.get(scheme)
+        way = (
+            f"add its package: --conf spark.jars.packages=…:{package}:…" if package else "use s3a://, gs:// or abfss://"
+        )
+        raise UsageError(
+            f"--checkpoint {address}: this Spark has no Hadoop file system for {scheme}://",
+            hint=f"Give a folder that the driver and all workers share; or {way}.",
+        ) from None
 
 
 def check_state_seen(folder: Path, buckets: int) -> None:

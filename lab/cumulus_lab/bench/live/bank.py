@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.cluster.live.client import ClusterClient
+from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import CumulusError
 from cumulus.hosts import Answer, WriteReceipt
 from cumulus.views.consistency import Consistency

@@ -13,9 +13,9 @@ from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
 from cumulus.cli.shell.statements import QUERIES, first_word
 from cumulus.cubes import source_of
+from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
-from cumulus.epochs.output.sink import committed_epochs
 from cumulus.errors import UsageError
 from cumulus.explain.view_costs import explain
 from cumulus.m3.program import Program

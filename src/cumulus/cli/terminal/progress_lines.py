@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -50,7 +50,8 @@ class ProgressReporter:
             total = epoch.view_error_totals[view]
             self.say(f"epoch {epoch.number}: view {view} could not take {count:,} rows in whole ({total:,} so far)")
         if self._as_json:
-            told = {**asdict(epoch), "events_per_s": round(epoch.events_per_s)}
+            told = {**asdict(replace(epoch, store=None)), "events_per_s": round(epoch.events_per_s)}
+            del told["store"]
             print(json.dumps(told), flush=True)
         elif self._live is not None:
             self._live.update(_table(epoch))
@@ -59,13 +60,16 @@ class ProgressReporter:
 
     def finish(self, out: str, seconds: float) -> None:
         """Tell the end."""
+        from cumulus.durable.store import is_address
+
+        place = out if is_address(out) else f"{out}/latest"
         if self._live is not None:
             self._live.stop()
             self._live = None
         if self._as_json:
             return
         if self._last is None:
-            self.say(f"nothing new; the views are in {out}/latest")
+            self.say(f"nothing new; the views are in {place}")
             return
         totals = self._last.totals
         errors = f", {totals['errors']:,} errors of views" if totals.get("errors") else ""
@@ -74,7 +78,7 @@ class ProgressReporter:
         self.say(
             f"{self._epochs} epochs in {seconds:.1f} s; up to epoch {self._last.number}: "
             f"{totals.get('events', 0):,} events, {totals.get('applied', 0):,} applied, "
-            f"{totals.get('quarantined', 0):,} quarantined{others}{errors}; the views are in {out}/latest"
+            f"{totals.get('quarantined', 0):,} quarantined{others}{errors}; the views are in {place}"
         )
 
 

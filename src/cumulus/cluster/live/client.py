@@ -29,7 +29,7 @@ from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.epochs.output.host import FolderHost
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.sink import newest_manifest
+from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.errors import ClosedError, InputError, UsageError
 from cumulus.hosts.answers import Answer, WriteReceipt
 from cumulus.hosts.requests import RowRequest

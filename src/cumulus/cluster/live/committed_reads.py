@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 
 from cumulus.cluster.live.links import ClientLinks
-from cumulus.epochs.output.sink import newest_manifest
+from cumulus.durable.store import Store
+from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import DelayError, UsageError
 from cumulus.hosts import WriteReceipt
 
 
-def not_committed(home: Path) -> DelayError:
+def not_committed(home: Path | Store) -> DelayError:
     """Return what to say where no epoch is committed yet."""
     return DelayError(f"{home}: no epoch is committed yet", hint="Wait for one: after=token.")
 

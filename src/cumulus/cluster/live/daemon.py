@@ -161,7 +161,9 @@ def start(live: LiveSettings) -> None:
     log = place / STATE / LOG
     try:
         make_private(log.parent)
-        start_detached(_MODULE, json.dumps(asdict(live)), log, "cluster")
+        start_detached(
+            _MODULE, json.dumps({**asdict(live), "sources": [each.plain() for each in live.sources]}), log, "cluster"
+        )
     except OSError as problem:
         raise StoreError(
             f"--home {place} cannot be written: {problem.strerror}",

@@ -12,7 +12,7 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.live.address import ADDRESS, read_address
 from cumulus.cluster.messages import ClientRows, EntriesRead, PartsRead, RequestRefused, RowsAccepted, RowsHeld
-from cumulus.epochs.output.sink import committed_epochs
+from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.client_connection import ClientConnection

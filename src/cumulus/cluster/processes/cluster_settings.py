@@ -98,7 +98,8 @@ class ClusterSettings:
                 f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}",
                 hint=f"Give {began}, or start with new folders.",
             )
-        write_durably(Path(self.home) / SETTINGS_FILE, json.dumps(asdict(self), indent=1).encode())
+        content = {**asdict(self), "sources": [source.plain() for source in self.sources]}
+        write_durably(Path(self.home) / SETTINGS_FILE, json.dumps(content, indent=1).encode())
 
 
 def read_settings(home: str | Path) -> ClusterSettings | None:

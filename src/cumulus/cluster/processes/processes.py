@@ -26,7 +26,8 @@ from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.sink import Manifest, Sink, newest_manifest
+from cumulus.epochs.output.manifest import Manifest, newest_manifest
+from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import StoreError
 from cumulus.machine import Machine, Name

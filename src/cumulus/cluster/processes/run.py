@@ -11,7 +11,7 @@ from cumulus.cluster.messages import EpochTold, SourcesDone
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.durable.files import write_durably
-from cumulus.epochs.output.sink import committed_epochs, read_manifest
+from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch

@@ -114,7 +114,7 @@ class SpreadOutputs:
             with decimal.localcontext(EXACT):
                 engine = self._filled([name], [(name, rows, gone)])
             files[name] = part_path(epoch, node, attempt, self._numbers[name], is_share=False)
-            write_part(self._out / files[name], dump(engine, name))
+            write_part(self._out, files[name], dump(engine, name))
         return files
 
     def mergers(self) -> dict[str, MergeFunction]:
@@ -125,7 +125,7 @@ class SpreadOutputs:
 
     def _merger(self, name: str) -> MergeFunction:
         def merge(epoch: int, files: list[str]) -> str:
-            shares = [each for file in files for each in self._unpacked(Path(file).read_bytes())]
+            shares = [each for file in files for each in self._unpacked((self._out / file).read_bytes())]
             table = self._finished(name, shares)
             path = data_path(name, f"{epoch}-all-{os.urandom(4).hex()}.parquet")
             write_parquet(self._out / path, table)

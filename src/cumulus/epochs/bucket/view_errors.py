@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cumulus.catalog.events import Row
-from cumulus.durable.files import write_parquet
+from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.engine.failures import ErrorLog, ViewError
 from cumulus.epochs.bucket.net_changes import InputChange, NetChange
 from cumulus.epochs.view_folders import data_path
@@ -76,7 +74,7 @@ def row_text(program: Program, relation: str, row: Row) -> str:
     return ", ".join(f"{name}={value!s}" for name, value in zip(names, row, strict=True))
 
 
-def error_path(view: str, epoch: int, bucket: object) -> Path:
+def error_path(view: str, epoch: int, bucket: object) -> str:
     """Return a new path, relative to the output folder, for the errors of a view."""
     return data_path(view, f"{epoch}-{bucket}-{os.urandom(4).hex()}.errors.parquet")
 
@@ -87,7 +85,7 @@ def table_of_epoch(epoch: int, rows: Sequence[object], schema: pa.Schema = SCHEM
     return pa.table({"epoch": [epoch] * len(rows), **columns}, schema=schema)
 
 
-def merge_errors(out: Path, view: str, epoch: int, files: Sequence[str]) -> tuple[str, int]:
+def merge_errors(out: Place, view: str, epoch: int, files: Sequence[str]) -> tuple[str, int]:
     """Make one file of those that several buckets wrote for a view; each row of the input stands there once.
 
     Returns
@@ -95,14 +93,15 @@ def merge_errors(out: Path, view: str, epoch: int, files: Sequence[str]) -> tupl
     tuple
         Its path relative to the output folder, and how many errors were dropped, as several buckets had them.
     """
-    together = pa.concat_tables([pq.read_table(out / file) for file in files])
+    store = store_of(out)
+    together = pa.concat_tables([read_parquet(store, file) for file in files])
     seen: dict[tuple[object, ...], int] = {}
     keys = zip(*(together.column(name).to_pylist() for name in SCHEMA.names if name != "message"), strict=True)
     for place, key in enumerate(keys):
         seen.setdefault(key, place)
     path = error_path(view, epoch, "all")
-    write_parquet(out / path, together.take(pa.array(list(seen.values()), pa.int64())))
-    return str(path), together.num_rows - len(seen)
+    store.write_new(path, together.take(pa.array(list(seen.values()), pa.int64())))
+    return path, together.num_rows - len(seen)
 
 
 def totals_with(before: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from cumulus.epochs.formats.lines import LineReader, json_text
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Positions, RawRows, Values
 from cumulus.epochs.formats.partitions import partition_values
+from cumulus.epochs.source_objects import opened
 from cumulus.epochs.sources import FolderSource, suffix_of
 from cumulus.errors import InputError
 
@@ -40,10 +41,10 @@ def read_parquet(source: FolderSource, relation: Relation, path: str, part: RowG
         Its first row group, and the one after the last; None is the whole file.
     """
     try:
-        table = read_parquet_table(path, None if part is None else range(*part))
+        table = read_parquet_table(opened(source, path), None if part is None else range(*part))
         before = 0
         if part is not None:
-            metadata = pq.read_metadata(path)
+            metadata = pq.read_metadata(opened(source, path))
             before = sum(metadata.row_group(group).num_rows for group in range(part[0]))
     except (pa.ArrowException, OSError) as problem:
         raise InputError(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from pathlib import Path
 
 import pyarrow as pa
 
+from cumulus.epochs.source_objects import opened_bytes
 from cumulus.epochs.sources import FolderSource, packing_of
 from cumulus.errors import InputError
 
@@ -26,7 +28,7 @@ def read_text(source: FolderSource, path: str) -> bytes:
         If it cannot be read, is not a whole packed file, or is not in the encoding that the source says.
     """
     try:
-        data = _unpacked(path)
+        data = _unpacked(opened_bytes(source, path), path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as problem:
         if packing_of(path):
             raise InputError(
@@ -50,22 +52,23 @@ def read_text(source: FolderSource, path: str) -> bytes:
     return data.removeprefix(BOM)
 
 
-def _unpacked(path: str) -> bytes:
+def _unpacked(source: str | io.BytesIO, path: str) -> bytes:
     match packing_of(path):
         case "gzip":
-            with gzip.open(path) as file:
+            with gzip.open(source) as file:
                 return file.read()
         case "bzip2":
-            with bz2.open(path) as file:
+            with bz2.open(source) as file:
                 return file.read()
         case "zstd":
-            with pa.input_stream(path, compression="zstd") as stream:
+            packed = source.getvalue() if isinstance(source, io.BytesIO) else Path(source).read_bytes()
+            with pa.input_stream(pa.BufferReader(packed), compression="zstd") as stream:
                 data: bytes = stream.read()
-            if not data and Path(path).stat().st_size > 32:
+            if not data and len(packed) > 32:
                 raise EOFError("it ends too early")
             return data
         case _:
-            return Path(path).read_bytes()
+            return source.getvalue() if isinstance(source, io.BytesIO) else Path(source).read_bytes()
 
 
 def is_utf8(data: bytes) -> bool:

@@ -26,6 +26,7 @@ from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import Content, Rejected
 from cumulus.epochs.formats.partitions import give_partitions, partition_values
+from cumulus.epochs.source_objects import opened
 from cumulus.epochs.sources import FolderSource, file_label, file_path
 from cumulus.m3.program import Program
 
@@ -65,7 +66,7 @@ def parts_of(source: FolderSource, path: str, most: int) -> list[RowGroups | Non
     if not source.is_parquet(path):
         return [None]
     try:
-        found = pq.read_metadata(path)
+        found = pq.read_metadata(opened(source, path))
     except (pa.ArrowException, OSError):
         return [None]
     count = min(most, found.num_rows // PART_ROWS, found.num_row_groups)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cumulus.catalog.arrow import plain_list, table_of
+from cumulus.durable.store import Store, read_parquet
 from cumulus.epochs.output.follower import EpochFollower
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.query import net_rows
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.errors import StoreError
 from cumulus.m3.program import ViewDef
 from cumulus.scalars.python_code import canonical
@@ -86,7 +84,7 @@ class EpochChanges:
     def _read(self, manifest: Manifest) -> dict[str, pa.Table]:
         out = self._follower.out
         return {
-            path: self._tables[path] if path in self._tables else _table(out / path)
+            path: self._tables[path] if path in self._tables else _table(out, path)
             for path in manifest.files(self._view.name)
         }
 
@@ -107,8 +105,8 @@ class EpochChanges:
         return found
 
 
-def _table(path: Path) -> pa.Table:
+def _table(out: Store, path: str) -> pa.Table:
     try:
-        return pq.read_table(path, partitioning=None)
+        return read_parquet(out, path)
     except (OSError, pa.ArrowException) as problem:
-        raise StoreError(f"{path} cannot be read: {problem}", hint="Was it removed? Run again.") from None
+        raise StoreError(f"{out.place(path)} cannot be read: {problem}", hint="Was it removed? Run again.") from None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS
 from cumulus.epochs.output.follower import EpochFollower
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_manifest, read_manifest
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.sink import Manifest, committed_epochs, newest_manifest, read_manifest
 from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.errors import StoreError
 from cumulus.hosts.answers import Answer
@@ -43,11 +42,11 @@ class EpochRecords:
 
     def __init__(
         self,
-        out: Path,
+        out: Place,
         read: Callable[[Callable[[Manifest], Any]], tuple[Any, int]],
         follower: Callable[[], EpochFollower | None],
     ) -> None:
-        self.out, self._read, self._follower = out, read, follower
+        self.out, self._read, self._follower = store_of(out), read, follower
         self._listed: dict[tuple[str, ...], pa.Table] = {}
         self._epochs: dict[int, dict[str, Any]] = {}
         self._entries: tuple[int, dict[str, int]] = 0, {}
@@ -115,7 +114,7 @@ class EpochRecords:
         found = self._listed.get(key)
         if found is None:
             try:
-                tables = [pq.read_table(self.out / path, partitioning=None) for path in paths]
+                tables = [read_parquet(self.out, path) for path in paths]
             except (OSError, pa.ArrowException) as problem:
                 raise StoreError(f"{self.out}: a file cannot be read: {problem}") from None
             found = pa.concat_tables([schema.empty_table(), *(table.select(schema.names) for table in tables)])

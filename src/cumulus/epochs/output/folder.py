@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
+from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.epochs.output.identity import written_program
+from cumulus.epochs.output.manifest import Manifest, committed_epochs
 from cumulus.epochs.output.query import manifest_of
-from cumulus.epochs.output.sink import Manifest, committed_epochs
 from cumulus.epochs.output.stored_parts import StoredParts, entry_count
 from cumulus.errors import EvaluationError, StoreError, UsageError
 from cumulus.hosts.selecting import row_with_key
@@ -47,10 +47,15 @@ class OutputFolder:
         If it is no output folder, or nothing is committed yet.
     """
 
-    def __init__(self, out: str | Path, functions: Functions | None = None) -> None:
-        manifest_of(out)
-        self.path = Path(out)
+    def __init__(self, out: Place, functions: Functions | None = None) -> None:
+        self.store = store_of(out)
+        manifest_of(self.store)
         self.functions = given_functions(functions)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.store.address)
 
     @cached_property
     def program(self) -> Program:
@@ -61,7 +66,7 @@ class OutputFolder:
         StoreError
             If the run has not written it, or it cannot be read.
         """
-        return written_program(self.path)
+        return written_program(self.store)
 
     @cached_property
     def finishers(self) -> Mapping[str, Finisher]:
@@ -75,7 +80,7 @@ class OutputFolder:
     @property
     def epochs(self) -> list[int]:
         """The numbers of the epochs that are kept, in order."""
-        return committed_epochs(self.path)
+        return committed_epochs(self.store)
 
     def view(self, name: str, epoch: int = 0) -> FolderView:
         """Return the reader of a view after an epoch; 0 for the last one whenever it is read.
@@ -116,13 +121,13 @@ class OutputFolder:
     def read(self, epoch: int, read: Callable[[Manifest], T]) -> T:
         """Return what is read of the files of an epoch; of the last one, files may go meanwhile."""
         for _ in range(_ATTEMPTS - 1):
-            manifest = manifest_of(self.path, epoch)
+            manifest = manifest_of(self.store, epoch)
             try:
                 return read(manifest)
             except StoreError:
                 if epoch or manifest.epoch in self.epochs:
                     raise
-        return read(manifest_of(self.path, epoch))
+        return read(manifest_of(self.store, epoch))
 
     def fold_of(
         self, view: ViewDef, manifest: Manifest, by: Sequence[str], where: Sequence[Bound], columns: Any
@@ -138,13 +143,13 @@ class OutputFolder:
         """
         if view.name not in {cube.name for cube in self.program.cubes}:
             raise UsageError(
-                f"view {view.name} of {self.path} is no cube, so the run does not write its parts",
+                f"view {view.name} of {self.store} is no cube, so the run does not write its parts",
                 hint=f"Make it one, CREATE CUBE {view.name} AS …, and run into new folders; or query its rows.",
             )
-        count = partial(entry_count, self.path, manifest)
+        count = partial(entry_count, self.store, manifest)
         plan, choice = self._folds.chosen(view.name, by, where, columns, count)
         finisher = self.finishers[choice.view]
-        parts = StoredParts(self.path, manifest, finisher, plan, where)
+        parts = StoredParts(self.store, manifest, finisher, plan, where)
         return fold_by_plan(plan, finisher, parts, where, choice, manifest.snapshot)
 
     def rows_of(self, view: str, manifest: Manifest) -> pa.Table:
@@ -162,14 +167,14 @@ class OutputFolder:
             why = manifest.errors.get(view, "nothing was written of it yet")
             raise EvaluationError(f"{view} has no rows yet: {why}")
         try:
-            return pa.concat_tables([pq.read_table(self.path / file, partitioning=None) for file in files])
+            return pa.concat_tables([read_parquet(self.store, file) for file in files])
         except (OSError, pa.ArrowException) as problem:
-            raise StoreError(f"{self.path}: a file of {view} cannot be read: {problem}") from None
+            raise StoreError(f"{self.store}: a file of {view} cannot be read: {problem}") from None
 
     def rows_of_level(self, view: str, manifest: Manifest) -> list[Row]:
         """Return the rows of a view that is not shown, a level of a cube, from its parts."""
         finisher = self.finishers[view]
-        return finisher.rows(StoredParts(self.path, manifest, finisher, None).items)
+        return finisher.rows(StoredParts(self.store, manifest, finisher, None).items)
 
 
 class FolderView(Shown):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
-from cumulus.epochs.output.sink import Manifest, committed_epochs, newest_manifest
+from cumulus.durable.store import Place, store_of
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_manifest
 from cumulus.errors import CumulusError, DelayError, MismatchError, StoreError, UsageError
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ class EpochFollower:
         Why it does not see what is committed now; "" if it does.
     """
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.manifest: Manifest | None = newest_manifest(out)
+    def __init__(self, out: Place) -> None:
+        self.out = store_of(out)
+        self.manifest: Manifest | None = newest_manifest(self.out)
         self.problem = ""
         self._listeners: list[Callable[[int], None]] = []
         self._looking = threading.Lock()

@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from cumulus.catalog.names import known_name
+from cumulus.durable.store import Place, Store, store_of
 from cumulus.epochs.output.changes import EpochChanges
 from cumulus.epochs.output.epoch_records import EpochRecords
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.follower import EpochFollower
+from cumulus.epochs.output.manifest import Manifest, newest_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.output.sink import Manifest, newest_manifest
 from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.errors import DelayError, NotOfferedError
 from cumulus.hosts.answers import Answer, WriteReceipt
@@ -57,13 +57,13 @@ class FolderHost(Host):
 
     def __init__(
         self,
-        out: str | Path,
+        out: Place,
         functions: Functions | None = None,
         *,
         program: Program | None = None,
         follower: EpochFollower | None = None,
     ) -> None:
-        self.out, self._functions, self._follower = Path(out), functions, follower
+        self.out, self._functions, self._follower = store_of(out), functions, follower
         self._program = self.folder.program if program is None else program
         self._views = {view.name: view for view in self._program.shown_views}
         self._finishers: dict[str, Finisher] = {}
@@ -71,10 +71,10 @@ class FolderHost(Host):
         """What the run has written beside the views."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FolderHost) and self.out.resolve() == other.out.resolve()
+        return isinstance(other, FolderHost) and self.out == other.out
 
     def __hash__(self) -> int:
-        return hash(self.out.resolve())
+        return hash(self.out)
 
     @cached_property
     def folder(self) -> OutputFolder:
@@ -225,5 +225,5 @@ def _check_after(freshness: Freshness, at: int | None) -> None:
         )
 
 
-def _entries_of(out: Path, map: str, manifest: Manifest) -> int | None:
+def _entries_of(out: Store, map: str, manifest: Manifest) -> int | None:
     return entry_count(out, manifest, map) if map in manifest.parts else None

@@ -8,12 +8,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import IO
 
 from cumulus.catalog.dialect import FOLLOWED, UNRECORDED, warn_if_changed
-from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file
+from cumulus.durable.store import FileStore, Place, store_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
@@ -21,6 +20,7 @@ from cumulus.m3.program import Program
 
 _CARD = "cumulus.json"
 _PROGRAM = "program.m3"
+_COMMITTED = "committed.json"
 
 
 @lru_cache(maxsize=16)
@@ -48,51 +48,56 @@ class Identity:
     fresh: bool
 
 
-def resumed_program(checkpoint: str | Path) -> Program | None:
+def resumed_program(checkpoint: Place) -> Program | None:
     """Return the program that a checkpoint was made with; None if there is none that can be read."""
     try:
-        return program_of(json.loads((Path(checkpoint) / _CARD).read_text(encoding="utf-8"))["text"])
+        return program_of(json.loads(store_of(checkpoint).get(_CARD))["text"])
     except (OSError, ValueError, KeyError, CumulusError):
         return None
 
 
-def write_program(out: Path, program: Program) -> None:
-    """Write the program of an output folder into it, if it is not there."""
-    place = out / _PROGRAM
-    if not place.exists():
-        write_durably(place, str(program).encode())
+def write_program(out: Place, program: Program) -> None:
+    """Write the program of an output into it, if it is not there."""
+    store = store_of(out)
+    if store.size(_PROGRAM) is None:
+        store.put(_PROGRAM, str(program).encode())
 
 
-def written_program(out: Path) -> Program:
-    """Return the program that has made an output folder.
+def written_program(out: Place) -> Program:
+    """Return the program that has made an output.
 
     Raises
     ------
     StoreError
         If it is not there, as in folders of old releases, or cannot be read.
     """
-    place = out / _PROGRAM
+    store = store_of(out)
     try:
-        return program_of(place.read_text(encoding="utf-8"))
+        return program_of(store.get(_PROGRAM).decode())
     except FileNotFoundError:
         raise StoreError(
             f"{out}: the run that has made it did not write its program, {_PROGRAM}",
             hint="Run it again with this release, into the same folders: it goes on after the last epoch.",
         ) from None
     except (OSError, ValueError, CumulusError) as problem:
+        place = store.place(_PROGRAM)
         raise StoreError(f"{place} cannot be read: {problem}", hint="Bring it back from a copy.") from None
 
 
 class Checkpoint:
-    """A checkpoint folder, locked by the run that uses it, and created if it is not there.
+    """A checkpoint, made if it is not there; a folder is locked by the run that uses it.
 
-    The states of the hosts "spark" and "embedded" are not the same.
+    The states of the hosts "spark" and "embedded" are not the same. In an object store nothing is locked: there the
+    output says whose turn it is.
     """
 
-    def __init__(self, path: str | Path, host: str) -> None:
-        self.path = Path(path)
+    def __init__(self, place: Place, host: str) -> None:
+        self.store = store_of(place)
         self.host = host
         self._lock: IO[bytes] | None = None
+        if not isinstance(self.store, FileStore):
+            return
+        self.path = self.store.path
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = lock_file(self.path / ".lock")
@@ -110,6 +115,15 @@ class Checkpoint:
             self._lock.close()
             self._lock = None
 
+    @property
+    def has_commits(self) -> bool:
+        """Whether an epoch was committed with it."""
+        return self.store.size(_COMMITTED) is not None
+
+    def note_commit(self) -> None:
+        """Note that an epoch was committed with it: from now on it needs its output."""
+        self.store.create(_COMMITTED, b"{}")
+
     def bind(self, program: Program, choose: Callable[[], BucketPlan]) -> Identity:
         """Return the identity of the checkpoint, made now with the plan that `choose` gives if it has none.
 
@@ -118,24 +132,30 @@ class Checkpoint:
         MismatchError
             If the checkpoint was made by another program or host.
         """
-        card = self.path / _CARD
+        store = self.store
         text = str(program)
         now = _text_hash(text)
-        if card.exists():
-            found = json.loads(card.read_text())
+        try:
+            known = None if store.size(_CARD) is None else store.get(_CARD)
+        except OSError as problem:
+            raise StoreError(
+                f"{store}: the checkpoint cannot be read: {problem.strerror}", hint="Mend that, or give another one."
+            ) from None
+        if known is not None:
+            found = json.loads(known)
             if found["host"] != self.host:
                 raise MismatchError(
-                    f"{self.path}: this checkpoint was made by --host {found['host']}",
+                    f"{store}: this checkpoint was made by --host {found['host']}",
                     hint=f"Run with --host {found['host']}, or start with new folders.",
                 )
             if found["program"] != now:
                 change = _difference(found["text"], program)
                 raise MismatchError(
-                    f"{self.path}: the program has changed since this checkpoint was made: {change}",
+                    f"{store}: the program has changed since this checkpoint was made: {change}",
                     hint="State of one program is not that of another: start with a new --out and --checkpoint, "
                     "or run the old SQL.",
                 )
-            warn_if_changed(self.path, found.get("dialect", UNRECORDED), text)
+            warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
             return Identity(found["checkpoint"], now, BucketPlan(**found["plan"]), False)
         plan = choose()
         identity = uuid.uuid4().hex
@@ -147,7 +167,7 @@ class Checkpoint:
             "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
             "text": text,
         }
-        write_durably(card, json.dumps(content, indent=1).encode())
+        store.put(_CARD, json.dumps(content, indent=1).encode())
         return Identity(identity, now, plan, True)
 
 

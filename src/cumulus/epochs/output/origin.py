@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from cumulus.durable.files import write_durably
+from cumulus.durable.store import Place, absolute, store_of
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import StoreError
@@ -64,28 +63,29 @@ def with_absolute_path(text: str) -> str:
     """
     head, comma, options = text.partition(",")
     name, equals, path = head.rpartition("=")
-    return f"{name}{equals}{Path(path).absolute()}{comma}{options}"
+    return f"{name}{equals}{absolute(path)}{comma}{options}"
 
 
-def write_origin(out: str | Path, origin: Origin) -> None:
-    """Note where the output folder `out` comes from."""
+def write_origin(out: Place, origin: Origin) -> None:
+    """Note where the output `out` comes from."""
     content = {**asdict(origin), "partitioned": dict(origin.partitioned)}
-    write_durably(Path(out) / CARD, json.dumps(content, indent=1).encode())
+    store_of(out).put(CARD, json.dumps(content, indent=1).encode())
 
 
-def read_origin(out: str | Path) -> Origin | None:
-    """Return where an output folder comes from; None if nobody has noted it.
+def read_origin(out: Place) -> Origin | None:
+    """Return where an output comes from; None if nobody has noted it.
 
     Raises
     ------
     StoreError
         If the note cannot be read.
     """
-    path = Path(out) / CARD
-    if not path.exists():
-        return None
+    store = store_of(out)
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if store.size(CARD) is None:
+            return None
+        found: dict[str, Any] = json.loads(store.get(CARD))
         return Origin(**{**found, "sources": tuple(found["sources"])})
     except (OSError, ValueError, TypeError, KeyError) as problem:
-        raise StoreError(f"{path} cannot be read: {problem}", hint="Give the script and --from instead.") from None
+        place = store.place(CARD)
+        raise StoreError(f"{place} cannot be read: {problem}", hint="Give the script and --from instead.") from None

@@ -8,12 +8,11 @@ several buckets are to be added, the file is a share and its name says so; elsew
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 
 from cumulus.catalog.arrow import plain_list
-from cumulus.durable.files import write_parquet
+from cumulus.durable.store import Place, store_of
 from cumulus.engine.snapshot import dump, tagged
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
@@ -38,7 +37,7 @@ def maps_of_cubes(program: Program) -> tuple[str, ...]:
 
 
 def write_parts(
-    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, *, whole: bool
+    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Place, *, whole: bool
 ) -> dict[str, str]:
     """Write a bucket's entries of the maps of cubes that an epoch has changed, or of all; return their files.
 
@@ -69,7 +68,7 @@ def write_parts(
             table = dump(bucket.engine, name)
             number = [each.name for each in bucket.program.maps].index(name)
             path = part_path(epoch, bucket.index, attempt, number, is_share=merge is Merge.ADD)
-            write_part(out / path, table)
+            write_part(out, path, table)
             files[name] = path
     return files
 
@@ -89,13 +88,13 @@ def part_path(epoch: int, bucket: int, attempt: str, number: int, *, is_share: b
     return f"data/{PARTS}/{epoch}-{bucket}-{attempt}-{number}{SHARE if is_share else '.parquet'}"
 
 
-def write_part(path: Path, table: pa.Table) -> None:
-    """Write the entries of a map; what Parquet has no type for goes as text."""
+def write_part(out: Place, path: str, table: pa.Table) -> None:
+    """Write the entries of a map to a path of an output; what Parquet has no type for goes as text."""
     for place, field in enumerate(table.schema):
         if pa.types.is_interval(field.type):
             array, metadata = tagged(plain_list(table.column(place)))
             table = table.set_column(place, pa.field(field.name, array.type, metadata=metadata), array)
-    write_parquet(path, table)
+    store_of(out).write_new(path, table)
 
 
 def _merge_of_map(plan: BucketPlan, program: Program, name: str) -> Merge:

@@ -9,35 +9,33 @@ from __future__ import annotations
 
 import decimal
 import os
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from cumulus.algebra.float_sums import read_stored
 from cumulus.catalog.types import EXACT
-from cumulus.durable.files import write_bytes, write_parquet
+from cumulus.durable.store import Place, Store, store_of
 from cumulus.engine.protocol import Stored
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
 from cumulus.epochs.formats.parsed_rows import IGNORED
+from cumulus.epochs.output.manifest import REFUSED, Written
 from cumulus.epochs.output.parts import write_parts
-from cumulus.epochs.output.sink import REFUSED, Written
+from cumulus.epochs.output.shares import Entries, read_share, write_share
 from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.epochs.output.turns import output_error
 from cumulus.epochs.plan import BucketPlan, layout_of
 from cumulus.epochs.view_folders import QUARANTINE, data_path
-from cumulus.errors import EvaluationError, StoreError
+from cumulus.errors import EvaluationError
 from cumulus.explain.layout.co_partitioning import Merge
 from cumulus.m3.program import MapDef, Program, ViewDef
 from cumulus.scalars.python_code import canonical
 from cumulus.scalars.user import Functions
 from cumulus.views import Finisher, MapViewReader, finish
-
-Entries = dict[tuple[Any, ...], Stored]
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -64,7 +62,7 @@ def merge_of(plan: BucketPlan, program: Program, view: ViewDef) -> Merge:
 
 
 def merge_functions(
-    plan: BucketPlan, program: Program, out: Path, functions: Functions | None = None
+    plan: BucketPlan, program: Program, out: Place, functions: Functions | None = None
 ) -> dict[str, Callable[[int, list[str]], str]]:
     """Return view → function from an epoch and the buckets' share files to a finished file, for views that need it.
 
@@ -79,26 +77,26 @@ def merge_functions(
     functions
         The user's functions that the program calls.
     """
+    store = store_of(out)
 
     def merger(view: ViewDef) -> Callable[[int, list[str]], str]:
         def merge(epoch: int, files: list[str]) -> str:
             with decimal.localcontext(EXACT):
-                entries = _merged(plan, program, view, files)
+                entries = _merged(plan, program, view, store, files)
                 table = finish(program, view, lambda name: _read(program.map(name), entries[name]), functions)
             path = data_path(view.name, f"{epoch}-all-{os.urandom(4).hex()}.parquet")
-            write_parquet(out / path, table)
-            return str(path)
+            store.write_new(path, table)
+            return path
 
         return merge
 
     return {view.name: merger(view) for view in program.shown_views if merge_of(plan, program, view) is Merge.ADD}
 
 
-def _merged(plan: BucketPlan, program: Program, view: ViewDef, files: Sequence[str]) -> dict[str, Entries]:
-    shares: list[dict[str, Entries]] = []
-    for file in files:
-        with open(file, "rb") as opened:
-            shares.append(pickle.load(opened))
+def _merged(
+    plan: BucketPlan, program: Program, view: ViewDef, store: Store, files: Sequence[str]
+) -> dict[str, Entries]:
+    shares = [read_share(program, view, store.get(file)) for file in files]
     layout = layout_of(program, plan)
     return {
         name: layout.merged(name, (_with_keys(program.map(name), share[name]) for share in shares))
@@ -139,7 +137,7 @@ def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
 
 
 def write_outputs(
-    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Path, snapshots: Snapshots, *, final: bool = False
+    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Place, snapshots: Snapshots, *, final: bool = False
 ) -> Written:
     """Write what an epoch changed in one bucket: files of views, of the quarantine and of errors.
 
@@ -168,6 +166,7 @@ def write_outputs(
     files: dict[str, str] = {}
     errors: dict[str, str] = {}
     snapshot = snapshots.due(epoch, final)
+    out = store_of(out)
     try:
         for view in bucket.program.shown_views if snapshot else ():
             if merge_of(bucket.plan, bucket.program, view) is Merge.ANY and bucket.index:
@@ -184,7 +183,7 @@ def write_outputs(
     return replace(written, files={**files, **written.files}, errors=errors, snapshot=snapshot, parts=parts)
 
 
-def write_outcome(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Path) -> Written:
+def write_outcome(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Place) -> Written:
     """Write the refused rows and the errors of an epoch in one bucket; return these with its counts, without views.
 
     This is the only way from an outcome to a manifest, so that each outcome's errors are in the manifest.
@@ -207,6 +206,7 @@ def write_outcome(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: 
     StoreError
         If the output folder cannot be written.
     """
+    out = store_of(out)
     try:
         files = _write_quarantine(outcome, bucket, epoch, attempt, out)
         view_errors = _write_errors(outcome, bucket, epoch, out)
@@ -214,14 +214,6 @@ def write_outcome(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: 
         raise output_error(out, problem) from None
     counts, poll = _counts_of(outcome), outcome.poll.plain()
     return Written(bucket, files, counts, {}, True, view_errors, outcome.error_counts, poll)
-
-
-def output_error(out: Path, problem: OSError) -> StoreError:
-    """Return what to say when an output folder cannot be written."""
-    return StoreError(
-        f"{out}: the output folder cannot be written: {problem.strerror or problem}",
-        hint="Make room or fix its permissions, then run again: it resumes.",
-    )
 
 
 def _counts_of(outcome: Outcome) -> dict[str, int]:
@@ -238,16 +230,16 @@ def _counts_of(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def _write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Path) -> dict[str, str]:
+def _write_quarantine(outcome: Outcome, bucket: int, epoch: int, attempt: str, out: Store) -> dict[str, str]:
     """Write the rows that an epoch has refused; return the path of the file by its name, nothing if there are none."""
     if not outcome.quarantine:
         return {}
-    path = Path("data") / QUARANTINE / f"{epoch}-{bucket}-{attempt}.parquet"
-    write_parquet(out / path, table_of_epoch(epoch, outcome.quarantine, QUARANTINE_SCHEMA))
-    return {REFUSED: str(path)}
+    path = f"data/{QUARANTINE}/{epoch}-{bucket}-{attempt}.parquet"
+    out.write_new(path, table_of_epoch(epoch, outcome.quarantine, QUARANTINE_SCHEMA))
+    return {REFUSED: path}
 
 
-def _write_errors(outcome: Outcome, bucket: int, epoch: int, out: Path) -> dict[str, str]:
+def _write_errors(outcome: Outcome, bucket: int, epoch: int, out: Store) -> dict[str, str]:
     """Write a file for each view that had errors; return their paths."""
     rows: dict[str, list[FailedRow]] = {}
     for row in outcome.errors:
@@ -255,17 +247,17 @@ def _write_errors(outcome: Outcome, bucket: int, epoch: int, out: Path) -> dict[
     files = {}
     for view, failed in rows.items():
         path = error_path(view, epoch, bucket)
-        write_parquet(out / path, table_of_epoch(epoch, failed))
-        files[view] = str(path)
+        out.write_new(path, table_of_epoch(epoch, failed))
+        files[view] = path
     return files
 
 
-def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Path) -> str:
+def _write_view(bucket: Bucket, view: ViewDef, epoch: int, attempt: str, out: Store) -> str:
     stem = data_path(view.name, f"{epoch}-{bucket.index}-{attempt}")
     if merge_of(bucket.plan, bucket.program, view) is Merge.ADD:
-        write_bytes(out / f"{stem}.share", pickle.dumps(_shares(bucket, view), protocol=5))
+        out.write_new_bytes(f"{stem}.share", write_share(bucket.program, _shares(bucket, view)))
         return f"{stem}.share"
     with decimal.localcontext(EXACT):
         table = MapViewReader(Finisher(bucket.program, view, bucket.functions), bucket.engine).arrow()
-    write_parquet(out / f"{stem}.parquet", table)
+    out.write_new(f"{stem}.parquet", table)
     return f"{stem}.parquet"

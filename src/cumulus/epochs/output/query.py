@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,11 +13,11 @@ import pyarrow.parquet as pq
 
 from cumulus.algebra.printing import print_text, quoted
 from cumulus.catalog.names import find_name
-from cumulus.durable.folders import refuse_remote
+from cumulus.durable.store import Place, Store, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.sink import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
@@ -31,7 +30,7 @@ from cumulus.views.measuring import Measuring, may_measure, parts_in
 from cumulus.views.row_changes import CHANGE, check_change
 
 
-def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
+def manifest_of(out: Place, epoch: int = 0) -> Manifest:
     """Return the manifest of `epoch`, 0 for the last.
 
     Raises
@@ -39,8 +38,12 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
     InputError, UsageError
         If the folder is not an output, nothing is committed yet, or the epoch is gone.
     """
-    refuse_remote(out, "")
-    if not (Path(out) / "cumulus.json").exists():
+    store = store_of(out)
+    try:
+        is_output = store.size("cumulus.json") is not None
+    except OSError as problem:
+        raise StoreError(f"{store}: cannot be read: {problem.strerror}") from None
+    if not is_output:
         raise InputError(f"{out}: not an output folder of cumulus run", hint="Give the folder that --out named.")
     epochs = committed_epochs(out)
     if not epochs:
@@ -51,7 +54,7 @@ def manifest_of(out: str | Path, epoch: int = 0) -> Manifest:
 
 
 def query(
-    out: str | Path,
+    out: Place,
     sql: str,
     epoch: int = 0,
     functions: Functions | None = None,
@@ -63,7 +66,7 @@ def query(
     Parameters
     ----------
     out
-        An output folder; a run may be writing it.
+        An output folder or address; a run may be writing it.
     sql
         One DuckDB SELECT.
     epoch
@@ -80,6 +83,7 @@ def query(
     LimitError, QueryTimeoutError
         If it takes more than it may.
     """
+    out = store_of(out)
     manifest = manifest_of(out, epoch)
     only = None if guard is None else guard.only
     limits = UNLIMITED if guard is None else guard.limits
@@ -99,13 +103,15 @@ def query(
             files[VIEW_ERRORS] = [path for paths in manifest.view_errors.values() for path in paths]
             _register(connection, VIEW_ERRORS, out, files[VIEW_ERRORS], ERRORS_SCHEMA)
         if guard is not None:
-            lock(connection, [str(Path(out) / path) for paths in files.values() for path in paths])
+            lock(connection, [out.open(path) for paths in files.values() for path in paths] if out.is_local else [])
         answering = _answering(connection, out, sql, manifest, functions, only)
-        if limits.apart is not None and isinstance(sql, str) and not functions and not is_plain(sql):
+        is_wide = limits.apart is not None and isinstance(sql, str) and not functions and not is_plain(sql)
+        if is_wide and out.is_local:
+            assert limits.apart is not None
             return _apart(limits.apart, connection, sql, parameters, limits, answering, out, files)
         with limits.stopping(connection):
             return select(connection, sql, parameters, limits.collect if guard else whole, answering)
-    except duckdb.IOException as problem:
+    except (duckdb.IOException, OSError, pa.ArrowException) as problem:
         raise StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}") from None
     except duckdb.Error as problem:
         raise UsageError(str(problem), hint=f"Views here: {', '.join(named) or 'none'}.") from None
@@ -120,7 +126,7 @@ def _apart(
     parameters: Parameters,
     limits: QueryLimits,
     answering: Answering,
-    out: str | Path,
+    out: Store,
     files: Mapping[str, Sequence[str]],
 ) -> pa.Table:
     """Return the result of a query that may take much memory, computed in another process."""
@@ -128,13 +134,13 @@ def _apart(
     with answering(query) as answered:
         parts = {} if answered == query else parts_in(connection)
         empty = {name: connection.table(name).to_arrow_table() for name, paths in files.items() if not paths}
-    paths = {name: [str(Path(out) / path) for path in found] for name, found in files.items() if found}
+    paths = {name: [out.open(path) for path in found] for name, found in files.items() if found}
     return apart(ApartQuery(explain + answered, parameters, limits, {**parts, **empty}, paths, is_measured=bool(parts)))
 
 
 def _answering(
     connection: Any,
-    out: str | Path,
+    out: Store,
     sql: str,
     manifest: Manifest,
     functions: Functions | None,
@@ -156,7 +162,7 @@ def _answering(
     return Measuring(connection, folder.program, folder.finishers, fold, shown).answering
 
 
-def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
+def changed_rows(out: Place, epoch: int, view: str) -> pa.Table:
     """Return the rows of a view that an epoch took away and brought, from the published files of two epochs.
 
     A run may be writing the folder.
@@ -174,6 +180,7 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
     StoreError
         A file that cannot be read.
     """
+    out = store_of(out)
     after = manifest_of(out, epoch)
     view = find_name(view, after.views) or view
     if not after.files(view):
@@ -190,8 +197,8 @@ def changed_rows(out: str | Path, epoch: int, view: str) -> pa.Table:
     now = set(after.files(view))
     gone, come = sorted(before - now), sorted(now - before)  # what both epochs list cancels out, and is not read
     try:
-        shape = pq.read_schema(Path(out) / after.files(view)[0])
-        tables = {path: pq.read_table(Path(out) / path) for path in (*gone, *come)}
+        shape = pq.read_schema(out.open(after.files(view)[0]))
+        tables = {path: read_parquet(out, path) for path in (*gone, *come)}
     except (OSError, pa.ArrowInvalid) as problem:
         raise StoreError(f"{out}: a file of epoch {epoch} cannot be read: {problem}") from None
     check_change(view, shape.names)
@@ -209,10 +216,12 @@ def net_rows(shape: pa.Schema, gone: Sequence[pa.Table], come: Sequence[pa.Table
     return summed.filter(pc.not_equal(summed[change], 0))
 
 
-def _register(connection: Any, name: str, out: str | Path, files: list[str], schema: pa.Schema = None) -> None:
+def _register(connection: Any, name: str, out: Store, files: list[str], schema: pa.Schema = None) -> None:
     """Give the rows of files a name; without any, an empty table of a schema."""
-    if files:
-        listed = ", ".join(print_text(str(Path(out) / file)) for file in files)
+    if files and not out.is_local:
+        connection.register(name, pa.concat_tables([read_parquet(out, file) for file in files]))
+    elif files:
+        listed = ", ".join(print_text(out.open(file)) for file in files)
         connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")
     else:
         connection.register(name, schema.empty_table())

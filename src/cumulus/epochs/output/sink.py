@@ -1,224 +1,140 @@
-"""The output folder: whole views per epoch, committed by one manifest each (docs/spark.md, "The output folder").
+"""The output of a run: whole views per epoch, committed by one manifest each (docs/spark.md, "The output folder").
 
 A manifest lists all files of all views of its epoch, also those that did not change, so an epoch needs no other
-manifest. Whoever finds `N.json` there already keeps it and drops its own files: that makes a replay harmless.
+manifest. It is created if it is not there, by one step: whoever finds `N.json` there already keeps it and drops its own
+files, which makes a replay harmless.
+
+A folder has one run at a time by a lock. In an object store each run has a number, and creates ``runs/NUMBER.json``: a
+run that finds a later number there commits no more. What it created before that is right, and is built on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import shutil
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import asdict
+from typing import Any
 
 from cumulus.durable import faults
-from cumulus.durable.files import create_durably, sync_entries, write_durably, written_aside
-from cumulus.durable.folders import HeldFolder, lock_file
+from cumulus.durable.store import FileStore, Place, store_of
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import IGNORED
-from cumulus.epochs.view_folders import view_folder
-from cumulus.errors import EvaluationError, LockedError, MismatchError, StoreError, StoreLostError
+from cumulus.epochs.output.latest import drop_leftovers, drop_shown, show_latest
+from cumulus.epochs.output.manifest import (
+    REFUSED,
+    Manifest,
+    Written,
+    committed_epochs,
+    listed_files,
+    manifest_path,
+    read_manifest,
+)
+from cumulus.epochs.output.turns import FolderTurn, RunNumber, output_error
+from cumulus.errors import EvaluationError, MismatchError, StoreError, StoreLostError
 
-REFUSED = ""
-"""What `Written.files` calls the file of the quarantine: no view has this name."""
 FORMAT = 1
-_FOLDERS = ("epochs", "data", "views", "latest")
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What one bucket wrote in one epoch.
-
-    Parameters
-    ----------
-    files
-        View, or `REFUSED`, → path of its file, relative to the sink.
-    counts
-        Numbers to add up over buckets: events, applied, repeated, waiting, quarantined, and what says nothing.
-    errors
-        View → why its rows could not be computed; its last good ones stay.
-    snapshot
-        The epoch writes views; else all views stay as they are.
-    view_errors
-        View → path of the file with the rows that it could not take in whole.
-    view_error_counts
-        View → how many such rows there were in this epoch; the file has the first of them.
-    poll
-        The bucket's vote, as `cumulus.epochs.bucket.votes.Poll.plain` says it.
-    parts
-        Map → path of the file with the bucket's entries of it.
-    """
-
-    bucket: int
-    files: Mapping[str, str]
-    counts: Mapping[str, int]
-    errors: Mapping[str, str]
-    snapshot: bool
-    view_errors: Mapping[str, str] = field(default_factory=dict)
-    view_error_counts: Mapping[str, int] = field(default_factory=dict)
-    poll: Mapping[str, Any] = field(default_factory=dict)
-    parts: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One committed epoch.
-
-    Parameters
-    ----------
-    views
-        View → bucket → its file: finished rows, or a share that is merged.
-    quarantine
-        All quarantine files up to this epoch.
-    counts, totals
-        Of this epoch, and since the beginning. In the totals, events are applied + repeated + quarantined + tombstones
-        + messages, and what is waiting in the last epoch.
-    offsets
-        What of the sources is in.
-    merged
-        View → the file made from its partials.
-    errors
-        View → why its rows could not be computed since the epoch of its files, such as a division by zero.
-    snapshot
-        The epoch whose rows the views show: this one, or with ``snapshot_every`` an earlier one.
-    view_errors
-        View → the files of all epochs with the rows that it could not take in whole.
-    view_error_counts, view_error_totals
-        View → how many such rows there were: in this epoch, and since the beginning.
-    poll
-        What the buckets together have said about deletions that wait (`cumulus.epochs.bucket.votes.Poll.plain`).
-    failing
-        View → the buckets that could not compute their rows of it when they last tried.
-    held
-        View → the files of its last good rows, which it shows as long as some bucket fails.
-    parts
-        Map that folding a cube reads → bucket → the file with its entries (`cumulus.epochs.output.parts`).
-    """
-
-    epoch: int
-    program: str
-    checkpoint: str
-    views: dict[str, dict[str, str]]
-    quarantine: list[str]
-    counts: dict[str, int]
-    totals: dict[str, int]
-    offsets: Any = None
-    merged: dict[str, str] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
-    written_at: float = 0.0
-    snapshot: int = 0
-    view_errors: dict[str, list[str]] = field(default_factory=dict)
-    view_error_counts: dict[str, int] = field(default_factory=dict)
-    view_error_totals: dict[str, int] = field(default_factory=dict)
-    poll: dict[str, Any] = field(default_factory=dict)
-    failing: dict[str, list[int]] = field(default_factory=dict)
-    held: dict[str, list[str]] = field(default_factory=dict)
-    parts: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.snapshot:  # a manifest from before there were such epochs
-            object.__setattr__(self, "snapshot", self.epoch)
-
-    def files(self, view: str) -> list[str]:
-        """Return the files with the finished rows of `view`; none if it could never be computed yet."""
-        if view in self.held:
-            return self.held[view]
-        if view in self.merged:
-            return [self.merged[view]]
-        return [path for _, path in sorted(self.views.get(view, {}).items()) if not path.endswith(".share")]
+_CARD = "cumulus.json"
 
 
 class Sink:
-    """An output folder, opened by the one run that may write it, and created if it is not there.
+    """The output of a run, opened by the one run that may write it, and made if it is not there.
 
     It belongs to the identity of a checkpoint and the hash of a program. If the checkpoint has committed epochs
-    (`resuming`), an empty folder is a mismatch.
+    (`resuming`), an empty output is a mismatch.
+
+    Raises
+    ------
+    LockedError
+        If another run writes there.
+    MismatchError
+        If it belongs to another checkpoint or program.
+    StoreError
+        If it cannot be written.
     """
 
-    def __init__(self, path: str | Path, checkpoint: str, program: str, *, resuming: bool = False) -> None:
-        self.path = Path(path)
+    def __init__(self, out: Place, checkpoint: str, program: str, *, resuming: bool = False) -> None:
+        self.store = store_of(out)
         self.checkpoint = checkpoint
         self.program = program
-        self._lock: IO[bytes] | None = None
+        self._turn: FolderTurn | RunNumber | None = None
         try:
-            for name in _FOLDERS:
-                (self.path / name).mkdir(parents=True, exist_ok=True)
-            self._lock = lock_file(self.path / ".lock")
-            self._held = [HeldFolder(self.path), *(HeldFolder(self.path / name) for name in _FOLDERS)]
-        except OSError as problem:
-            raise StoreError(
-                f"{self.path}: the output folder cannot be written: {problem.strerror}",
-                hint="Check the path and its permissions.",
-            ) from None
-        if self._lock is None:
-            raise LockedError(
-                f"{self.path}: another run is writing here", hint="Wait for it, stop it, or choose another --out."
-            )
-        try:
+            self._turn = FolderTurn(self.store.path) if isinstance(self.store, FileStore) else RunNumber(self.store)
             self._bind(resuming)
+        except OSError as problem:
+            self.close()
+            raise output_error(self.store, problem) from None
         except BaseException:
             self.close()
             raise
 
+    @property
+    def run(self) -> int:
+        """The number of the run; 0 in a folder, where runs have none."""
+        return self._turn.number if isinstance(self._turn, RunNumber) else 0
+
     def close(self) -> None:
         """Give the folder free."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
 
     def _bind(self, resuming: bool) -> None:
-        card = self.path / "cumulus.json"
-        if card.exists():
-            found = json.loads(card.read_text())
+        store = self.store
+        if store.size(_CARD) is not None:
+            found = json.loads(store.get(_CARD))
             if found["checkpoint"] != self.checkpoint:
                 raise MismatchError(
-                    f"{self.path}: this output belongs to another checkpoint",
+                    f"{store}: this output belongs to another checkpoint",
                     hint="Give the checkpoint it was made with, or an empty output folder.",
                 )
             if found["program"] != self.program:
                 raise MismatchError(
-                    f"{self.path}: this output was made by another program",
+                    f"{store}: this output was made by another program",
                     hint="The SQL has changed; start with an empty output folder and checkpoint, or run the old SQL.",
                 )
         elif resuming:
             raise MismatchError(
-                f"{self.path}: the checkpoint has committed epochs, but this output folder is not theirs",
+                f"{store}: the checkpoint has committed epochs, but this output folder is not theirs",
                 hint="Give the output folder that the checkpoint was made with, or a new checkpoint.",
             )
         else:
             identity = {"format": FORMAT, "checkpoint": self.checkpoint, "program": self.program}
-            write_durably(card, json.dumps(identity).encode())
-        self.drop_orphans()
-        newest = self.newest()
-        self._last = 0 if newest is None else newest.epoch
-        if newest is not None:
-            self.show(newest)
+            store.put(_CARD, json.dumps(identity).encode())
+        self.look()
+        self._drop_orphans()
+        if self._newest is not None:
+            self._show(self._newest)
+
+    def look(self) -> None:
+        """Learn which epochs are committed, and their files."""
+        manifests = [read_manifest(self.store, epoch) for epoch in committed_epochs(self.store)]
+        self._newest = manifests[-1] if manifests else None
+        self._files = {manifest.epoch: frozenset(listed_files(manifest)) for manifest in manifests}
 
     def check(self) -> None:
-        """Look whether the folder is where it was, with its last epoch.
+        """Look whether the output is where it was, with its last epoch, and whether it is still this run's.
 
         Raises
         ------
         StoreLostError
-            If it was removed, moved or replaced since it was opened: what is written there would be nobody's.
+            If a folder was removed, moved or replaced since it was opened: what is written there would be nobody's.
+        LockedError
+            If another run has begun to write to an object store.
         """
-        for each in self._held:
-            each.check()
-        if self._last and not (self.path / "epochs" / f"{self._last}.json").exists():
+        assert self._turn is not None
+        self._turn.check()
+        if self.store.is_local and self._newest and self.store.size(manifest_path(self._newest.epoch)) is None:
             raise StoreLostError(
-                f"{self.path}: the manifest of epoch {self._last} has gone while the run went on",
+                f"{self.store}: the manifest of epoch {self._newest.epoch} has gone while the run went on",
                 hint="Restore the folder from a copy, or start with a new --out and --checkpoint.",
             )
 
     def newest(self) -> Manifest | None:
-        """Return the last committed epoch."""
-        return newest_manifest(self.path)
+        """Return the last committed epoch that this run knows of: its own, or one that it found."""
+        return self._newest
 
     def commit(
         self,
@@ -238,42 +154,56 @@ class Sink:
         Returns
         -------
         tuple
-            The manifest that stands, and whether this call made it.
+            The manifest that stands, and whether this call made it; an earlier run may have, as its last one.
 
         Raises
         ------
         StoreError
             If the disk does not take it; StoreLostError if the folder has gone (see `check`).
+        LockedError
+            If another run has begun to write to an object store.
         """
-        self.check()
         reports = sorted(written, key=lambda each: each.bucket)
-        place = self.path / "epochs" / f"{epoch}.json"
-        if place.exists():
-            manifest = read_manifest(self.path, epoch)
-            self._last = max(self._last, epoch)
-            self._drop(reports, manifest)
-            self.show(manifest)
-            return manifest, False
-        before = self.newest()
-        assert before is None or before.epoch < epoch, f"epoch {epoch} after {before.epoch}"
+        before = self._newest
+        if before is not None and epoch <= before.epoch:
+            self.check()
+            return self._kept(read_manifest(self.store, epoch), reports), False
         manifest = self._next(epoch, before, reports, offsets, merge or {})
         faults.crash_point("before-manifest")
+        self.check()
+        before_files = frozenset() if before is None else self._files[before.epoch]
+        files = frozenset(listed_files(manifest))
+        place = manifest_path(epoch)
         try:
-            before_files = set() if before is None else listed_files(before)
-            sync_entries(self.path / path for path in sorted(listed_files(manifest) - before_files))
-            created = create_durably(place, json.dumps(asdict(manifest)).encode())
+            self.store.settle(sorted(files - before_files))
+            created = self.store.create(place, json.dumps(asdict(manifest)).encode())
+            if not created:
+                stands = read_manifest(self.store, epoch)
+                if stands.nonce != manifest.nonce:  # else the answer to our own request was lost
+                    assert not self.store.is_local, f"{place} appeared under our lock"
+                    self.look()
+                    return self._kept(stands, reports), False
         except OSError as problem:
             raise StoreError(
-                f"{place}: cannot be written: {problem.strerror}", hint="Make room, then run again: it resumes."
+                f"{self.store.place(place)}: cannot be written: {problem.strerror}",
+                hint="Make room, then run again: it resumes.",
             ) from None
-        assert created, f"{place} appeared under our lock"
-        self._last = epoch
-        self.check()
+        self._newest = manifest
+        self._files[epoch] = files
+        if self.store.is_local:
+            self.check()
         faults.crash_point("after-manifest")
-        self._drop(reports, manifest)  # parts of files that were merged
-        self.show(manifest)
-        self.drop_old_epochs(keep)
+        self._drop(reports, files)  # parts of files that were merged
+        self._show(manifest)
+        self._drop_old_epochs(keep)
         return manifest, True
+
+    def _kept(self, manifest: Manifest, reports: Iterable[Written]) -> Manifest:
+        """Drop the files of an epoch whose manifest was there already, and show it."""
+        self._drop(reports, frozenset(listed_files(manifest)))
+        if manifest.epoch == max(self._files):
+            self._show(manifest)
+        return manifest
 
     def _next(
         self, epoch: int, before: Manifest | None, reports: Sequence[Written], offsets: Any, merge: Mapping[str, Any]
@@ -301,7 +231,7 @@ class Sink:
             errors.pop(name, None)
             if name in merge:
                 try:
-                    merged[name] = merge[name](epoch, [str(self.path / path) for path in views[name].values()])
+                    merged[name] = merge[name](epoch, list(views[name].values()))
                 except EvaluationError as problem:
                     errors[name] = problem.message
         error_files, error_counts = self._errors(epoch, before, reports)
@@ -330,6 +260,9 @@ class Sink:
             failing,
             held,
             parts,
+            uuid.uuid4().hex,
+            self.run,
+            [*before.began, [epoch, self.run]] if self.run != before.run else before.began,
         )
 
     def _errors(
@@ -345,81 +278,49 @@ class Sink:
         files = {view: list(paths) for view, paths in before.view_errors.items()}
         for view, paths in sorted(written.items()):
             if len(paths) > 1:
-                path, dropped = merge_errors(self.path, view, epoch, paths)
+                path, dropped = merge_errors(self.store, view, epoch, paths)
                 paths, counts[view] = [path], counts[view] - dropped
             files.setdefault(view, []).extend(paths)
         return files, counts
 
-    def _drop(self, reports: Iterable[Written], manifest: Manifest) -> None:
-        listed = listed_files(manifest)
+    def _drop(self, reports: Iterable[Written], listed: frozenset[str]) -> None:
         for report in reports:
             for path in (*report.files.values(), *report.view_errors.values(), *report.parts.values()):
                 if path not in listed:
-                    (self.path / path).unlink(missing_ok=True)
+                    self.store.delete(path)
 
-    def show(self, manifest: Manifest) -> None:
-        """Point `latest` at the views of `manifest`; each view switches in one step."""
-        for view in manifest.views:
-            folder = view_folder(view)
-            link = self.path / "latest" / folder
-            files = {Path(path).name for path in manifest.files(view)}
-            if not files or (link.is_dir() and {file.name for file in link.iterdir()} == files):
-                continue
-            target = self.path / "views" / folder / str(manifest.epoch)
-            if not target.exists():
-                with written_aside(target) as making:
-                    making.mkdir(parents=True)
-                    for path in manifest.files(view):
-                        _link(self.path / path, making / Path(path).name)
-            with written_aside(link) as fresh:
-                fresh.symlink_to(Path("..") / "views" / folder / str(manifest.epoch))
+    def _show(self, manifest: Manifest) -> None:
+        """Point readers to an epoch: `latest` in a folder, ``latest.json`` elsewhere, which may be behind."""
+        if isinstance(self.store, FileStore):
+            show_latest(self.store.path, manifest)
+        else:
+            self.store.put("latest.json", json.dumps({"epoch": manifest.epoch}).encode())
 
-    def drop_old_epochs(self, keep: int) -> None:
+    def _drop_old_epochs(self, keep: int) -> None:
         """Delete all but the last `keep` epochs, and the files that only they used."""
-        epochs = committed_epochs(self.path)
+        epochs = sorted(self._files)
         if len(epochs) <= keep:
             return
-        old, kept = epochs[:-keep], epochs[-keep:]
-        still = listed_files(read_manifest(self.path, kept[0]))
+        old, still = epochs[:-keep], self._files[epochs[-keep]]
         for epoch in old:
-            manifest = read_manifest(self.path, epoch)
-            for view in manifest.views:
-                folder = view_folder(view)
-                shown = (self.path / "latest" / folder).resolve().name
-                if shown != str(epoch):
-                    shutil.rmtree(self.path / "views" / folder / str(epoch), ignore_errors=True)
+            if isinstance(self.store, FileStore):
+                drop_shown(self.store.path, epoch)
             # A file used by an old and a new epoch is used by all between: looking at the oldest kept one is enough.
-            for path in listed_files(manifest) - still:
-                (self.path / path).unlink(missing_ok=True)
-            (self.path / "epochs" / f"{epoch}.json").unlink(missing_ok=True)
+            for path in self._files[epoch] - still:
+                self.store.delete(path)
+            self.store.delete(manifest_path(epoch))
+            del self._files[epoch]
 
-    def drop_orphans(self) -> None:
+    def _drop_orphans(self) -> None:
         """Delete files that no manifest lists: what an interrupted run left behind."""
-        known: set[str] = set()
-        for epoch in committed_epochs(self.path):
-            known |= listed_files(read_manifest(self.path, epoch))
-        for file in (self.path / "data").glob("*/*"):
-            if str(file.relative_to(self.path)) not in known:
-                file.unlink(missing_ok=True)
-        for leftover in [*(self.path / "latest").glob(".*"), *(self.path / "epochs").glob(".*")]:
-            leftover.unlink(missing_ok=True)
-        for leftover in (self.path / "views").glob("*/.*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        newest = self.newest()
-        shown = set(map(view_folder, () if newest is None else newest.views))
-        for link in (self.path / "latest").iterdir():
-            if link.name not in shown and link.is_symlink():
-                link.unlink()  # of an earlier release, which wrote some names otherwise
-
-
-def listed_files(manifest: Manifest) -> set[str]:
-    """Return all files that `manifest` lists."""
-    files = {
-        path for held in (manifest.views, manifest.parts) for buckets in held.values() for path in buckets.values()
-    }
-    errors = {path for paths in manifest.view_errors.values() for path in paths}
-    held = {path for paths in manifest.held.values() for path in paths}
-    return files | held | set(manifest.merged.values()) | set(manifest.quarantine) | errors
+        known = frozenset[str]().union(*self._files.values())
+        last = max(self._files, default=0)
+        for file in self.store.list("data"):
+            # An earlier run may be about to commit the next epoch to an object store.
+            if file.name not in known and (self.store.is_local or _epoch_of(file.name) <= last):
+                self.store.delete(file.name)
+        if isinstance(self.store, FileStore):
+            drop_leftovers(self.store.path, self._newest)
 
 
 def _failing(before: Manifest, reports: Iterable[Written]) -> dict[str, list[int]]:
@@ -433,45 +334,7 @@ def _failing(before: Manifest, reports: Iterable[Written]) -> dict[str, list[int
     return {view: sorted(buckets) for view, buckets in found.items() if buckets}
 
 
-def committed_epochs(path: str | Path) -> list[int]:
-    """Return the committed epochs in an output folder, in order."""
-    return sorted(int(file.stem) for file in (Path(path) / "epochs").glob("[0-9]*.json"))
-
-
-def read_manifest(path: str | Path, epoch: int) -> Manifest:
-    """Return the manifest of `epoch`.
-
-    Raises
-    ------
-    StoreError
-        If it is not there or not a manifest.
-    """
-    file = Path(path) / "epochs" / f"{epoch}.json"
-    try:
-        return Manifest(**json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError) as problem:
-        raise StoreError(f"{file}: not a manifest: {problem}", hint="Is this the --out folder of a run?") from None
-
-
-def newest_manifest(path: str | Path) -> Manifest | None:
-    """Return the manifest of the last committed epoch; None if none is committed.
-
-    Raises
-    ------
-    StoreError
-        If it is not a manifest.
-    """
-    while epochs := committed_epochs(path):
-        try:
-            return read_manifest(path, epochs[-1])
-        except StoreError:
-            if epochs[-1] in committed_epochs(path):
-                raise  # else it is dropped, so a later one is committed
-    return None
-
-
-def _link(source: Path, target: Path) -> None:
-    with contextlib.suppress(OSError):
-        os.link(source, target)
-        return
-    target.symlink_to(source.resolve())
+def _epoch_of(path: str) -> int:
+    """Return the epoch that a file of views was written in."""
+    number = path.rpartition("/")[2].partition("-")[0]
+    return int(number) if number.isdigit() else 0

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import and_
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +18,13 @@ from cumulus.catalog.arrow import array_of
 from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind, coerce
+from cumulus.durable.store import Store, read_parquet
 from cumulus.engine.frame_columns import FrameColumns, added_entries
 from cumulus.engine.frames.from_arrow import frame_of_arrays
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.snapshot import column_names_of, entries_of_table, is_tagged
+from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.output.parts import SHARE
-from cumulus.epochs.output.sink import Manifest
 from cumulus.errors import StoreError
 from cumulus.m3.program import MapDef
 from cumulus.scalars.python_code import canonical
@@ -55,7 +55,7 @@ class StoredParts:
     """
 
     def __init__(
-        self, out: Path, manifest: Manifest, finisher: Finisher, plan: FoldPlan | None, where: Sequence[Bound] = ()
+        self, out: Store, manifest: Manifest, finisher: Finisher, plan: FoldPlan | None, where: Sequence[Bound] = ()
     ) -> None:
         self._out, self._manifest, self._program = out, manifest, finisher.program
         self._needs = _all_of_rows(finisher) if plan is None else _needs(finisher, plan, where)
@@ -140,8 +140,8 @@ class StoredParts:
         for place in sorted(need.values) or [0]:
             names += column_names_of(definition.values[place])
         try:
-            wanted = _filter(definition, need, pq.read_schema(self._out / path))
-            return pq.read_table(self._out / path, columns=names, filters=wanted, partitioning=None)
+            wanted = _filter(definition, need, pq.read_schema(self._out.open(path)))
+            return read_parquet(self._out, path, columns=names, filters=wanted)
         except (OSError, pa.ArrowException) as problem:
             raise _unread(self._out, self._manifest, problem) from None
 
@@ -151,7 +151,7 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(plain.chunks) if plain.num_chunks else pa.array([], plain.type)
 
 
-def files_of(out: Path, manifest: Manifest, map: str) -> list[str]:
+def files_of(out: Store, manifest: Manifest, map: str) -> list[str]:
     """Return the files of a map in an epoch, by bucket.
 
     Raises
@@ -167,15 +167,15 @@ def files_of(out: Path, manifest: Manifest, map: str) -> list[str]:
     return files
 
 
-def entry_count(out: Path, manifest: Manifest, map: str) -> int:
+def entry_count(out: Store, manifest: Manifest, map: str) -> int:
     """Return how many entries the files of a map have."""
     try:
-        return sum(pq.read_metadata(out / path).num_rows for path in files_of(out, manifest, map))
+        return sum(pq.read_metadata(out.open(path)).num_rows for path in files_of(out, manifest, map))
     except (OSError, pa.ArrowException) as problem:
         raise _unread(out, manifest, problem) from None
 
 
-def _unread(out: Path, manifest: Manifest, problem: Exception) -> StoreError:
+def _unread(out: Store, manifest: Manifest, problem: Exception) -> StoreError:
     return StoreError(f"{out}: a file of epoch {manifest.epoch} cannot be read: {problem}")
 
 
