@@ -37,9 +37,9 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.publisher import Publisher
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.outcome import merged_outcomes
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.sources import FolderSource
 from cumulus.machine import Completed, Forget, Name, Perform, Received, Recovered, Tick
 from cumulus_lab.simulation import ScriptedClient
 from support.cluster_world import run_cluster

@@ -11,10 +11,10 @@ from cumulus.catalog.events import Row
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from support.engines import engine_of
 
 pytestmark = pytest.mark.usefixtures("each_engine")

@@ -15,9 +15,9 @@ from cumulus.catalog.events import ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import SqlType
 from cumulus.engine.batches import rows_of
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats import lines
 from cumulus.epochs.intake.reading import Reading, read_file, read_table
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import CumulusError, InputError
 from support.arrow_extremes import DECLARED, REFUSED, TEXTS, WHOLE, columns, one_by_one, shown, taken, those
 from support.tiers import sampled

@@ -16,8 +16,8 @@ from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import INTEGER, VARCHAR
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.batches import rows_of
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_file
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import CumulusError, InputError
 from support.arrow_extremes import DECLARED, REFUSED, TEXTS, shown, taken
 

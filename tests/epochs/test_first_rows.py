@@ -14,13 +14,13 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.shares import read_share
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from support.tiers import examples
 
 TABLES = """

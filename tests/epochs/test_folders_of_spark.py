@@ -16,8 +16,9 @@ import pytest
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.arrivals import Progress, files_left, next_files
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.query import query
-from cumulus.epochs.sources import FolderSource, sources_from
+from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError
 from support.command_line import cumulus
 from support.engines import engine_of

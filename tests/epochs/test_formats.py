@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from cumulus.catalog.events import OP_COLUMN
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats import lines
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.intake.reading import Reading, read_file, reading_of
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 from support.read_files import TABLE, read, reasons, same
 

@@ -13,12 +13,13 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake import reading
 from cumulus.epochs.intake.packing import pack, unpack
 from cumulus.epochs.intake.reading import parts_of, read_file
 from cumulus.epochs.output.query import query
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, sources_from
+from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError, LockedError, MismatchError, StoreError, UsageError
 from support.engines import engine_of
 from support.orders_stream import json_lines

@@ -15,8 +15,8 @@ import pytest
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import INTEGER
 from cumulus.engine.batches import rows_of
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_file, read_table
-from cumulus.epochs.sources import FolderSource
 
 FEW, MANY = 250, 2000
 ROWS = 5

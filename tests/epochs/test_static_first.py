@@ -13,10 +13,10 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.bucket.bucket import Bucket
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from cumulus.views import finish
 
 PROGRAM = compile_sql(

@@ -17,10 +17,10 @@ from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.fast_path import ColumnarChoice, deal_rounds
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import Payload, pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_table
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from support.tiers import WHOLE, examples
 
 SQL = """

@@ -12,9 +12,9 @@ import pytest
 
 from cumulus.catalog.events import POSITION_COLUMN
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats import csv_file
 from cumulus.epochs.intake.reading import read_file
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 from support.read_files import RELATION, read, reasons, same
 

@@ -11,9 +11,10 @@ import pytest
 import cumulus
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import Reading, read_file
 from cumulus.epochs.output.query import query
-from cumulus.epochs.sources import FolderSource, sources_from
+from cumulus.epochs.sources import sources_from
 from cumulus.errors import CumulusError
 from cumulus.hosts import RowRequest
 from support.engines import engine_of

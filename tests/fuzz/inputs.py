@@ -41,10 +41,11 @@ from cumulus.engine.batches import rows_of
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_file, read_table
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.epochs.sources import FolderSource, sources_from
+from cumulus.epochs.sources import sources_from
 from cumulus.errors import CumulusError, InputError
 from support.arrow_extremes import DECLARED, REFUSED, TEXTS, WHOLE, Extremes, columns, shown, taken
 

@@ -22,11 +22,11 @@ import pytest
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.durable.store import NO_STORAGE
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import StoreError
 from cumulus.spark import bucket_server
 from cumulus.spark.bucket_client import BucketClient, BucketServerError

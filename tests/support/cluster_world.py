@@ -14,7 +14,7 @@ from cumulus.cluster.processes.processes import equip_by_plan, machine_names
 from cumulus.cluster.processes.tasks import PublisherTasks
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.log_files import RecordLog
-from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import Reading, read_file
-from cumulus.epochs.sources import FolderSource
 
 TABLE = """
 CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR, price DECIMAL(8,2), big HUGEINT, x DOUBLE, r REAL, ok BOOLEAN,

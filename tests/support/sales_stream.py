@@ -10,7 +10,8 @@ from typing import Any
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.sources import FolderSource, sources_from
+from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.sources import sources_from
 from cumulus.m3.program import Program
 from support.orders_stream import json_lines
 

@@ -14,7 +14,8 @@ from cumulus.cluster.versions import VersionOrder
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.sources import FolderSource, sources_from
+from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
 from cumulus.m3.program import Program
 from cumulus.machine import Machine, Name

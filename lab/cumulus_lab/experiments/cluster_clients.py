@@ -11,7 +11,7 @@ from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, RequestRefused, RowsAccepted, RowsHeld
-from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.m3.program import Program
 from cumulus.machine import Effect, Input, Lost, Name, Received, Send, Tick
 from cumulus_lab.experiments.cluster_counts import ClusterHistory

@@ -9,7 +9,7 @@ from cumulus.errors import InputError
 
 if TYPE_CHECKING:
     from cumulus.catalog.schema import Relation
-    from cumulus.epochs.sources import FolderSource
+    from cumulus.epochs.folder_source import FolderSource
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
 
@@ -27,7 +27,8 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
     import duckdb
 
     from cumulus.epochs.arrivals import list_files
-    from cumulus.epochs.sources import file_path, sources_from
+    from cumulus.epochs.source_files import file_path
+    from cumulus.epochs.sources import sources_from
     from cumulus.explain.sizes import Statistics
 
     rows: dict[str, int] = {}

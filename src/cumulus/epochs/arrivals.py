@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.durable.store import StoredFile, is_address
-from cumulus.epochs.source_objects import list_objects
-from cumulus.epochs.sources import BY_TIME, FolderSource, file_path, is_left_alone
+from cumulus.epochs.folder_source import BY_TIME, FolderSource, is_left_alone
+from cumulus.epochs.source_files import file_path, list_objects
 from cumulus.errors import InputError
 
 _SPARKS = re.compile(r"part-\d{5}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b.*")

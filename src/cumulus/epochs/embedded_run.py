@@ -20,6 +20,7 @@ from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_file
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.epoch_log import EpochLog
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
@@ -29,7 +30,7 @@ from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource, check_apart
+from cumulus.epochs.sources import check_apart
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from cumulus.catalog.types import Kind
 from cumulus.epochs.bucket.references import has_spread_children, is_checked
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import LayoutError, UsageError
 from cumulus.explain.layout.co_partitioning import Layout, choose_layout
 from cumulus.m3.dataflow import cycles

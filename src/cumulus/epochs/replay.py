@@ -23,12 +23,12 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import Progress, check_unchanged, next_files
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 

@@ -8,10 +8,17 @@ if TYPE_CHECKING:
     from cumulus.spark.pipeline import Run, maintain
     from cumulus.spark.session import local_session
     from cumulus.spark.streams import Frame
+    from cumulus.spark.tables import register
 
-__all__ = ["Frame", "Run", "local_session", "maintain"]
+__all__ = ["Frame", "Run", "local_session", "maintain", "register"]
 
-_PLACES = {"Frame": "streams", "Run": "pipeline", "local_session": "session", "maintain": "pipeline"}
+_PLACES = {
+    "Frame": "streams",
+    "Run": "pipeline",
+    "local_session": "session",
+    "maintain": "pipeline",
+    "register": "tables",
+}
 
 
 def __getattr__(name: str) -> Any:

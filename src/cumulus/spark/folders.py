@@ -23,13 +23,14 @@ from cumulus.durable import faults
 from cumulus.durable.store import Storage, is_address, store_of
 from cumulus.epochs.arrivals import next_files
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.folder_source import FolderSource, file_label
 from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, file_label, file_path
+from cumulus.epochs.source_files import file_path
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.streams import Frame, file_source
 from cumulus.spark.workers import check_input_seen, pack_task

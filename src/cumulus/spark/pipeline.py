@@ -22,6 +22,7 @@ from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import files_left
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, Identity, write_program
 from cumulus.epochs.output.manifest import Manifest, Written
@@ -29,7 +30,6 @@ from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource
 from cumulus.epochs.trigger import Schedule, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.interrupts import Interrupt
@@ -44,6 +44,7 @@ from cumulus.spark.messages import Work
 from cumulus.spark.session import STATE_PROVIDER, log_place
 from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.streams import Frame, Source, as_sources
+from cumulus.spark.tables import register
 from cumulus.spark.workers import (
     check_checkpoint_known,
     check_output_seen,
@@ -216,6 +217,7 @@ class Run:
         folders = [each for each in sources if isinstance(each, FolderSource)]
         self._frames = [each for each in sources if isinstance(each, Frame)]
         self._program, self._folders = match_sources_to_tables(self._program, folders)
+        register(self._spark)
         options = self._options
         cores = self._spark.sparkContext.defaultParallelism
         identity = self.checkpoint.bind(
@@ -377,6 +379,11 @@ class Run:
         if not self._folders or not manifest.offsets:
             return 0
         return files_left(self._folders, json.loads(manifest.offsets[0]["done"]))
+
+    def view(self, name: str) -> DataFrame:
+        """Return a view after the last committed epoch, as a DataFrame; see `cumulus.spark.register`."""
+        options = {"view": name, **self._storage.options}
+        return self._spark.read.format("cumulus").options(**options).load(self.out.address)
 
     def stop(self) -> None:
         """End after the running epoch."""

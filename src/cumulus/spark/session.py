@@ -170,6 +170,7 @@ def _settings(threads: int, memory: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j} -XX:TieredStopAtLevel=1",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
     }
     if memory:
         settings["spark.driver.memory"] = memory

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from cumulus.catalog.names import known_name
 from cumulus.durable.folders import file_name
 from cumulus.durable.store import NO_STORAGE, Storage, Store, absolute, address_of, is_address
-from cumulus.epochs.sources import FolderSource, check_readable, sources_from
+from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.sources import check_readable, sources_from
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
 

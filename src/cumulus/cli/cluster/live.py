@@ -15,7 +15,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import MOST_SWITCHES
 
 if TYPE_CHECKING:
-    from cumulus.epochs.sources import FolderSource
+    from cumulus.epochs.folder_source import FolderSource
     from cumulus.m3.program import Program
 
 HOME = typer.Argument(..., help="The folder that `cumulus cluster start --home` was given.")

@@ -47,7 +47,8 @@ def _filled(script: Path, data: Sequence[str], functions: Functions | None) -> W
     """Return the warehouse of a script, with the rows of the files that `data` names."""
     from cumulus import Warehouse
     from cumulus.epochs.arrivals import list_files
-    from cumulus.epochs.sources import file_path, sources_from
+    from cumulus.epochs.source_files import file_path
+    from cumulus.epochs.sources import sources_from
     from cumulus.m3.dataflow import parents_first
 
     warehouse = Warehouse(script, functions=functions, keep="all")

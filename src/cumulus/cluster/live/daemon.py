@@ -30,10 +30,10 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.durable.folders import check_output, make_private
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS

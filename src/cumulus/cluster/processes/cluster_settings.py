@@ -14,7 +14,7 @@ from typing import Any
 from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
 from cumulus.durable.files import write_durably
-from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.errors import MismatchError, StoreError
 
 SETTINGS_FILE = "cluster.json"

@@ -13,11 +13,12 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.durable.folders import check_output, lock_file, make_private
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.layouts import match_sources_to_tables, require_rounds, undefined_maps
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.sources import FolderSource, check_apart
+from cumulus.epochs.sources import check_apart
 from cumulus.errors import LockedError, StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.function_modules import functions_in

@@ -32,13 +32,13 @@ from cumulus.durable.files import aside_of, open_durably
 from cumulus.durable.folders import sync_folder
 from cumulus.epochs.arrivals import files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.manifest import Written
 from cumulus.epochs.output.publish import merge_functions, write_outcome, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError, StoreError
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions

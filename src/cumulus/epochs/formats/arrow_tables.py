@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from cumulus.catalog.parquet_tables import read_parquet_table
 from cumulus.catalog.schema import Relation
 from cumulus.engine.rows_in import is_not_null
+from cumulus.epochs.folder_source import FolderSource, suffix_of
 from cumulus.epochs.formats.cells import cell_of, text_of
 from cumulus.epochs.formats.debezium import ENVELOPE, EnvelopeRecords
 from cumulus.epochs.formats.encodings import encodings_of
@@ -18,8 +19,7 @@ from cumulus.epochs.formats.lines import LineReader, json_text
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import Content, Positions, RawRows, Values
 from cumulus.epochs.formats.partitions import partition_values
-from cumulus.epochs.source_objects import opened
-from cumulus.epochs.sources import FolderSource, suffix_of
+from cumulus.epochs.source_files import opened
 from cumulus.errors import InputError
 
 RowGroups = tuple[int, int]

@@ -23,10 +23,10 @@ from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN, OR
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.text_values import is_null, value_of
 from cumulus.catalog.types import EXACT, Kind, SqlType, coerce
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.encodings import Encoding, way_out
 from cumulus.epochs.formats.parsed_rows import OPERATIONS, RawRows, Values
 from cumulus.epochs.formats.unavailable import Placeholder, lacking_reason
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 
 Problems = dict[int, str]

@@ -21,13 +21,13 @@ import pyarrow.json as pa_json
 from cumulus.catalog.arrow import widest_decimal
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import Kind, SqlType, arrow_type
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.content import is_utf8, readable
 from cumulus.epochs.formats.encodings import Encoding, Encodings, encodings_of
 from cumulus.epochs.formats.json_values import MOST_LEVELS, parse
 from cumulus.epochs.formats.names import AmbiguousNameError, find_names
 from cumulus.epochs.formats.parsed_rows import RawRows
 from cumulus.epochs.formats.unavailable import Placeholder
-from cumulus.epochs.sources import FolderSource
 
 Read = tuple[RawRows | None, list[int]]
 """The rows of most lines, and the indexes of the lines that somebody else must look at."""

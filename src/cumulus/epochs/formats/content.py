@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cumulus.epochs.source_objects import opened_bytes
-from cumulus.epochs.sources import FolderSource, packing_of
+from cumulus.epochs.folder_source import FolderSource, packing_of
+from cumulus.epochs.source_files import opened_bytes
 from cumulus.errors import InputError
 
 BOM = b"\xef\xbb\xbf"

@@ -17,11 +17,11 @@ import pyarrow.csv as pa_csv
 
 from cumulus.catalog.csv_tables import split_header
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.arrow_tables import by_name
 from cumulus.epochs.formats.content import BOM, is_utf8, read_text, readable
 from cumulus.epochs.formats.parsed_rows import Content, Positions, Values
 from cumulus.epochs.formats.partitions import partition_values
-from cumulus.epochs.sources import FolderSource
 from cumulus.errors import InputError
 
 NULLS = ("", "NULL")

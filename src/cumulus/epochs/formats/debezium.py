@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
 from cumulus.epochs.formats.lines import ABSENT, NotARowError, RecordChange, RecordNames, without_placeholders
 from cumulus.epochs.formats.names import FileColumns
 from cumulus.epochs.formats.parsed_rows import MESSAGES, TOMBSTONES
 from cumulus.epochs.formats.unavailable import Placeholder, lacking_reason
-from cumulus.epochs.sources import FolderSource
 
 ENVELOPE = ("before", "after", "op")
 

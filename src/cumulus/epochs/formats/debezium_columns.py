@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.columns import (
     SAMPLE,
     LineShape,
@@ -34,7 +35,6 @@ from cumulus.epochs.formats.debezium import value_at
 from cumulus.epochs.formats.encodings import Encodings, encodings_in, encodings_of
 from cumulus.epochs.formats.parsed_rows import RawRows
 from cumulus.epochs.formats.unavailable import Placeholder
-from cumulus.epochs.sources import FolderSource
 
 _SCHEMA = b'{"schema":'
 _PAYLOAD = b'"payload":'

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT, Interval, Kind, SqlType
-from cumulus.epochs.sources import TIMES, FolderSource
+from cumulus.epochs.folder_source import TIMES, FolderSource
 
 UNITS = {"days": 86_400_000_000, "seconds": 1_000_000, "millis": 1_000, "micros": 1}
 """Microseconds in each unit of time; a nanosecond is less than one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.columns import PlainColumns
 from cumulus.epochs.formats.content import read_text
 from cumulus.epochs.formats.debezium import EnvelopeRecords
@@ -12,7 +13,6 @@ from cumulus.epochs.formats.debezium_columns import EnvelopeColumns
 from cumulus.epochs.formats.json_values import parse
 from cumulus.epochs.formats.lines import LineReader, PlainRecords
 from cumulus.epochs.formats.parsed_rows import Content
-from cumulus.epochs.sources import FolderSource
 
 
 def read_json(source: FolderSource, relation: Relation, path: str, *, careful: bool = False) -> Content:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.columns import ColumnReader
 from cumulus.epochs.formats.content import readable
 from cumulus.epochs.formats.encodings import Encodings, encodings_of
@@ -22,7 +23,6 @@ from cumulus.epochs.formats.json_values import parse
 from cumulus.epochs.formats.names import AmbiguousNameError, FileColumns, find_names
 from cumulus.epochs.formats.parsed_rows import Content, RawRows
 from cumulus.epochs.formats.unavailable import Placeholder
-from cumulus.epochs.sources import FolderSource
 
 _BLOCK = 4096
 """Lines that are read as columns together."""

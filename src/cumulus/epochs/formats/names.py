@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation
-from cumulus.epochs.sources import FolderSource
+from cumulus.epochs.folder_source import FolderSource
 
 
 class AmbiguousNameError(ValueError):

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from cumulus.catalog.names import find_name
 from cumulus.catalog.schema import Relation
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats.parsed_rows import RawRows
-from cumulus.epochs.sources import FolderSource
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 

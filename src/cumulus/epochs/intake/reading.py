@@ -20,14 +20,14 @@ from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import LACKING_COLUMN, OP_COLUMN, ORDER_COLUMN, POSITION_COLUMN
 from cumulus.catalog.schema import Relation
 from cumulus.durable import faults
+from cumulus.epochs.folder_source import FolderSource, file_label
 from cumulus.epochs.formats.arrow_tables import RowGroups, read_parquet, rows_of_table
 from cumulus.epochs.formats.cells import typed_rows
 from cumulus.epochs.formats.csv_file import read_csv
 from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import Content, Rejected
 from cumulus.epochs.formats.partitions import give_partitions, partition_values
-from cumulus.epochs.source_objects import opened
-from cumulus.epochs.sources import FolderSource, file_label, file_path
+from cumulus.epochs.source_files import file_path, opened
 from cumulus.m3.program import Program
 
 PART_ROWS = 200_000

@@ -1,14 +1,15 @@
-"""Sources in an object store: which objects are files of a table, and their bytes."""
+"""The files of a source: their paths and their bytes, and which objects of an object store they are."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from cumulus.durable.store import Storage, Store, StoredFile, is_address, store_of
-from cumulus.epochs.sources import FolderSource, is_left_alone
+from cumulus.epochs.folder_source import FolderSource, is_left_alone
 from cumulus.errors import InputError
 
 
@@ -111,3 +112,11 @@ def opened_bytes(source: FolderSource, path: str) -> str | io.BytesIO:
         return path
     store, name = object_store(source, path)
     return io.BytesIO(store.get(name))
+
+
+def file_path(source: FolderSource, name: str) -> str:
+    """Return the path of the file of `source` called `name`."""
+    if is_address(source.path):
+        return source.path if is_one_object(source) else f"{source.path}/{name}"
+    path = Path(source.path)
+    return str(path if path.is_file() else path / name)
