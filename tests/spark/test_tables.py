@@ -58,9 +58,8 @@ def test_a_view_is_a_table_and_its_changes_are_a_stream(spark: SparkSession, tmp
             stream.write()
         run = maintain(spark, parse(PROGRAM), tmp_path / "in", out, layout="one-round", buckets=2)
         streamed(spark, out, tmp_path / "streamed", shown)
-        assert sorted((row for row in shown.elements()), key=repr) == sorted(
-            stream.expected[max(stream.expected)], key=repr
-        )
+        newest = stream.expected[max(stream.expected)]
+        assert sorted(shown.elements(), key=repr) == sorted(newest, key=repr)
     assert run is not None
     assert rows_of(run.view("revenue")) == newest
     for epoch, expected in stream.expected.items():
