@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from cumulus.cluster.live.address import is_cluster_home, is_running
 from cumulus.durable.faults import crash_point
+from cumulus.durable.folders import refuse_remote
 from cumulus.errors import CumulusError, InputError, MemoryLimitError, StoreError
 from cumulus.hosts import WriteReceipt
 from cumulus.server.journal import Journal
@@ -34,6 +35,7 @@ def kind_of(place: Path) -> SourceKind:
     InputError
         If there is none of these.
     """
+    refuse_remote(place, "")
     if (place / "cumulus.json").exists() or is_cluster_home(place):
         return "cluster" if is_running(place) else "folder"
     if place.is_dir():

@@ -28,9 +28,11 @@ def open_target(
     from cumulus import Warehouse
     from cumulus.cli.shell.folder_target import FolderTarget
     from cumulus.cli.shell.warehouse_target import LiveTarget
+    from cumulus.durable.folders import refuse_remote
 
     if path is None:
         return LiveTarget(Warehouse("", engine=engine, keep=keep, functions=functions), "an empty warehouse")
+    refuse_remote(path, "")
     if path.is_dir():
         if (path / "cumulus.json").exists():
             return FolderTarget(path, functions)
