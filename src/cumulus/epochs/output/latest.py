@@ -5,30 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from cumulus.durable.files import written_aside
+from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.view_folders import view_folder
 
 
-class ShownEpoch(Protocol):
-    """What is shown of a manifest (`cumulus.epochs.output.manifest.Manifest`)."""
-
-    @property
-    def epoch(self) -> int:
-        """Its number."""
-
-    @property
-    def views(self) -> Iterable[str]:
-        """The names of the views."""
-
-    def files(self, view: str) -> list[str]:
-        """Return the files with the finished rows of a view."""
-
-
-def show_latest(out: Path, manifest: ShownEpoch) -> None:
+def show_latest(out: Path, manifest: Manifest) -> None:
     """Point `latest` at the views of an epoch; each view switches in one step."""
     for view in manifest.views:
         folder = view_folder(view)
@@ -53,7 +37,7 @@ def drop_shown(out: Path, epoch: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def drop_leftovers(out: Path, newest: ShownEpoch | None) -> None:
+def drop_leftovers(out: Path, newest: Manifest | None) -> None:
     """Remove what an interrupted run left behind beside the files of views."""
     for leftover in [*(out / "latest").glob(".*"), *(out / "epochs").glob(".*"), *(out / "data").glob("*/.*")]:
         leftover.unlink(missing_ok=True)
