@@ -66,9 +66,9 @@ def test_each_program_is_planned_as_one_of_its_kind(name: str) -> None:
     sampled([("net rows lost", "are in no net change"), ("errors dropped", "and the manifest tells")], of=2),
 )
 def test_the_ledger_finds_rows_and_errors_that_are_not_told(name: str, why: str) -> None:
-    seeds = Seeds(count=200, most_failures=1, stops=True)
-    (found,) = run_seeds(partial(cluster_case, broken=name), seeds, cluster_conditions([])).failures
-    assert why in str(found.failure)
+    seeds = Seeds(count=200, most_failures=4, stops=True)
+    found = run_seeds(partial(cluster_case, broken=name), seeds, cluster_conditions([])).failures
+    assert any(why in str(each.failure) for each in found)  # some are seen sooner by comparing views
 
 
 @pytest.mark.slow

@@ -60,8 +60,9 @@ SQL = {
     "kept rows, spread and gated": """
         CREATE TABLE r (a INTEGER, x INTEGER) WITH (keep = all);
         CREATE TABLE c (id INTEGER PRIMARY KEY, a INTEGER, x INTEGER);
-        CREATE VIEW v AS SELECT a, SUM(x) AS q, COUNT(*) AS n FROM r GROUP BY a;
-        CREATE VIEW w AS SELECT r.a, COUNT(DISTINCT r.x) AS n FROM r, c WHERE r.a = c.a GROUP BY r.a;""",
+        CREATE VIEW v AS SELECT r.a, SUM(r.x * c.x) AS q, COUNT(*) AS n FROM r, c WHERE r.a = c.a GROUP BY r.a;
+        CREATE VIEW w AS SELECT r.a, COUNT(DISTINCT r.x) AS n FROM r, c WHERE r.a = c.a GROUP BY r.a;
+        CREATE VIEW u AS SELECT a, SUM(x) AS q FROM r GROUP BY a;""",
     "errors": """
         CREATE TABLE r (a INTEGER, x INTEGER); CREATE TABLE s (a INTEGER, y INTEGER);
         CREATE VIEW v AS SELECT r.a, SUM(10 // y) AS q FROM r, s WHERE r.a = s.a GROUP BY r.a;
