@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from cumulus.spark import bucket_server
 from cumulus.spark.bucket_client import BucketClient, BucketServerError
 from cumulus.spark.errors import carried_error
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.messages import Work
+from cumulus.spark.messages import BucketWork
 
 PROGRAM = compile_sql(
     "CREATE TABLE r (a INT NOT NULL, x INT NOT NULL); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a",
@@ -44,8 +43,7 @@ ALWAYS = Snapshots()
 
 def work(out: Path) -> bytes:
     maker, functions = partial(make_engine, "auto"), pack_functions({})
-    made = Work(str(PROGRAM), PLAN, maker, functions, "c", str(out), NO_STORAGE, 10, 1000, (0,), ALWAYS, False)
-    return pickle.dumps(made)
+    return BucketWork(str(PROGRAM), PLAN, maker, functions, str(out), NO_STORAGE, 10).pickled()
 
 
 def payload(*rows: tuple[int, int]) -> bytes:

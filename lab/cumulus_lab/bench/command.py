@@ -62,14 +62,17 @@ def spark(
     buckets: list[int] = typer.Option([], min=0, help="As for cumulus run; of --queries 1 and 2 if not given."),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     repetitions: int = typer.Option(3, min=1, help="Times that Spark SQL computes the view in an epoch; the median."),
+    floor: bool = typer.Option(False, help="Beside a stateful query that does nothing, epoch by epoch, instead."),
+    first_epoch: bool = typer.Option(False, help="How long a process takes to its first epoch, beside such a query."),
     check: bool = typer.Option(True, help="Of --queries: compare each view of each epoch with DuckDB."),
     cache: Path | None = typer.Option(None, help="Where generated tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
 ) -> None:
     """Maintain a query on Spark, and after each epoch let Spark SQL compute it anew from the rows so far.
 
-    With --queries, maintain several in one program while orders come and go and their parents come, change and go, for
-    each --keys and --buckets (both repeatable), and compare each epoch with DuckDB.
+    With --floor, the two run in one session, in turn; with --first-epoch in processes of their own, --repetitions
+    times. With --queries, maintain several in one program while orders come and go and their parents come, change and
+    go, for each --keys and --buckets (both repeatable), and compare each epoch with DuckDB.
 
     Example: cumulus bench spark --query q3 --sf 0.1 --batch 100000 --json
     """
@@ -89,6 +92,10 @@ def spark(
     if len(keys) > 1 or len(buckets) > 1:
         raise UsageError("--keys or --buckets is given several times", hint="That goes with --queries.")
     one, count = [*keys, "rely"][0], [*buckets, 0][0]
+    if floor or first_epoch:
+        pairs = repetitions if first_epoch else 0
+        _floor_bench(query, sf, batch, epochs, one, layout, count, seed, pairs, kept, as_json)
+        return
     _query_bench(query, sf, batch, epochs, one, layout, count, seed, repetitions, kept, as_json)
 
 
@@ -135,6 +142,43 @@ def _refresh_bench(
             f"{len(different)} views are not DuckDB's, and {missing} rows were refused, failed or wait: {told}",
             hint="Please report it, with the command.",
         )
+
+
+def _floor_bench(
+    query: str,
+    sf: float,
+    batch: int,
+    epochs: int,
+    keys: str,
+    layout: str,
+    buckets: int,
+    seed: int,
+    pairs: int,
+    cache: Path,
+    as_json: bool,
+) -> None:
+    """Measure epochs, or `pairs` first epochs, beside a query that does nothing."""
+    from cumulus.compiler.pipeline import compile_sql
+    from cumulus.spark.session import local_session
+    from cumulus.workloads import changes
+    from cumulus_lab.bench import first_epoch, spark_floor
+    from cumulus_lab.workloads import tpch
+
+    load = load_average()
+    text = tpch.sql(query, columns="used", keys=keys)
+    stream = tpch.stream(tpch.generate(sf, cache), query=query, batch=batch, columns="used", seed=seed)
+    with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
+        folder = Path(scratch)
+        for number, epoch in zip(range(1 if pairs else epochs), stream.epochs(), strict=False):
+            changes.write_epoch(folder / "in", number, epoch)
+        if pairs:
+            rows, found = first_epoch.measure(text, folder / "in", pairs)
+        else:
+            session = local_session(settings=spark_floor.event_log(folder / "log"))
+            program, run = compile_sql(text, rely=False), {"layout": layout, "buckets": buckets}
+            rows, found = spark_floor.measure(session, program, folder / "in", folder / "out", folder / "log", **run)
+    what = {"workload": "tpch", "query": query, "sf": sf, "batch": batch, "seed": seed}
+    report(rows, {**what, **found, **facts(load, "pyspark", "pyarrow")}, as_json)
 
 
 def _query_bench(

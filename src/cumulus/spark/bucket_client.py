@@ -12,6 +12,7 @@ from typing import Any
 
 from cumulus.durable.folders import lock_file
 from cumulus.errors import StoreError
+from cumulus.spark.bucket_template import forked_server
 from cumulus.spark.private_folder import private_folder
 
 _STARTED: list[subprocess.Popen[bytes]] = []
@@ -105,6 +106,8 @@ class BucketClient:
         return found
 
     def _launch(self) -> None:
+        if forked_server(self._path, self._owner):
+            return
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = subprocess.Popen(
             [sys.executable, "-m", "cumulus.spark.bucket_server", str(self._path), str(self._owner)],

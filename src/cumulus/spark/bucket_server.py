@@ -14,14 +14,14 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from cumulus.durable.store import Store
+from cumulus.durable.store import Store, store_of
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.publish import write_outputs
@@ -29,7 +29,7 @@ from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.machine_facts import host_name
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
-from cumulus.spark.messages import Pending, Work
+from cumulus.spark.messages import BucketWork, Pending
 
 PAGE_BYTES = 4 << 20
 
@@ -64,8 +64,8 @@ class HeldBucket:
     def start(self, work: bytes, index: int, snapshot: bytes, epoch: int, nonce: str) -> None:
         """Make the bucket anew, from a snapshot if that is not empty."""
         self._stamp, self._bucket, self._pending, self._is_seen = None, None, None, False
-        given = pickle.loads(work)
-        self._out = given.store()
+        given: BucketWork = pickle.loads(work)
+        self._out = store_of(given.out, given.storage)
         self._bucket = fresh_bucket(given, index)
         if snapshot:
             self._bucket.load(snapshot)
@@ -137,17 +137,30 @@ class HeldBucket:
         return self._bucket
 
 
-def fresh_bucket(work: Work, index: int) -> Bucket:
+def fresh_bucket(work: BucketWork, index: int) -> Bucket:
     """Return the bucket before its first epoch."""
     functions = unpack_functions(work.functions)
     return Bucket(program_of(work.program), work.plan, index, work.make_engine, work.late_epochs, functions)
 
 
-def serve(path: Path, owner: int, idle_s: float = IDLE_S) -> None:
-    """Answer requests at a socket, until `owner` is gone or nobody has asked for `idle_s` seconds.
+def _print_ready() -> None:
+    print("serving", flush=True)
+
+
+def serve(path: Path, owner: int, idle_s: float = IDLE_S, tell: Callable[[], None] = _print_ready) -> None:
+    """Answer requests at a socket.
 
     A request is the name of a method of `HeldBucket` and its arguments; the answer is whether that went well, and what
     it returned, or the words of what it raised.
+
+    Parameters
+    ----------
+    path
+        Of the socket.
+    owner, idle_s
+        Until this process is gone, or nobody has asked for so many seconds.
+    tell
+        Called once, when it listens.
     """
     held = HeldBucket()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -155,7 +168,7 @@ def serve(path: Path, owner: int, idle_s: float = IDLE_S) -> None:
         listener.bind(str(aside))
         listener.listen()
         aside.rename(path)  # who finds it can connect
-        print("serving", flush=True)
+        tell()
         asked = time.monotonic()
         while _lives(owner) and time.monotonic() - asked < idle_s:
             if select.select([listener], [], [], _LOOK_S)[0]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from cumulus.durable import faults
 from cumulus.durable.store import Storage, is_address, store_of
-from cumulus.epochs.arrivals import next_files
+from cumulus.epochs.arrivals import ObjectLists, Progress, next_files
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.folder_source import FolderSource, file_label
 from cumulus.epochs.formats.arrow_tables import RowGroups
@@ -38,6 +39,15 @@ from cumulus.spark.workers import check_input_seen, pack_task
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+try:
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _Prefetching
+except ImportError:  # Spark's private one; without it tasks read every epoch
+    _Prefetching = DataSourceStreamReader  # type: ignore[assignment, misc]
+
+SMALL_BYTES = 4 << 20
+"""Files of an epoch that together have no more are read without tasks."""
+_MOST_UNPACKED = 16
+"""What is packed of small files may be so many times larger: more is not sent through the driver."""
 PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean, offsets string"
 """The schema of packed rows, whatever source they come from."""
 
@@ -54,31 +64,45 @@ class ReadTask:
     out: str
     storage: Storage
     is_voting: bool
+    tasks: int
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])
 
 
-@dataclass
-class _File(InputPartition):
-    """One file of one table, or a part, or none; the first of an epoch wakes every bucket, rows for it or not.
-
-    Its `size` is in bytes, where it was listed; -1 if nobody knows.
-    """
+@dataclass(frozen=True)
+class _File:
+    """One file of one table, or a part; its `size` is in bytes, where it was listed, -1 if nobody knows."""
 
     relation: str
     name: str
     size: int
     part: RowGroups | None
+
+
+@dataclass
+class _Files(InputPartition):
+    """What one task reads, or nothing; the first of an epoch wakes every bucket, and tells its end in the sources."""
+
+    files: list[_File]
     first: bool
     final: bool
     offsets: str
 
 
-class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _Reader(_Prefetching, SupportsTriggerAvailableNow):
+    """Reads a small epoch itself, in the process in which Spark asks for offsets: a stage for it would take longer.
+
+    Spark takes batches along with the partitions of a reader of its own private class alone. It keeps them until the
+    epoch is done, and reads the one partition if they are lost.
+    """
+
     def __init__(self, settings: ReadTask) -> None:
+        self.simple_reader = self  # type: ignore[assignment]  # whom Spark asks what this class can do
         self._settings = settings
-        self._target: dict[str, Any] | None = None
+        self._target: Progress | None = None
+        self._has_listed = False
+        self._small: _Files | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         return {"done": "{}", "files": "{}"}
@@ -93,13 +117,35 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else 0
+        before = json.loads(start["done"])
         with carry_errors_through_spark():
-            files, done = next_files(self._settings.sources, json.loads(start["done"]), most, self._target)
-        if not files:
-            return self._deletions_only(start)
-        rest = next_files(self._settings.sources, done, 0, self._target)[0]
-        final = "yes" if self._target is not None and not rest else "no"
-        return {"done": json.dumps(done), "files": json.dumps(files), "final": final}
+            lists = ObjectLists(is_whole=not self._has_listed)
+            self._has_listed = True
+            files, done = next_files(self._settings.sources, before, most, self._target, lists=lists)
+            if not files:
+                if self._target is not None:  # a run that ends looks for files that came late
+                    next_files(self._settings.sources, before, most, self._target)
+                return self._deletions_only(start)
+            rest = next_files(self._settings.sources, done, 0, self._target, lists=lists)[0]
+        return {
+            "done": json.dumps(done),
+            "files": json.dumps(files),
+            "final": "yes" if self._target is not None and not rest else "no",
+            "left": str(sum(map(len, rest.values()))),
+            "bytes": str(self._size_of(files, lists)),
+        }
+
+    def _size_of(self, files: Mapping[str, Sequence[str]], lists: ObjectLists) -> int:
+        """Return the bytes of files together; -1 if they cannot be told."""
+        sizes = []
+        for source in self._settings.sources:
+            names = files.get(source.relation, ())
+            if names and is_address(source.path):
+                found = lists.of(source, {}).files
+                sizes += [found[name].size for name in names]
+            else:
+                sizes += [_size(file_path(source, name)) for name in names]
+        return -1 if min(sizes) < 0 else sum(sizes)
 
     def _deletions_only(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the offset of an epoch without files, if all buckets agree to deletions that wait; else `start`."""
@@ -111,52 +157,70 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"done": start["done"], "files": "{}", "final": final, "after": str(newest.epoch)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._small = None
         if start == end:
             return []
         files = json.loads(end["files"])
-        listed = [
-            (source.relation, name, _size(file_path(source, name)), part)
+        is_small = 0 <= int(end.get("bytes", -1)) <= SMALL_BYTES
+        found = [
+            _File(source.relation, name, _size(file_path(source, name)), part)
             for source in self._settings.sources
             for name in files.get(source.relation, ())
-            for part in parts_of(source, file_path(source, name), self._settings.plan.buckets)
+            for part in ([None] if is_small else self._parts(source, name))
         ]
-        final = end.get("final") == "yes"
-        told = json.dumps(end)
-        found = [_File(*each, at == 0, final, "" if at else told) for at, each in enumerate(listed)]
-        return found or [_File("", "", -1, None, True, final, told)]
+        final, told = end.get("final") == "yes", json.dumps(end)
+        dealt = [found] if is_small else _dealt(found, self._settings.tasks)
+        tasks = [_Files(each, not at, final, "" if at else told) for at, each in enumerate(dealt or [[]])]
+        if is_small:
+            self._small = tasks[0]
+        return tasks
+
+    def _parts(self, source: FolderSource, name: str) -> list[RowGroups | None]:
+        return parts_of(source, file_path(source, name), self._settings.plan.buckets)
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[pa.RecordBatch] | None:  # noqa: N802
+        """Return the packed rows of the epoch whose partition was just asked for, None if tasks are to read it."""
+        small, self._small = self._small, None
+        if small is None:
+            return None
+        packed = []
+        for batch in self.read(small):
+            packed.append(batch)
+            if sum(each.nbytes for each in packed) > _MOST_UNPACKED * SMALL_BYTES:
+                return None
+        return iter(packed)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: what is done stands in manifests."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _File)
-        settings = self._settings
-        if not partition.relation:
-            nothing = [b""] * settings.plan.buckets
-            yield packed_batch(
-                nothing,
-                settings.keys,
-                "",
-                (0.0, 0.0),
-                all_buckets=True,
-                final=partition.final,
-                offsets=partition.offsets,
-            )
-            return
-        source = next(each for each in settings.sources if each.relation == partition.relation)
-        relation = program_of(settings.program).relation(partition.relation)
-        label = file_label(partition.relation, partition.name)
-        path = file_path(source, partition.name)
-        with carry_errors_through_spark():
-            check_input_seen(path, partition.size)
-        read = partial(read_file, source, relation, path, label, partition.part)
-        payloads, seconds = _read_and_pack(read, settings.plan)
-        yield packed_batch(
-            payloads,
-            settings.keys,
-            label,
-            seconds,
-            all_buckets=partition.first,
-            final=partition.final,
-            offsets=partition.offsets,
-        )
+        assert isinstance(partition, _Files)
+        settings, batch = self._settings, partial(packed_batch, keys=self._settings.keys, final=partition.final)
+        nothing = [b""] * settings.plan.buckets
+        if partition.first:
+            yield batch(nothing, source="", seconds=(0.0, 0.0), all_buckets=True, offsets=partition.offsets)
+        for file in partition.files:
+            source = next(each for each in settings.sources if each.relation == file.relation)
+            relation = program_of(settings.program).relation(file.relation)
+            label = file_label(file.relation, file.name)
+            path = file_path(source, file.name)
+            with carry_errors_through_spark():
+                check_input_seen(path, file.size)
+            read = partial(read_file, source, relation, path, label, file.part)
+            payloads, seconds = _read_and_pack(read, settings.plan)
+            yield batch(payloads, source=label, seconds=seconds)
+
+
+def _dealt(files: Sequence[_File], tasks: int) -> list[list[_File]]:
+    """Return files, and parts of them, dealt to so many tasks at most, each with about as many bytes."""
+    parts = Counter((file.relation, file.name) for file in files)
+    dealt: list[list[_File]] = [[] for _ in range(min(tasks, len(files)))]
+    loads = [0.0] * len(dealt)
+    for file in files:
+        lightest = loads.index(min(loads))
+        dealt[lightest].append(file)
+        loads[lightest] += max(file.size, 1) / parts[file.relation, file.name]
+    return dealt
 
 
 def _size(path: str) -> int:

@@ -6,20 +6,17 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from cumulus.durable import faults
-from cumulus.epochs.intake.packing import pack_notice
 from cumulus.epochs.output.manifest import read_manifest
 from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.messages import Work
 from cumulus.spark.state import BucketState
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REPORTS = "report string"
 """The schema of what the query gives: one JSON object per bucket and epoch."""
@@ -40,18 +37,18 @@ class BucketProcessor(StatefulProcessor):
         key: Any,
         rows: Iterator[Any],
         timerValues: Any,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Row]:
         """Do one bucket's share of an epoch."""
-        import pandas as pd
-
         with carry_errors_through_spark():
             report = self._epoch(self._work.keys.index(int(key[0])), rows)
-        yield pd.DataFrame({"report": [json.dumps(report)]})
+        yield Row(report=json.dumps(report))
 
     def _notice(self, epoch: int) -> bytes:
         """Return what all buckets have said in the epoch before."""
         if epoch == 1 or not self._work.is_voting:
             return b""
+        from cumulus.epochs.intake.packing import pack_notice
+
         return pack_notice(read_manifest(self._work.store(), epoch - 1).poll)
 
     def _epoch(self, index: int, rows: Iterator[Any]) -> dict[str, Any]:
@@ -61,21 +58,16 @@ class BucketProcessor(StatefulProcessor):
         assert context is not None
         epoch = int(context.getLocalProperty("streaming.sql.batchId") or -1) + 1
         started = time.perf_counter()
-        frames = list(rows)
-        packed = sorted(
-            (str(source), bytes(payload))
-            for frame in frames
-            for source, payload in zip(frame["source"], frame["payload"], strict=True)
-        )
-        payloads = [payload for _, payload in packed]
-        final = any(bool(each) for frame in frames for each in frame["final"])
-        offsets = next((str(each) for frame in frames for each in frame["offsets"] if each), "")
+        packed = sorted(rows, key=lambda row: (row.source, row.payload))
+        payloads = [row.payload for row in packed]
+        final = any(row.final for row in packed)
+        offsets = next((row.offsets for row in packed if row.offsets), "")
         received = time.perf_counter()
         work = self._work
         head = self._store.head()
         nonce = f"{context.taskAttemptId()}{os.urandom(6).hex()}"
-        with BucketClient(work.identity(index), f"bucket {index}") as bucket:
-            how = self._store.revive(head, bucket, index, work.pickled)
+        with BucketClient(f"{work.identity}/{index}", f"bucket {index}") as bucket:
+            how = self._store.revive(head, bucket, index, work.bucket)
             revived = time.perf_counter()
             faults.crash_point("in-handler")
             payload = self._notice(epoch) + b"".join(payloads)
@@ -88,8 +80,8 @@ class BucketProcessor(StatefulProcessor):
             "offsets": offsets,
             "seconds": {
                 # Of all files together: tasks read and pack side by side.
-                "source": float(sum(frame["read_s"].sum() for frame in frames)),
-                "pack": float(sum(frame["pack_s"].sum() for frame in frames)),
+                "source": sum(row.read_s for row in packed),
+                "pack": sum(row.pack_s for row in packed),
                 "receive": received - started,
                 "revive": revived - received,
                 **report["seconds"],

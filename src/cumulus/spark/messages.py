@@ -1,24 +1,29 @@
-"""What driver, workers and the processes of buckets tell each other."""
+"""What driver, workers and the processes of buckets tell each other.
+
+A worker hands an epoch on to the process of a bucket and keeps what that says: it knows nothing of programs and
+engines, whose import would be half a second of the first epoch in each Python process that Spark starts.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
 from cumulus.durable.store import Storage, Store, store_of
-from cumulus.engine.protocol import Engine
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.epochs.plan import BucketPlan
 from cumulus.spark.workers import pack_task
+
+if TYPE_CHECKING:
+    from cumulus.engine.protocol import Engine
+    from cumulus.epochs.plan import BucketPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a worker must know: plain data and a function, pickled with the query.
+class BucketWork:
+    """What the process of a bucket must know.
 
     Parameters
     ----------
@@ -28,20 +33,45 @@ class Work:
         The user's that the program calls, packed by `cumulus.spark.functions`.
     out, storage
         Where the output is; credentials are those of the worker's machine.
-    keys
-        Bucket → the grouping key that Spark's hash spreads evenly.
-    is_voting
-        Whether some deletions are left to the vote of all buckets.
     """
 
     program: str
     plan: BucketPlan
     make_engine: Callable[..., Engine]
     functions: bytes
-    checkpoint: str
     out: str
     storage: Storage
     late_epochs: int
+
+    def pickled(self) -> bytes:
+        """Return it as bytes, for a process that has not been sent it by Spark."""
+        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a worker must know: plain data, pickled with the query.
+
+    Parameters
+    ----------
+    bucket
+        A `BucketWork`, pickled: the worker hands it on.
+    identity
+        What the processes of a run have in common with those of another that may use them: the checkpoint, and what
+        makes a bucket the same function of its rows.
+    out, storage
+        Where the output is; credentials are those of the worker's machine.
+    keys
+        Bucket → the grouping key that Spark's hash spreads evenly.
+    is_voting
+        Whether some deletions are left to the vote of all buckets.
+    """
+
+    bucket: bytes
+    identity: str
+    out: str
+    storage: Storage
     compact_bytes: int
     keys: tuple[int, ...]
     snapshots: Snapshots
@@ -50,19 +80,9 @@ class Work:
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])
 
-    def pickled(self) -> bytes:
-        """Return it as bytes, for a process that has not been sent it by Spark."""
-        data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
-        return data
-
     def store(self) -> Store:
         """Return the output."""
         return store_of(self.out, self.storage)
-
-    def identity(self, index: int) -> str:
-        """Return what a bucket must have in common with one of another run, to be the same function of its rows."""
-        functions = hashlib.sha256(self.functions).hexdigest()
-        return f"{self.checkpoint}/{index}/{self.late_epochs}/{functions}"
 
 
 @dataclass(frozen=True, slots=True)

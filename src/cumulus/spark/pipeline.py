@@ -6,6 +6,7 @@ reports → manifest.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -20,7 +21,6 @@ from cumulus.durable.folders import check_output
 from cumulus.durable.store import NO_STORAGE, Storage, absolute, address_of, below, is_address, store_of
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
-from cumulus.epochs.arrivals import files_left
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
@@ -40,9 +40,9 @@ from cumulus.spark.folders import ReadTask, folder_source, packed_frame
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
-from cumulus.spark.messages import Work
+from cumulus.spark.messages import BucketWork, Work
 from cumulus.spark.session import STATE_PROVIDER, log_place
-from cumulus.spark.state import COMPACT_BYTES
+from cumulus.spark.state import COMPACT_BYTES, STATE_FORM
 from cumulus.spark.streams import Frame, Source, as_sources
 from cumulus.spark.tables import register
 from cumulus.spark.workers import (
@@ -208,7 +208,7 @@ class Run:
         self._storage = storage
         self.out = store_of(absolute(out), storage)
         place = absolute(checkpoint) if checkpoint else below(self.out.address, "checkpoint")
-        self.checkpoint = Checkpoint(store_of(place, storage), "spark")
+        self.checkpoint = Checkpoint(store_of(place, storage), "spark", STATE_FORM)
         self._spark_place = below(place, "spark")
         self.newest: Manifest | None = None
 
@@ -219,9 +219,9 @@ class Run:
         self._program, self._folders = match_sources_to_tables(self._program, folders)
         register(self._spark)
         options = self._options
-        cores = self._spark.sparkContext.defaultParallelism
+        self._cores = self._spark.sparkContext.defaultParallelism
         identity = self.checkpoint.bind(
-            self._program, lambda: choose_plan(self._program, options.layout, options.buckets or cores)
+            self._program, lambda: choose_plan(self._program, options.layout, options.buckets or self._cores)
         )
         self.identity = identity
         self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
@@ -232,15 +232,21 @@ class Run:
         self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
         self.newest = self._sink.newest()
         self._keys = spread_keys(identity.plan.buckets)
-        self._work = Work(
+        functions = pack_functions(self._functions)
+        bucket = BucketWork(
             str(self._program),
             identity.plan,
             make_engine,
-            pack_functions(self._functions),
-            identity.checkpoint,
+            functions,
             self.out.address,
             self._storage,
             options.late_epochs,
+        )
+        self._work = Work(
+            bucket.pickled(),
+            f"{identity.checkpoint}/{options.late_epochs}/{hashlib.sha256(functions).hexdigest()}",
+            self.out.address,
+            self._storage,
             options.compact_bytes,
             self._keys,
             self._snapshots(),
@@ -265,7 +271,7 @@ class Run:
             _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)),
             _setting(self._spark, PROVIDER, str(provider)),
         ):
-            reports = packed.groupBy("bucket").transformWithStateInPandas(
+            reports = packed.groupBy("bucket").transformWithState(
                 BucketProcessor(self._work), REPORTS, "append", "None"
             )
             writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", self._spark_place)
@@ -313,6 +319,7 @@ class Run:
                         self.out.address,
                         self._storage,
                         self._is_voting,
+                        max(self._cores, identity.plan.buckets),
                     ),
                 )
             )
@@ -353,7 +360,7 @@ class Run:
             seconds = {part: max(row["seconds"][part] for row in rows) for part in parts}
             seconds["commit"] = now - collected
             how = sorted({row["how"] for row in rows})
-            left = self._left(manifest)
+            left = int(offsets[0].get("left", 0)) if self._folders and offsets else 0
             epoch = Epoch.of(manifest, now - self._started, seconds, left, how, self.out, replayed=not made)
             try:
                 self._on_epoch(epoch)
@@ -374,11 +381,6 @@ class Run:
         except OSError:
             return found or None
         return found + [json.loads(line) if line.startswith("{") else line for line in lines[len(found) :]]
-
-    def _left(self, manifest: Manifest) -> int:
-        if not self._folders or not manifest.offsets:
-            return 0
-        return files_left(self._folders, json.loads(manifest.offsets[0]["done"]))
 
     def view(self, name: str) -> DataFrame:
         """Return a view after the last committed epoch, as a DataFrame; see `cumulus.spark.register`."""

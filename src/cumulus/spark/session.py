@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cumulus.errors import MissingError, UsageError
+from cumulus.spark.bucket_template import start_template
 from cumulus.spark.java import find_java
 from cumulus.spark.private_folder import private_folder
 
@@ -45,6 +46,7 @@ def local_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS"):
         os.environ.setdefault(variable, "1")  # workers inherit them; a task is one thread
+    start_template(log_file())
     threads = cores or os.cpu_count() or 1
     return _launch(f"local[{threads},4]", name, {**_settings(threads, memory), **(settings or {})})
 
@@ -170,6 +172,8 @@ def _settings(threads: int, memory: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j} -XX:TieredStopAtLevel=1",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        # Over TCP, Python's workers wait 40 ms for an acknowledgement in each task that reads.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
     if memory:

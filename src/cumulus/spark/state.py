@@ -8,9 +8,11 @@ rebuilt from the pages and the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
 
 from cumulus.durable import faults
 from cumulus.spark.bucket_client import BucketClient
@@ -19,6 +21,8 @@ from cumulus.spark.messages import Pending
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+STATE_FORM = 2
+"""The form of what is stored. The first one had a state variable for each kind of entry, and ran on pandas."""
 COMPACT_BYTES = 32 << 20
 """The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the input,
 and machine code reads such a log again in a second or two."""
@@ -47,70 +51,97 @@ class StateHead:
     log_bytes: int = 0
 
 
-HEAD = "epoch long, nonce string, base long, generation long, pages long, base_bytes long, log_bytes long"
+def _schema(**columns: DataType) -> StructType:
+    """Return a schema as an object: Spark's workers ask Java, in each task, to parse one that is given as text."""
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+_KEY = _schema(kind=LongType(), number=LongType())
+_ENTRY = _schema(nonce=StringType(), data=BinaryType())
+_HEAD, _LOG = -1, 0
+"""Kinds of entries; the pages of a snapshot have its generation, from 1, as theirs."""
+
+
+class _Entries:
+    """The entries of a bucket, in one map: Spark makes each state variable anew in each task, for 5 to 15 ms."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._map = handle.getMapState("entries", _KEY, _ENTRY)
+
+    def get(self, kind: int, number: int) -> tuple[str, bytes] | None:
+        found = self._map.getValue((kind, number))
+        return None if found is None else (found[0], bytes(found[1]))
+
+    def put(self, kind: int, number: int, entry: tuple[str, bytes]) -> None:
+        self._map.updateValue((kind, number), entry)
+
+    def remove(self, kind: int, number: int) -> None:
+        self._map.removeKey((kind, number))
+
+    def all_keys(self) -> list[tuple[int, int]]:
+        """Return kind and number of each entry."""
+        return [(int(kind), int(number)) for kind, number in self._map.keys()]  # noqa: SIM118 (no dict)
 
 
 class BucketState:
-    """The state variables of one bucket: the grouping key that Spark's `handle` is about.
+    """The state of one bucket: of the grouping key that Spark's `handle` is about.
 
     The log may grow to `compact_bytes` at least.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, compact_bytes: int = COMPACT_BYTES) -> None:
         self._compact_bytes = compact_bytes
-        self._head = handle.getValueState("head", HEAD)
-        self._log = handle.getMapState("log", "epoch long", "nonce string, payload binary")
-        self._pages = handle.getMapState("pages", "generation long, page long", "data binary")
+        self._entries = _Entries(handle)
 
     def head(self) -> StateHead | None:
         """Return what the store says, None before the first epoch."""
-        found = self._head.get()
-        return None if found is None else StateHead(*found)
+        found = self._entries.get(_HEAD, 0)
+        return None if found is None else StateHead(*json.loads(found[1]))
 
-    def revive(self, head: StateHead | None, bucket: BucketClient, index: int, work: Callable[[], bytes]) -> str:
+    def revive(self, head: StateHead | None, bucket: BucketClient, index: int, work: bytes) -> str:
         """Make a bucket exactly what the store says; return how it came: "kept", "caught up", "rebuilt" or "new".
 
         Parameters
         ----------
         work
-            Gives what a bucket must know, pickled, if it must be made anew.
+            What a bucket must know, pickled, if it must be made anew.
         """
         if head is None:
-            bucket.call("start", work(), index, b"", 0, "")
+            bucket.call("start", work, index, b"", 0, "")
             return "new"
         if bucket.stamp == (head.epoch, head.nonce):
             return "kept"
         if bucket.stamp is not None and head.base <= bucket.stamp[0] < head.epoch:
             epoch, nonce = bucket.stamp
-            entry = self._log.getValue((epoch,))
+            entry = self._entries.get(_LOG, epoch)
             if entry is not None and entry[0] == nonce:
                 self._replay(bucket, epoch, head)
                 return "caught up"
-        pages = [self._pages.getValue((head.generation, page)) for page in range(head.pages)]
+        pages = [self._entries.get(head.generation, page) for page in range(head.pages)]
         assert all(page is not None for page in pages), f"a page of generation {head.generation} is missing"
-        snapshot = b"".join(bytes(page[0]) for page in pages if page is not None)
-        bucket.call("start", work(), index, snapshot, head.base, "")
+        snapshot = b"".join(page[1] for page in pages if page is not None)
+        bucket.call("start", work, index, snapshot, head.base, "")
         self._replay(bucket, head.base, head)
         return "rebuilt"
 
     def _replay(self, bucket: BucketClient, after: int, head: StateHead) -> None:
         for epoch in range(after + 1, head.epoch + 1):
-            entry = self._log.getValue((epoch,))
+            entry = self._entries.get(_LOG, epoch)
             if entry is not None:  # an epoch without rows for this bucket
-                bucket.call("replay", bytes(entry[1]), epoch)
+                bucket.call("replay", entry[1], epoch)
         bucket.call("restamp", head.epoch, head.nonce)
 
     def record(self, head: StateHead | None, bucket: BucketClient, epoch: int, nonce: str, payload: bytes) -> StateHead:
         """Write the epoch that a bucket has just applied, compact if it is time, and stamp the store."""
         before = head or StateHead(0, "")
-        self._log.updateValue((epoch,), (nonce, payload))
+        self._entries.put(_LOG, epoch, (nonce, payload))
         after = replace(before, epoch=epoch, nonce=nonce, log_bytes=before.log_bytes + len(payload))
         pending = bucket.call("pending")
         if pending is None and after.log_bytes > max(self._compact_bytes, after.base_bytes):
             bucket.call("dump")
         if pending is not None:
             after = self._compact(after, bucket, Pending(*pending), len(payload))
-        self._head.update(tuple(asdict(after).values()))
+        self._entries.put(_HEAD, 0, (nonce, json.dumps(list(asdict(after).values())).encode()))
         faults.crash_point("after-state-write")
         return after
 
@@ -123,22 +154,21 @@ class BucketState:
         spent, number = 0, pending.next
         while number < pending.pages and (spent < budget or number == pending.next):
             page = bucket.call("page", number)
-            self._pages.updateValue((head.generation + 1, number), (page,))
+            self._entries.put(head.generation + 1, number, ("", page))
             spent, number = spent + len(page), number + 1
             faults.crash_point("in-compaction")
         if number < pending.pages:
             return head
-        # Also pages of an attempt that was given up, should there be any.
-        for generation, page in [(int(key[0]), int(key[1])) for key in self._pages.keys()]:  # noqa: SIM118 (no dict)
-            if generation != head.generation + 1 or page >= pending.pages:
-                self._pages.removeKey((generation, page))
         dropped = 0
-        for epoch in [int(key[0]) for key in self._log.keys()]:  # noqa: SIM118
-            if epoch <= pending.epoch:
-                entry = self._log.getValue((epoch,))
-                dropped += len(entry[1]) if entry is not None and epoch > head.base else 0
-                if epoch < pending.epoch:  # the last one stays: its nonce lets other workers catch up
-                    self._log.removeKey((epoch,))
+        for kind, number in self._entries.all_keys():
+            if kind == _LOG and number <= pending.epoch:
+                entry = self._entries.get(_LOG, number)
+                dropped += len(entry[1]) if entry is not None and number > head.base else 0
+                if number < pending.epoch:  # the last one stays: its nonce lets other workers catch up
+                    self._entries.remove(_LOG, number)
+            # Also pages of an attempt that was given up, should there be any.
+            elif kind > _LOG and (kind != head.generation + 1 or number >= pending.pages):
+                self._entries.remove(kind, number)
         return replace(
             head,
             base=pending.epoch,

@@ -39,8 +39,8 @@ from cumulus.epochs.formats.unavailable import Placeholder
 _SCHEMA = b'{"schema":'
 _PAYLOAD = b'"payload":'
 _NESTED = b"{" + _PAYLOAD
-_WORDS = pa.array(["i", "d", "u"])
-_OPS = pa.array(["c", "r", "u", "d"])
+_WORDS = ("i", "d", "u")
+_OPS = ("c", "r", "u", "d")
 _MOST_FORMS = 4
 """So many ways to write messages are remembered."""
 
@@ -125,7 +125,7 @@ class EnvelopeColumns:
         """Return the rows of messages, the message of each row, and which messages they are."""
         envelope = table.column("payload").chunk(0) if form.nested else table.to_struct_array().combine_chunks()
         before, after = pc.struct_field(envelope, ["before"]), pc.struct_field(envelope, ["after"])
-        op = pc.index_in(pc.struct_field(envelope, ["op"]), value_set=_OPS).fill_null(-1).to_numpy()
+        op = pc.index_in(pc.struct_field(envelope, ["op"]), value_set=pa.array(_OPS)).fill_null(-1).to_numpy()
         has_before, has_after = (side.is_valid().to_numpy(zero_copy_only=False) for side in (before, after))
         mask: Mask = np.where(op == 3, has_before, has_after) & (op >= 0)
         mask &= table.column("schema" if form.nested else "payload").chunk(0).is_null().to_numpy(zero_copy_only=False)
@@ -149,7 +149,7 @@ class EnvelopeColumns:
             if not spellings.is_one(called, values, name):
                 return None
         order = pc.struct_field(envelope, self._path).take(pa.array(rows)) if self._path else None
-        operations = pa.DictionaryArray.from_arrays(pa.array(words), _WORDS)
+        operations = pa.DictionaryArray.from_arrays(pa.array(words), pa.array(_WORDS))
         if order is not None and order.null_count == len(order):
             order = None
         found = RawRows([*columns], operations, order, rows, str, form.encodings)

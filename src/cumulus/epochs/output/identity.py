@@ -87,13 +87,15 @@ def written_program(out: Place) -> Program:
 class Checkpoint:
     """A checkpoint, made if it is not there; a folder is locked by the run that uses it.
 
-    The states of the hosts "spark" and "embedded" are not the same. In an object store nothing is locked: there the
+    The states of the hosts "spark" and "embedded" are not the same; `state` is the number of the form in which a host
+    keeps its. In an object store nothing is locked: there the
     output says whose turn it is.
     """
 
-    def __init__(self, place: Place, host: str) -> None:
+    def __init__(self, place: Place, host: str, state: int = 1) -> None:
         self.store = store_of(place)
         self.host = host
+        self.state = state
         self._lock: IO[bytes] | None = None
         if not isinstance(self.store, FileStore):
             return
@@ -148,6 +150,11 @@ class Checkpoint:
                     f"{store}: this checkpoint was made by --host {found['host']}",
                     hint=f"Run with --host {found['host']}, or start with new folders.",
                 )
+            if found.get("state", 1) != self.state:
+                raise MismatchError(
+                    f"{store}: another release made this checkpoint, and keeps its state in another form",
+                    hint="Run that release, or start with a new --out and --checkpoint.",
+                )
             if found["program"] != now:
                 change = _difference(found["text"], program)
                 raise MismatchError(
@@ -162,6 +169,7 @@ class Checkpoint:
         content = {
             "checkpoint": identity,
             "host": self.host,
+            "state": self.state,
             "program": now,
             "dialect": FOLLOWED,
             "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
