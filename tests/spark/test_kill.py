@@ -118,7 +118,7 @@ def victims(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
 
 
 def test_twenty_random_kills(tmp_path: Path) -> None:
-    stream = stream_of(tmp_path, 3, epochs=120)
+    stream = stream_of(tmp_path, 3, epochs=180)
     draw = random.Random(3)
     out = tmp_path / "out"
     killed: Counter[str] = Counter()

@@ -1,28 +1,36 @@
 """A run of the Spark host in a process of its own, for tests that kill it: `python spark_driver.py IN OUT
-[BUCKETS]`."""
+[BUCKETS [CHECKPOINT [MASTER]]]`."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 from cumulus.m3 import parse
 from cumulus.spark import local_session, maintain
+from cumulus.spark.session import session
 from support.orders_stream import PROGRAM
 
 
-def main(folder: str, out: str, buckets: str = "1") -> None:
-    """Maintain the program of `orders_stream` until all files are read; tell each epoch."""
-    spark = local_session(cores=2, memory="1g")
+def main(folder: str, out: str, buckets: str = "1", checkpoint: str = "", master: str = "") -> None:
+    """Maintain the program of `orders_stream` until all files are read; tell each epoch.
+
+    `CUMULUS_STORAGE` has the options of the store, as JSON; `CUMULUS_CONF` settings of Spark.
+    """
+    settings = json.loads(os.environ.get("CUMULUS_CONF", "{}"))
     maintain(
-        spark,
+        session(master, settings) if master else local_session(cores=2, memory="1g", settings=settings),
         parse(PROGRAM),
         folder,
         out,
+        checkpoint,
         layout="one-bucket" if buckets == "1" else "one-round",
         buckets=int(buckets),
         keep=10_000,
         compact_bytes=3_000,
-        on_epoch=lambda epoch: print(epoch.number, *epoch.how, flush=True),
+        storage=json.loads(os.environ.get("CUMULUS_STORAGE", "{}")),
+        on_epoch=lambda epoch: print(epoch.number, round(epoch.seconds, 3), *epoch.how, flush=True),
     )
 
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,12 +32,14 @@ from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.source_files import file_path
+from cumulus.errors import UsageError
 from cumulus.spark.errors import carry_errors_through_spark
+from cumulus.spark.messages import epoch_of_task
 from cumulus.spark.streams import Frame, file_source
 from cumulus.spark.workers import check_input_seen, pack_task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _Prefetching
@@ -299,6 +301,32 @@ def folder_source(name: str, settings: ReadTask) -> type[DataSource]:
     return Folders
 
 
+def packed_rows(spark: SparkSession, name: str, task: ReadTask, streams: Sequence[Frame]) -> DataFrame:
+    """Return the packed rows of all sources, as a stream.
+
+    Parameters
+    ----------
+    name
+        Of the data source of the folders, in the session.
+    task
+        The folders, and how to pack rows.
+    streams
+        Sources that are DataFrames.
+
+    Raises
+    ------
+    UsageError
+        If there is no source.
+    """
+    frames = [packed_frame(each, task.program, task.plan, task.keys) for each in streams]
+    if task.sources:
+        spark.dataSource.register(folder_source(name, task))
+        frames.insert(0, spark.readStream.format(name).load())
+    if not frames:
+        raise UsageError("there is no source to read")
+    return reduce(lambda all_rows, rows: all_rows.unionAll(rows), frames)
+
+
 def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[int]) -> DataFrame:
     """Return the rows of a streaming DataFrame, packed in the tasks that have them."""
     source = file_source(stream, "")
@@ -309,7 +337,7 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
-        epoch = int(context.getLocalProperty("streaming.sql.batchId") or -1) + 1
+        epoch = epoch_of_task()
         relation = program_of(program).relation(source.relation)
         if partition == 0:
             yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)

@@ -15,7 +15,7 @@ from cumulus.durable import faults
 from cumulus.epochs.output.manifest import read_manifest
 from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.errors import carry_errors_through_spark
-from cumulus.spark.messages import Work
+from cumulus.spark.messages import Work, epoch_of_task
 from cumulus.spark.state import BucketState
 
 REPORTS = "report string"
@@ -56,7 +56,8 @@ class BucketProcessor(StatefulProcessor):
 
         context = TaskContext.get()
         assert context is not None
-        epoch = int(context.getLocalProperty("streaming.sql.batchId") or -1) + 1
+        head = self._store.head()
+        epoch = epoch_of_task() or (head.epoch if head else 0) + 1
         started = time.perf_counter()
         packed = sorted(rows, key=lambda row: (row.source, row.payload))
         payloads = [row.payload for row in packed]
@@ -64,7 +65,6 @@ class BucketProcessor(StatefulProcessor):
         offsets = next((row.offsets for row in packed if row.offsets), "")
         received = time.perf_counter()
         work = self._work
-        head = self._store.head()
         nonce = f"{context.taskAttemptId()}{os.urandom(6).hex()}"
         with BucketClient(f"{work.identity}/{index}", f"bucket {index}") as bucket:
             how = self._store.revive(head, bucket, index, work.bucket)

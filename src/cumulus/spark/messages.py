@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from cumulus.epochs.plan import BucketPlan
 
 
+EPOCH = "spark.cumulus.epoch"
+"""A setting by which tasks learn the number of an epoch where Spark does not tell it: with Connect."""
+
+
+def epoch_of_task() -> int:
+    """Return the epoch that this task is part of; 0 if nobody tells."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return int(batch) + 1 if batch else int(context.getLocalProperty(EPOCH) or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class BucketWork:
     """What the process of a bucket must know.

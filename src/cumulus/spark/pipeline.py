@@ -7,48 +7,45 @@ reports → manifest.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cumulus.durable.folders import check_output
-from cumulus.durable.store import NO_STORAGE, Storage, absolute, address_of, below, is_address, store_of
+from cumulus.durable.store import NO_STORAGE, FileStore, Storage, absolute, address_of, below, is_address, store_of
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint, Identity, write_program
-from cumulus.epochs.output.manifest import Manifest, Written
-from cumulus.epochs.output.publish import merge_functions
-from cumulus.epochs.output.sink import Sink
+from cumulus.epochs.output.identity import Checkpoint, write_program
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.epochs.output.turns import wait_for_turn
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.trigger import Schedule, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
+from cumulus.spark.commit import Commit, Committed, GoalReached
 from cumulus.spark.errors import carried_error
-from cumulus.spark.folders import ReadTask, folder_source, packed_frame
+from cumulus.spark.folders import ReadTask, packed_rows
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.handler import REPORTS, BucketProcessor
 from cumulus.spark.key_spreading import spread_keys
 from cumulus.spark.messages import BucketWork, Work
-from cumulus.spark.session import STATE_PROVIDER, log_place
+from cumulus.spark.session import STATE_PROVIDER, cores_of, is_remote, log_place
 from cumulus.spark.state import COMPACT_BYTES, STATE_FORM
 from cumulus.spark.streams import Frame, Source, as_sources
 from cumulus.spark.tables import register
 from cumulus.spark.workers import (
     check_checkpoint_known,
-    check_output_seen,
-    check_state_seen,
     failed_to_connect,
     worker_failure,
 )
@@ -58,9 +55,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-WRITTEN = [each.name for each in fields(Written)]
 STARTS = 4
 """So often at most a query is started, if Spark gives up a Python process of its that does not come."""
+_GIVEN_FREE_S = 10.0
+"""So long at most a server of Spark Connect takes to end the process that has committed."""
 _log = logging.getLogger("cumulus.spark")
 
 
@@ -181,6 +179,7 @@ class Run:
                 f"{storage.secrets[0]}: Spark's workers are not sent credentials",
                 hint="Give them in the environment of the driver and the workers, in a profile, or by their role.",
             )
+        self.out = store_of(absolute(out), storage)
         if is_address(checkpoint):
             check_checkpoint_known(spark, address_of(checkpoint))
         elif is_address(out) and not checkpoint:
@@ -203,10 +202,11 @@ class Run:
         """How often the query was started since the last epoch that it has done."""
         self._stopping = False
         self._query: StreamingQuery | None = None
-        self._sink: Sink | None = None
+        self._is_remote = is_remote(spark)
+        self._poll_s = 0.5 if self._is_remote else 0.1
+        self._commit: Commit | None = None
         self._started = time.perf_counter()
         self._storage = storage
-        self.out = store_of(absolute(out), storage)
         place = absolute(checkpoint) if checkpoint else below(self.out.address, "checkpoint")
         self.checkpoint = Checkpoint(store_of(place, storage), "spark", STATE_FORM)
         self._spark_place = below(place, "spark")
@@ -219,20 +219,34 @@ class Run:
         self._program, self._folders = match_sources_to_tables(self._program, folders)
         register(self._spark)
         options = self._options
-        self._cores = self._spark.sparkContext.defaultParallelism
+        self._cores = cores_of(self._spark)
         identity = self.checkpoint.bind(
             self._program, lambda: choose_plan(self._program, options.layout, options.buckets or self._cores)
         )
         self.identity = identity
         self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
-        spark_path = Path(self._spark_place)  # of checkpoints of earlier releases, which note no commits
-        resuming = self.checkpoint.has_commits or any((spark_path / "commits").glob("[0-9]*"))
-        self._sink = Sink(self.out, identity.checkpoint, identity.program, resuming=resuming)
-        write_program(self.out, self._program)
-        self._merge = merge_functions(identity.plan, self._program, self.out, self._functions)
-        self.newest = self._sink.newest()
         self._keys = spread_keys(identity.plan.buckets)
         functions = pack_functions(self._functions)
+        # Spark may do an epoch once more; then its buckets read the votes of the epoch before.
+        keep = max(options.keep, 2 if self._is_voting else 1)
+        self._commit = Commit(
+            self.out.address,
+            self._storage,
+            self.checkpoint.store.address,
+            self._spark_place,
+            identity.checkpoint,
+            identity.program,
+            str(self._program),
+            identity.plan,
+            functions,
+            self.checkpoint.has_commits,
+            keep,
+            0,
+            bool(self._frames),
+        )
+        self.newest = self._commit.sink.newest()
+        write_program(self.out, self._program)
+        snapshots = self._snapshots()
         bucket = BucketWork(
             str(self._program),
             identity.plan,
@@ -249,9 +263,12 @@ class Run:
             self._storage,
             options.compact_bytes,
             self._keys,
-            self._snapshots(),
+            snapshots,
             self._is_voting,
         )
+        if self._is_remote:  # the server opens it, where the epochs are committed
+            self._commit.close()
+        self._commit.goal = self._goal
         while self._query is None:
             try:
                 self._query = self._started_query()
@@ -263,7 +280,7 @@ class Run:
         """Start the query; it goes on after the last epoch that its checkpoint has."""
         self._starts += 1
         identity = self.identity
-        packed = self._packed(identity, self._keys)
+        packed = packed_rows(self._spark, f"cumulus-{identity.checkpoint}", self._read_task(), self._frames)
         provider = self._spark.conf.get(PROVIDER, None)
         if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
             provider = STATE_PROVIDER
@@ -274,7 +291,9 @@ class Run:
             reports = packed.groupBy("bucket").transformWithState(
                 BucketProcessor(self._work), REPORTS, "append", "None"
             )
-            writer = reports.writeStream.foreachBatch(self._commit).option("checkpointLocation", self._spark_place)
+            assert self._commit is not None
+            commit = self._commit if self._is_remote else self._commit_here
+            writer = reports.writeStream.foreachBatch(commit).option("checkpointLocation", self._spark_place)
             query: StreamingQuery = _triggered(writer, self._trigger).start()
         return query
 
@@ -301,86 +320,51 @@ class Run:
         self._goal = epoch + self._options.epochs if self._options.epochs else 0
         return Snapshots.after(self.newest, every, self._goal)
 
-    def _packed(self, identity: Identity, keys: tuple[int, ...]) -> DataFrame:
-        text = str(self._program)
-        frames = [packed_frame(each, text, identity.plan, keys) for each in self._frames]
-        if self._folders:
-            limit = 0 if self._trigger.once else self._options.files_per_epoch
-            name = f"cumulus-{identity.checkpoint}"
-            self._spark.dataSource.register(
-                folder_source(
-                    name,
-                    ReadTask(
-                        self._folders,
-                        text,
-                        identity.plan,
-                        limit,
-                        keys,
-                        self.out.address,
-                        self._storage,
-                        self._is_voting,
-                        max(self._cores, identity.plan.buckets),
-                    ),
-                )
-            )
-            frames.insert(0, self._spark.readStream.format(name).load())
-        if not frames:
-            raise UsageError("there is no source to read")
-        packed = frames[0]
-        for frame in frames[1:]:
-            packed = packed.unionAll(frame)
-        return packed
+    def _read_task(self) -> ReadTask:
+        return ReadTask(
+            self._folders,
+            str(self._program),
+            self.identity.plan,
+            0 if self._trigger.once else self._options.files_per_epoch,
+            self._keys,
+            self.out.address,
+            self._storage,
+            self._is_voting,
+            max(self._cores, self.identity.plan.buckets),
+        )
 
-    def _commit(self, reports: DataFrame, batch: int) -> None:
-        """Commit one micro-batch: exactly one action, always, also on a replay."""
+    def _commit_here(self, reports: DataFrame, batch: int) -> None:
+        """Commit one micro-batch in this process."""
         try:
-            rows = [json.loads(row.report) for row in reports.collect()]
-            collected = time.perf_counter()
-            written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
-            assert len(rows) in (0, self.identity.plan.buckets), "an epoch wakes all buckets, or none"
-            assert self._sink is not None
-            check_output_seen(self.out, rows)
-            if self.newest is None and rows and self.checkpoint.store.is_local:
-                check_state_seen(Path(self._spark_place), self.identity.plan.buckets)
-            # Spark may do this epoch once more; then its buckets read the votes of the epoch before.
-            keep = max(self._options.keep, 2 if self._is_voting else 1)
-            offsets = self._offsets(batch, next((row["offsets"] for row in rows if row["offsets"]), ""))
-            manifest, made = self._sink.commit(batch + 1, written, offsets, self._merge, keep)
-            if self.newest is None:
-                self.checkpoint.note_commit()
+            assert self._commit is not None
+            self._take(self._commit.commit(reports, batch))
+        except GoalReached:
+            raise
         except BaseException as problem:
             self._error = self._error or problem
             raise
-        self.newest = manifest
+
+    def _take(self, found: Committed) -> None:
+        """Remember an epoch that is committed, and tell of it."""
+        self.newest = manifest = found.manifest
         self._done += 1
         self._starts = 0
         if self._on_epoch is not None:
-            now = time.perf_counter()
-            parts = rows[0]["seconds"] if rows else ()
-            seconds = {part: max(row["seconds"][part] for row in rows) for part in parts}
-            seconds["commit"] = now - collected
-            how = sorted({row["how"] for row in rows})
-            left = int(offsets[0].get("left", 0)) if self._folders and offsets else 0
-            epoch = Epoch.of(manifest, now - self._started, seconds, left, how, self.out, replayed=not made)
-            try:
-                self._on_epoch(epoch)
-            except BaseException as problem:
-                self._error = self._error or problem
-                raise
+            seconds, ends = time.perf_counter() - self._started, manifest.offsets
+            left = int(ends[0].get("left", 0)) if self._folders and ends else 0
+            told = (manifest, seconds, found.seconds, left, found.how, self.out)
+            self._on_epoch(Epoch.of(*told, replayed=not found.is_new))
             self._started = time.perf_counter()
 
-    def _offsets(self, batch: int, ours: str) -> Any:
-        """Return the ends of the sources in an epoch: those of folders, and what Spark has logged of others, as text
-        for people to read.
-        """
-        found = [json.loads(ours)] if ours else []
-        if not self._frames:
-            return found or None
-        try:
-            lines = (Path(self._spark_place) / "offsets" / str(batch)).read_text().splitlines()[2:]
-        except OSError:
-            return found or None
-        return found + [json.loads(line) if line.startswith("{") else line for line in lines[len(found) :]]
+    def _follow(self, *, whole: bool = False) -> None:
+        """Tell of the epochs that a server of Spark Connect has committed."""
+        known = self.newest.epoch if self.newest else 0
+        if not self._is_remote or not (whole or (newest_epoch(self.out) or 0) > known):
+            return
+        for epoch in committed_epochs(self.out):
+            if epoch > known:
+                with suppress(StoreError):  # it is dropped, and a later one there
+                    self._take(Committed(read_manifest(self.out, epoch), True, {}, ()))
 
     def view(self, name: str) -> DataFrame:
         """Return a view after the last committed epoch, as a DataFrame; see `cumulus.spark.register`."""
@@ -402,14 +386,13 @@ class Run:
         """
         try:
             with Interrupt() as interrupt:
-                while not self._has_ended():
+                while not self._has_ended() and not self._has_reached_goal:
                     assert self._query is not None
-                    if 0 < self._goal <= (self.newest.epoch if self.newest else 0):
-                        break
                     if (interrupt.wished or self._stopping) and not self._busy(self._query):
                         break
             assert self._query is not None
             self._query.stop()
+            self._follow(whole=True)
         except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
             raise self._unwrapped_error(problem) from None
         finally:
@@ -417,12 +400,21 @@ class Run:
         if self._error is not None:
             raise self._unwrapped_error(self._error) from None
 
+    @property
+    def _has_reached_goal(self) -> bool:
+        return 0 < self._goal <= (self.newest.epoch if self.newest else 0)
+
     def _has_ended(self) -> bool:
         """Wait a moment for the end of the query; one that ends because Spark was too slow is started again."""
         assert self._query is not None
         try:
-            return bool(self._query.awaitTermination(0.1))  # type: ignore[arg-type]  # seconds may have fractions
+            ended = bool(self._query.awaitTermination(self._poll_s))  # type: ignore[arg-type]  # it may have fractions
+            self._follow()
+            return ended
         except Exception as problem:
+            self._follow(whole=True)
+            if self._has_reached_goal:
+                return True
             if self._stopping or not self._may_start_again(problem):
                 raise
             self._query = self._started_query()
@@ -453,8 +445,10 @@ class Run:
         """Give the folders free; the query must have ended."""
         if self._query is not None and self._query.isActive:
             self._query.stop()
-        if self._sink is not None:
-            self._sink.close()
+        if self._commit is not None:
+            self._commit.close()
+            if self._is_remote and isinstance(self.out, FileStore):
+                wait_for_turn(self.out.path, _GIVEN_FREE_S)
         self.checkpoint.close()
 
 

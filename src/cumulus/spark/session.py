@@ -88,11 +88,31 @@ def session(master: str = "", settings: Mapping[str, str] | None = None) -> Spar
     if master.startswith("sc://"):
         from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.remote(master)
-        for setting, value in (settings or {}).items():
-            builder = builder.config(setting, value)
-        return builder.getOrCreate()
+        try:
+            builder = SparkSession.builder.remote(master)
+            for setting, value in (settings or {}).items():
+                builder = builder.config(setting, value)
+            return builder.getOrCreate()
+        except ImportError as problem:
+            raise MissingError(
+                f"--master {master}: a package of Spark Connect is missing: {problem.name or problem}",
+                hint="pip install 'cumulus-ivm[connect]'",
+            ) from None
     return _launch(master, "cumulus", dict(settings or {}))
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, whose driver is another process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks run side by side, as Spark says."""
+    if not is_remote(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    from pyspark.sql.functions import spark_partition_id
+
+    return spark.range(1 << 10).select(spark_partition_id()).distinct().count()
 
 
 def settings_of(texts: Iterable[str]) -> dict[str, str]:

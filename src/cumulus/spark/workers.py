@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LATE_S = 5.0
 """How long a network's file system may take to show the driver what a worker has written."""
-_SHARED = (
+SHARED = (
     "Give a folder that the driver and all workers see at the same path, such as a mounted file system of the network, "
     "or an address such as s3://bucket/folder"
 )
@@ -94,12 +94,12 @@ def check_input_seen(path: str, size: int) -> None:
         raise InputError(
             f"{path}: the worker on {host_name()} cannot see this file, which the driver has listed: "
             f"{problem.strerror}",
-            hint=f"{_SHARED}, and leave files there until their epoch is committed.",
+            hint=f"{SHARED}, and leave files there until their epoch is committed.",
         ) from None
     if 0 <= size != found:
         raise InputError(
             f"{path}: {found:,} bytes for the worker on {host_name()}, {size:,} where the driver has listed it",
-            hint=f"{_SHARED}; files must not change once they are there.",
+            hint=f"{SHARED}; files must not change once they are there.",
         )
 
 
@@ -126,7 +126,7 @@ def check_output_seen(out: Store, reports: Iterable[Mapping[str, Any]]) -> None:
                     raise StoreError(
                         f"{out}: the workers on {report['host']} write where this machine cannot read; "
                         "nothing was committed",
-                        hint=f"{_SHARED}. The first file that is missing here: {path}.",
+                        hint=f"{SHARED}. The first file that is missing here: {path}.",
                     )
                 time.sleep(0.1)
 
@@ -146,12 +146,11 @@ def check_checkpoint_known(spark: SparkSession, address: str) -> None:
         If it has none.
     """
     scheme = address.partition("://")[0]
-    context = spark.sparkContext
-    try:
-        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(  # type: ignore[union-attr]
-            scheme, context._jsc.hadoopConfiguration()
-        )
-    except Exception:  # noqa: BLE001 (Py4J's)
+    try:  # whatever is there: Spark looks for the file system first
+        spark.read.text(address).schema  # noqa: B018
+    except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
+        if not _NO_FILE_SYSTEM.search(str(problem)):
+            return
         package = {"s3a": "hadoop-aws", "gs": "gcs-connector", "abfss": "hadoop-azure"}.get(scheme)
         way = (
             f"add its package: --conf spark.jars.packages=…:{package}:…" if package else "use s3a://, gs:// or abfss://"
@@ -177,13 +176,14 @@ def check_state_seen(folder: Path, buckets: int) -> None:
             raise StoreError(
                 f"{folder}: this machine does not see what the workers have stored of the checkpoint; nothing was "
                 "committed",
-                hint=f"{_SHARED}: --checkpoint.",
+                hint=f"{SHARED}: --checkpoint.",
             )
         time.sleep(0.1)
 
 
 # --- what Spark says of workers ---------------------------------------------------------------------------------------
 
+_NO_FILE_SYSTEM = re.compile("No FileSystem for scheme|UNSUPPORTED_FILESYSTEM|ClassNotFound")
 _LACKS = re.compile(r"No module named '(?P<module>[\w.]+)'")
 _NOT_IN_MODULE = re.compile(r"Can't get attribute '(?P<name>\w+)' on <module 'cumulus")
 _NO_PROGRAM = re.compile(r'Cannot run program "(?P<program>[^"]+)"')

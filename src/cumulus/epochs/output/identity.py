@@ -12,7 +12,7 @@ from typing import IO
 
 from cumulus.catalog.dialect import FOLLOWED, UNRECORDED, warn_if_changed
 from cumulus.durable.folders import lock_file
-from cumulus.durable.store import FileStore, Place, store_of
+from cumulus.durable.store import FileStore, Place, Store, store_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
@@ -84,6 +84,11 @@ def written_program(out: Place) -> Program:
         raise StoreError(f"{place} cannot be read: {problem}", hint="Bring it back from a copy.") from None
 
 
+def note_commit(checkpoint: Store) -> None:
+    """Note in a checkpoint that an epoch was committed with it: from now on it needs its output."""
+    checkpoint.create(_COMMITTED, b"{}")
+
+
 class Checkpoint:
     """A checkpoint, made if it is not there; a folder is locked by the run that uses it.
 
@@ -121,10 +126,6 @@ class Checkpoint:
     def has_commits(self) -> bool:
         """Whether an epoch was committed with it."""
         return self.store.size(_COMMITTED) is not None
-
-    def note_commit(self) -> None:
-        """Note that an epoch was committed with it: from now on it needs its output."""
-        self.store.create(_COMMITTED, b"{}")
 
     def bind(self, program: Program, choose: Callable[[], BucketPlan]) -> Identity:
         """Return the identity of the checkpoint, made now with the plan that `choose` gives if it has none.

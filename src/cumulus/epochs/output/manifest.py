@@ -150,6 +150,19 @@ def committed_epochs(out: Place) -> list[int]:
     return sorted(int(name[: -len(".json")]) for name in found if name[:1].isdigit() and name.endswith(".json"))
 
 
+def newest_epoch(out: Place) -> int | None:
+    """Return the last committed epoch, None if there is none; of an object store what ``latest.json`` says, which may
+    be behind.
+    """
+    store = store_of(out)
+    if store.is_local:
+        return max(committed_epochs(store), default=None)
+    try:
+        return int(json.loads(store.get("latest.json"))["epoch"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def read_manifest(out: Place, epoch: int) -> Manifest:
     """Return the manifest of `epoch`.
 

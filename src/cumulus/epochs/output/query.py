@@ -93,14 +93,15 @@ def query(
     try:
         set_utc(connection)
         create_functions(connection, given_functions(functions))
-        files = {view: manifest.files(view) for view in views}
-        for view in views:
+        files = {view: manifest.files(view) for view in views if out.is_local or _may_name(sql, view)}
+        for view in files:
             _register(connection, view, out, files[view])
         if only is None and find_name(QUARANTINE, views) is None:
-            files[QUARANTINE] = manifest.quarantine
-            _register(connection, QUARANTINE, out, manifest.quarantine, QUARANTINE_SCHEMA)
+            files[QUARANTINE] = manifest.quarantine if out.is_local or _may_name(sql, QUARANTINE) else []
+            _register(connection, QUARANTINE, out, files[QUARANTINE], QUARANTINE_SCHEMA)
         if only is None and find_name(VIEW_ERRORS, views) is None:
-            files[VIEW_ERRORS] = [path for paths in manifest.view_errors.values() for path in paths]
+            paths = [path for paths in manifest.view_errors.values() for path in paths]
+            files[VIEW_ERRORS] = paths if out.is_local or _may_name(sql, VIEW_ERRORS) else []
             _register(connection, VIEW_ERRORS, out, files[VIEW_ERRORS], ERRORS_SCHEMA)
         if guard is not None:
             lock(connection, [out.open(path) for paths in files.values() for path in paths] if out.is_local else [])
@@ -214,6 +215,12 @@ def net_rows(shape: pa.Schema, gone: Sequence[pa.Table], come: Sequence[pa.Table
     together = pa.concat_tables([shape.empty_table().append_column(change, pa.array([], pa.int64())), *counted])
     summed = together.group_by(shape.names).aggregate([(change, "sum")]).rename_columns([*shape.names, change])
     return summed.filter(pc.not_equal(summed[change], 0))
+
+
+def _may_name(sql: str, name: str) -> bool:
+    """Whether a statement may read what has a name: of an object store, what is not read is not fetched."""
+    text = sql.casefold() if isinstance(sql, str) else ""
+    return not text or name.casefold() in text or quoted(name)[1:-1].casefold() in text
 
 
 def _register(connection: Any, name: str, out: Store, files: list[str], schema: pa.Schema = None) -> None:

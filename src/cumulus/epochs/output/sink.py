@@ -36,7 +36,7 @@ from cumulus.epochs.output.turns import FolderTurn, RunNumber, output_error
 from cumulus.errors import EvaluationError, MismatchError, StoreError, StoreLostError
 
 FORMAT = 1
-_CARD = "cumulus.json"
+CARD = "cumulus.json"
 
 
 class Sink:
@@ -83,8 +83,8 @@ class Sink:
 
     def _bind(self, resuming: bool) -> None:
         store = self.store
-        if store.size(_CARD) is not None:
-            found = json.loads(store.get(_CARD))
+        if store.size(CARD) is not None:
+            found = json.loads(store.get(CARD))
             if found["checkpoint"] != self.checkpoint:
                 raise MismatchError(
                     f"{store}: this output belongs to another checkpoint",
@@ -102,7 +102,7 @@ class Sink:
             )
         else:
             identity = {"format": FORMAT, "checkpoint": self.checkpoint, "program": self.program}
-            store.put(_CARD, json.dumps(identity).encode())
+            store.put(CARD, json.dumps(identity).encode())
         self.look()
         self._drop_orphans()
         if self._newest is not None:

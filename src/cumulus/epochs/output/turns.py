@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +26,18 @@ def output_error(out: Place, problem: OSError) -> StoreError:
         f"{out}: the {what} cannot be written: {problem.strerror or problem}",
         hint="Make room or fix its permissions, then run again: it resumes.",
     )
+
+
+def wait_for_turn(path: Path, most_s: float) -> None:
+    """Wait until no process has a folder, or so many seconds."""
+    until = time.monotonic() + most_s
+    while time.monotonic() < until:
+        with suppress(OSError):
+            found = lock_file(path / ".lock")
+            if found is not None:
+                found.close()
+                return
+        time.sleep(0.05)
 
 
 class FolderTurn:

@@ -1,0 +1,179 @@
+"""The commit of an epoch: from the reports of its buckets to its manifest.
+
+It is plain data, since with Spark Connect it runs on the server: it has no session, and opens the output where it is
+called. So whoever commits has the turn to write there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cumulus.durable.store import Storage, store_of
+from cumulus.epochs.output.identity import note_commit, program_of
+from cumulus.epochs.output.manifest import Manifest, Written
+from cumulus.epochs.output.publish import merge_functions
+from cumulus.epochs.output.sink import CARD, Sink
+from cumulus.epochs.plan import BucketPlan
+from cumulus.errors import StoreError
+from cumulus.machine_facts import host_name
+from cumulus.spark.errors import carry_errors_through_spark
+from cumulus.spark.functions import unpack_functions
+from cumulus.spark.messages import EPOCH
+from cumulus.spark.workers import SHARED, check_output_seen, check_state_seen, pack_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WRITTEN = [each.name for each in fields(Written)]
+
+
+class GoalReached(Exception):  # noqa: N818 (it is no error)
+    """Ends a query that has done all the epochs it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit gives.
+
+    Parameters
+    ----------
+    manifest, is_new
+        The manifest that stands, and whether it was made just now.
+    seconds
+        Part of the epoch → seconds, of the slowest bucket.
+    how
+        How the buckets came: "new", "kept", "caught up" or "rebuilt".
+    """
+
+    manifest: Manifest
+    is_new: bool
+    seconds: Mapping[str, float]
+    how: tuple[str, ...]
+
+
+@dataclass
+class Commit:
+    """Commits the epochs of a run.
+
+    Parameters
+    ----------
+    out, storage
+        The output.
+    checkpoint, spark_place
+        The checkpoint, and Spark's part of it.
+    identity, program_hash
+        Of the checkpoint.
+    program, plan, functions
+        As in `cumulus.spark.messages.BucketWork`.
+    resuming
+        Whether the checkpoint has committed epochs.
+    keep
+        Epochs to keep.
+    goal
+        The last epoch to commit; 0 for no limit.
+    has_frames
+        Whether some source is a DataFrame, whose offsets only Spark knows.
+    """
+
+    out: str
+    storage: Storage
+    checkpoint: str
+    spark_place: str
+    identity: str
+    program_hash: str
+    program: str
+    plan: BucketPlan
+    functions: bytes
+    resuming: bool
+    keep: int
+    goal: int
+    has_frames: bool
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return pack_task(self, [getattr(self, each.name) for each in fields(self)])
+
+    @cached_property
+    def sink(self) -> Sink:
+        """The output, opened: this process has the turn to write there."""
+        return Sink(store_of(self.out, self.storage), self.identity, self.program_hash, resuming=self.resuming)
+
+    @cached_property
+    def _merge(self) -> Mapping[str, Any]:
+        functions = unpack_functions(self.functions)
+        return merge_functions(self.plan, program_of(self.program), self.sink.store, functions)
+
+    def close(self) -> None:
+        """Give the output free, if it is open; it may be opened again."""
+        opened = self.__dict__.pop("sink", None)
+        self.__dict__.pop("_merge", None)
+        if opened is not None:
+            opened.close()
+
+    def __call__(self, reports: DataFrame, batch: int) -> None:
+        """Commit one micro-batch on the server of Spark Connect."""
+        with carry_errors_through_spark():
+            self._check_seen()
+            with suppress(Exception):  # where settings are not free, tasks count from what they have stored
+                reports.sparkSession.conf.set(EPOCH, str(batch + 1))
+            self.commit(reports, batch)
+
+    def _check_seen(self) -> None:
+        """Check that the server sees the output that its client has made."""
+        store = store_of(self.out, self.storage)
+        if "sink" not in self.__dict__ and store.size(CARD) is None:
+            raise StoreError(
+                f"{self.out}: the Spark server on {host_name()} does not see this output; nothing was committed",
+                hint=f"{SHARED}.",
+            )
+
+    def commit(self, reports: DataFrame, batch: int) -> Committed:
+        """Commit one micro-batch: exactly one action, always, also on a replay.
+
+        Raises
+        ------
+        GoalReached
+            If all epochs are done that were asked for.
+        CumulusError
+            As `Sink.commit`, and if workers write where this machine cannot read.
+        """
+        if self.goal and batch >= self.goal:
+            raise GoalReached
+        sink = self.sink  # opening it drops files that no manifest lists: before this epoch writes some
+        rows = [json.loads(row.report) for row in reports.collect()]
+        collected = time.perf_counter()
+        written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
+        assert len(rows) in (0, self.plan.buckets), "an epoch wakes all buckets, or none"
+        check_output_seen(sink.store, rows)
+        is_first = sink.newest() is None
+        checkpoint = store_of(self.checkpoint, self.storage)
+        if is_first and rows and checkpoint.is_local:
+            check_state_seen(Path(self.spark_place), self.plan.buckets)
+        ours = next((row["offsets"] for row in rows if row["offsets"]), "")
+        offsets = self._offsets(batch, ours)
+        manifest, is_new = sink.commit(batch + 1, written, offsets, self._merge, self.keep)
+        if is_first:
+            note_commit(checkpoint)
+        parts = rows[0]["seconds"] if rows else ()
+        seconds = {part: max(row["seconds"][part] for row in rows) for part in parts}
+        seconds["commit"] = time.perf_counter() - collected
+        return Committed(manifest, is_new, seconds, tuple(sorted({row["how"] for row in rows})))
+
+    def _offsets(self, batch: int, ours: str) -> Any:
+        """Return the ends of the sources in an epoch: those of folders, and what Spark has logged of others, as text
+        for people to read.
+        """
+        found = [json.loads(ours)] if ours else []
+        if not self.has_frames:
+            return found or None
+        try:
+            lines = (Path(self.spark_place) / "offsets" / str(batch)).read_text().splitlines()[2:]
+        except OSError:
+            return found or None
+        return found + [json.loads(line) if line.startswith("{") else line for line in lines[len(found) :]]
