@@ -64,7 +64,7 @@ class Page:
 
     def run(self, fence: Fence) -> None:
         expected, self.printed = self.printed, None
-        if "ignore" in fence.options:
+        if "ignore" in fence.options or "elsewhere" in fence.options:
             return
         assert fence.language in LANGUAGES, f"a block in {fence.language!r}: add the language here"
         runners: dict[str, Callable[[Fence], None]] = {
