@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -149,20 +150,15 @@ def test_what_an_earlier_run_committed_last_is_built_on(proxy: Proxy, tmp_path: 
     assert [read_manifest(out, epoch).run for epoch in (1, 2, 3, 4)] == [1, 1, 2, 2]
 
 
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 10**9))
-def test_any_order_of_two_runs_and_faults_leaves_each_epoch_once(
-    proxy: Proxy, tmp_path_factory: pytest.TempPathFactory, seed: int
-) -> None:
+def two_runs_in_any_order(proxy: Proxy, folder: Path, seed: int) -> None:
+    """Let two runs take steps in turn as a seed says, with lost, cut and refused answers, and check what is left."""
     draw = random.Random(seed)
-    stream = stream_of(tmp_path_factory.mktemp("in"), 5, seed)
+    stream = stream_of(folder, 5, seed)
     storage, place = proxy.storage(), f"s3://runs-one/any-{seed}-{os.urandom(3).hex()}"
     proxy.reset()
     given_to(store_of(f"{place}/in", storage), stream.folder)
     proxy.fault = lambda method, path, headers: draw.choices((None, 500, 503, "cut", "lose"), (90, 2, 2, 3, 3))[0]
     runs: list[EmbeddedRun] = []
-    locked = 0
     for _ in range(60):
         if len(runs) < 2:
             runs.append(opened(f"{place}/in", f"{place}/out", storage))
@@ -171,12 +167,60 @@ def test_any_order_of_two_runs_and_faults_leaves_each_epoch_once(
             if run.step() is None:
                 break
         except LockedError:
-            locked += 1
             runs.remove(run)
         except CumulusError:
             run.close()
             runs.remove(run)
     proxy.reset()
+    out = store_of(f"{place}/out", storage)
+    check(stream, out)
+    began = read_manifest(out, max(stream.expected)).began
+    assert [run for _, run in began] == sorted({run for _, run in began}), "an older run went on"
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**9))
+def test_any_order_of_two_runs_and_faults_leaves_each_epoch_once(
+    proxy: Proxy, tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    two_runs_in_any_order(proxy, tmp_path_factory.mktemp("in"), seed)
+
+
+@pytest.mark.slow
+def test_the_law_of_two_runs_finds_one_that_does_not_look_for_later_ones(
+    proxy: Proxy, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunNumber, "check", lambda self: None)
+
+    def tried() -> None:
+        for seed in range(20):
+            two_runs_in_any_order(proxy, tmp_path_factory.mktemp("in"), seed)
+
+    with pytest.raises(AssertionError, match="an older run went on"):
+        tried()
+
+
+@pytest.mark.parametrize("knows_its_nonce", [True, False])
+def test_a_commit_whose_answer_is_lost_is_known_by_its_nonce(
+    proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knows_its_nonce: bool
+) -> None:
+    stream = stream_of(tmp_path / "in", 3)
+    storage, place = proxy.storage(), f"s3://runs-one/lost-{knows_its_nonce}"
+    given_to(store_of(f"{place}/in", storage), stream.folder)
+    lost = ["lose"]
+
+    def lose(method: str, path: str, headers: object) -> str | None:
+        return lost.pop() if method == "PUT" and path.endswith("epochs/2.json") and lost else None
+
+    if not knows_its_nonce:
+        strange = partial(replace, nonce="of another")
+        monkeypatch.setattr("cumulus.epochs.output.sink.read_manifest", lambda *given: strange(read_manifest(*given)))
+    with opened(f"{place}/in", f"{place}/out", storage) as run:
+        proxy.fault = lose
+        told = list(run.steps())
+    assert not lost
+    assert [epoch.number for epoch in told] == ([1, 2, 3] if knows_its_nonce else [1, 3])  # nobody tells of another's
     check(stream, store_of(f"{place}/out", storage))
 
 
