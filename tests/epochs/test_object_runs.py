@@ -91,6 +91,17 @@ def test_a_run_over_objects_says_what_one_over_folders_says(proxy: Proxy, tmp_pa
         assert not any(secret.encode() in out.get(file.name) for secret in secrets), file.name
 
 
+def test_the_state_of_a_run_over_objects_may_be_in_a_folder(proxy: Proxy, tmp_path: Path) -> None:
+    stream = stream_of(tmp_path / "in", 4)
+    storage, place = proxy.storage(), "s3://runs-one/apart"
+    given_to(store_of(f"{place}/in", storage), stream.folder)
+    for _ in range(2):  # with a restart between
+        with opened(f"{place}/in", f"{place}/out", storage, checkpoint=tmp_path / "state") as run:
+            for _ in range(2):
+                assert run.step() is not None
+    check(stream, store_of(f"{place}/out", storage))
+
+
 def test_a_steady_epoch_asks_for_what_it_needs_and_nothing_else(proxy: Proxy, tmp_path: Path) -> None:
     stream = stream_of(tmp_path / "in", 9)
     storage, place = proxy.storage(), "s3://runs-one/steady"

@@ -91,6 +91,8 @@ class EpochLog:
             ) from None
         self._log_bytes += len(payload)
         self._last = epoch
+        if self._run_of(epoch) != self._run:
+            self._began = (*self._began, (epoch, self._run))
 
     def check(self) -> None:
         """Raise StoreLostError unless a folder is where it was, with what was written last."""
