@@ -152,3 +152,27 @@ def test_of_two_drivers_one_goes_on(proxy: Proxy, tmp_path: Path, seed: int) -> 
     began = read_manifest(place.out, len(place.stream.expected)).began
     assert [run for _, run in began] == sorted({run for _, run in began})
     print(f"epochs of runs: {began}; the older one ended with {older.returncode}")
+
+
+def test_a_steady_epoch_asks_for_what_it_needs_and_nothing_else(proxy: Proxy, tmp_path: Path) -> None:
+    place = Place(proxy, tmp_path, "steady", 10)
+    proxy.requests.clear()
+    place.run_until_done(tries=1)
+    epochs: list[Counter[str]] = [Counter()]
+    for method, path, kind in proxy.requests:
+        epochs[-1][kind or f"{method} {path.rsplit('/', 2)[-2]}"] += 1
+        if method == "PUT" and path.endswith("/latest.json"):
+            epochs.append(Counter())
+    print(*epochs[3:9], sep="\n")
+    for found in epochs[3:9]:
+        assert found["list"] == 3  # one for each source
+        assert found["PUT epochs"] == found["HEAD runs"] == found["PUT out"] == 1
+        written = sum(count for kind, count in found.items() if kind.startswith("PUT"))
+        assert written == 2 + found["PUT revenue"] + found["PUT quarantine"]
+        # The look for a later run; the shares of two buckets; what each reads of the votes before; for each file of
+        # input its end and its bytes.
+        read = sum(count for kind, count in found.items() if kind.split()[0] in ("GET", "HEAD"))
+        assert read == found["HEAD runs"] + found["GET revenue"] + found["GET epochs"] + 2 * 3
+        assert found["GET revenue"] <= 2
+        assert found["GET epochs"] == 2
+    assert len({tuple(sorted(found.items())) for found in epochs[3:9] if found["PUT quarantine"] == 1}) == 1
