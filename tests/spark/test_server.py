@@ -27,11 +27,12 @@ from cumulus.epochs.intake.reading import read_table
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import StoreError
-from cumulus.spark import bucket_server
+from cumulus.spark import bucket_server, bucket_template
 from cumulus.spark.bucket_client import BucketClient, BucketServerError
 from cumulus.spark.errors import carried_error
 from cumulus.spark.functions import pack_functions
 from cumulus.spark.messages import BucketWork
+from cumulus.version import VERSION
 
 PROGRAM = compile_sql(
     "CREATE TABLE r (a INT NOT NULL, x INT NOT NULL); CREATE VIEW v AS SELECT a, SUM(x) AS s FROM r GROUP BY a",
@@ -203,3 +204,50 @@ def test_a_folder_without_room_for_sockets_is_told(owner: int, monkeypatch: pyte
     monkeypatch.setattr(tempfile, "tempdir", "/proc/self")
     with pytest.raises(StoreError, match="set TMPDIR"):
         BucketClient("c/0", "bucket 0", owner)
+
+
+@pytest.fixture
+def template(owner: int, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    bucket_template.start_template(tmp_path / "log")
+    started = bucket_template._started
+    assert started is not None
+    place = Path(os.environ[bucket_template.PLACE])
+    while not place.exists():
+        assert started.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.05)
+    yield started
+    started.kill()
+    started.wait()
+    del os.environ[bucket_template.PLACE]
+
+
+def serving(template: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return [each for each in psutil.Process(template.pid).children() if each.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_bucket_is_forked_from_a_template(template: subprocess.Popen[bytes], owner: int, tmp_path: Path) -> None:
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
+        bucket.call("start", work(tmp_path), 0, b"", 0, "")
+        assert rows_of(tmp_path, 1, bucket, (1, 10)) == [(1, 10)]
+    (server,) = serving(template)
+    template.kill()  # buckets outlive it
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
+        assert bucket.stamp == (1, "n1")
+    with BucketClient("c/1", "bucket 1", owner) as other:  # and others start without it
+        assert other.stamp is None
+    assert len(servers()) == 1
+    server.kill()
+
+
+def test_a_template_of_another_release_or_that_hangs_is_not_used(
+    template: subprocess.Popen[bytes], owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_template, "_WHAT_RUNS", (sys.executable, "0.0.1"))
+    with BucketClient("c/0", "bucket 0", owner) as bucket:
+        assert bucket.stamp is None
+    assert serving(template) == []
+    monkeypatch.setattr(bucket_template, "_WHAT_RUNS", (sys.executable, VERSION))
+    monkeypatch.setattr(bucket_template, "_PATIENCE_S", 0.2)
+    template.send_signal(signal.SIGSTOP)
+    with BucketClient("c/1", "bucket 1", owner) as bucket:
+        assert bucket.stamp is None

@@ -19,9 +19,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from cumulus.spark.private_folder import private_folder
+from cumulus.version import VERSION
 
 PLACE = "CUMULUS_BUCKET_TEMPLATE"
 """The variable of the environment that has its socket."""
+_WHAT_RUNS = (sys.executable, VERSION)
+_PATIENCE_S = 10.0
+"""So long at most a worker waits for a server, then it starts one itself."""
 _started: subprocess.Popen[bytes] | None = None
 
 
@@ -60,8 +64,8 @@ def forked_server(path: Path, owner: int) -> bool:
         except OSError:
             return False
         with suppress(OSError, EOFError), Connection(os.dup(client.fileno())) as connection:
-            connection.send((str(path), owner, sys.path, dict(os.environ)))
-            return bool(connection.recv())
+            connection.send((_WHAT_RUNS, str(path), owner, sys.path, dict(os.environ)))
+            return connection.poll(_PATIENCE_S) and bool(connection.recv())
     return False
 
 
@@ -90,7 +94,9 @@ def _become_server(connection: Connection) -> None:
 
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        place, owner, modules, environment = connection.recv()
+        what_runs, place, owner, modules, environment = connection.recv()
+        if what_runs != _WHAT_RUNS:  # a worker with another Python or release, which must start its own
+            return
         sys.path[:] = modules
         os.environ.clear()
         os.environ.update(environment)
