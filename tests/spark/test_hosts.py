@@ -15,7 +15,7 @@ from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
-from support.spark_hosts import can_hide_folders, standalone
+from support.spark_hosts import can_hide_folders, connect_server, standalone
 
 pytestmark = [
     pytest.mark.spark_hosts,
@@ -139,6 +139,28 @@ def test_a_python_that_starts_too_slowly_is_tried_again(tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     assert "starting again (1 of 3)" in found.stderr
     assert sorted_rows(query(out, "FROM revenue").to_pylist()) == stream.expected[1]
+
+
+def test_an_output_that_a_connect_server_does_not_see_ends_the_run(tmp_path: Path) -> None:
+    out, seen = tmp_path / "out", tmp_path / "seen"
+    out.mkdir()
+    stream = stream_of(tmp_path / "in", 2)
+    with connect_server(tmp_path / "spark", [out]) as url:
+        found = run(stream, out, "--checkpoint", str(tmp_path / "state"), "--master", url)
+        assert found.returncode == 1, found.stderr
+        assert f"{out}: the Spark server on " in found.stderr
+        assert "does not see this output; nothing was committed" in found.stderr
+        assert committed_epochs(out) == []
+        found = run(stream, seen, "--master", url)
+        assert found.returncode == 0, found.stderr
+    for epoch, expected in stream.expected.items():
+        assert sorted_rows(query(seen, "FROM revenue", epoch).to_pylist()) == expected
+
+
+def test_an_address_where_no_connect_server_is_is_told(tmp_path: Path) -> None:
+    found = run(stream_of(tmp_path / "in", 1), tmp_path / "out", "--master", "sc://127.0.0.1:1")
+    assert found.returncode == 2
+    assert "sc://127.0.0.1:1: no server of Spark Connect answers there" in found.stderr
 
 
 OBJECTS = ("--storage", "allow_http=true", "--storage")

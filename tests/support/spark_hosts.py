@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -92,3 +93,22 @@ def _found(log: Path, words: str, seconds: float = 120.0) -> str:
                 return line.split(words)[1].strip()
         time.sleep(0.1)
     raise AssertionError(log.read_text(errors="replace"))
+
+
+@contextmanager
+def connect_server(folder: Path, hidden: Sequence[Path] = ()) -> Iterator[str]:
+    """Run a server of Spark Connect, with `hidden` as in `standalone`; yield its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "connect.log"
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    arguments = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
+    arguments += ["--conf", f"spark.connect.grpc.binding.port={port}"]
+    arguments += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    process = _start(log, arguments, hidden, {})
+    try:
+        _found(log, "Spark Connect server started at: ")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from cumulus.errors import MissingError, UsageError
 from cumulus.spark.bucket_template import start_template
@@ -88,6 +90,7 @@ def session(master: str = "", settings: Mapping[str, str] | None = None) -> Spar
     if master.startswith("sc://"):
         from pyspark.sql import SparkSession
 
+        _check_answers(master)
         try:
             builder = SparkSession.builder.remote(master)
             for setting, value in (settings or {}).items():
@@ -99,6 +102,24 @@ def session(master: str = "", settings: Mapping[str, str] | None = None) -> Spar
                 hint="pip install 'cumulus-ivm[connect]'",
             ) from None
     return _launch(master, "cumulus", dict(settings or {}))
+
+
+def _check_answers(master: str) -> None:
+    """Check that somebody listens at the address of a server of Spark Connect: its client tries for minutes.
+
+    Raises
+    ------
+    UsageError
+        If not.
+    """
+    place = urlsplit(master)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 15002), timeout=10.0).close()
+    except (OSError, ValueError) as problem:
+        raise UsageError(
+            f"--master {master}: no server of Spark Connect answers there: {problem}",
+            hint="Give sc://HOST:PORT of one that runs; the port is 15002 if it is left out.",
+        ) from None
 
 
 def is_remote(spark: SparkSession) -> bool:
