@@ -11,6 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import deltalake
 import pyarrow.parquet as pq
 import pytest
 
@@ -24,7 +25,6 @@ from cumulus.spark.java import find_java
 from support.fences import fences
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
 
-deltalake = pytest.importorskip("deltalake")
 pytestmark = [pytest.mark.spark, pytest.mark.spark_hosts, pytest.mark.xdist_group("spark")]
 PAGE = Path(__file__).parents[2] / "docs" / "spark-tables.md"
 DELTA, PIPELINE = (each.text for each in fences(PAGE) if "elsewhere" in each.options)
