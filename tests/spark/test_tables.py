@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.engine.engines import make_engine
+from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.output.query import query
+from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse
 from cumulus.spark import maintain, register
 from support.orders_stream import PROGRAM, OrdersStream, json_lines, sorted_rows
@@ -71,6 +78,35 @@ def test_a_view_is_a_table_and_its_changes_are_a_stream(spark: SparkSession, tmp
     refused = table(spark, out, "quarantine")
     assert refused.count() == query(out, "FROM quarantine").num_rows > 0
     assert table(spark, out, "view_errors").count() == 0
+
+
+@pytest.mark.slow
+def test_a_table_is_read_while_its_run_drops_old_epochs(spark: SparkSession, tmp_path: Path) -> None:
+    stream, out = OrdersStream(tmp_path / "in", 1), tmp_path / "out"
+    program, is_over = parse(PROGRAM), threading.Event()
+    stream.write()
+
+    def commit() -> None:
+        sources = sources_from([str(tmp_path / "in")], program)
+        with EmbeddedRun(program, sources, out, make_engine=partial(make_engine, "auto"), keep=20) as run:
+            run.step()
+            while not is_over.wait(0.2):
+                stream.write(10)
+                run.step()
+
+    register(spark)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(commit)
+        while not committed_epochs(out) and not running.done():
+            time.sleep(0.05)
+        try:
+            seen = [rows_of(table(spark, out, "revenue")) for _ in range(20)]
+        finally:
+            is_over.set()
+        running.result()
+    assert all(rows in stream.expected.values() for rows in seen)
+    assert len(set(map(str, seen))) > 2
+    assert min(committed_epochs(out)) > 1  # some were dropped
 
 
 @pytest.mark.slow
