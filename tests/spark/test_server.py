@@ -62,6 +62,7 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A process that servers live as long as; sockets are in a folder of the test's own."""
     with tempfile.TemporaryDirectory(prefix="cu") as short:  # a socket's path has a hundred bytes at most
         monkeypatch.setenv("TMPDIR", short)
+        monkeypatch.delenv(bucket_template.PLACE, raising=False)  # of a session that another test has started
         monkeypatch.setattr(tempfile, "tempdir", None)
         process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         yield process.pid
@@ -207,7 +208,8 @@ def test_a_folder_without_room_for_sockets_is_told(owner: int, monkeypatch: pyte
 
 
 @pytest.fixture
-def template(owner: int, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def template(owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    monkeypatch.setattr(bucket_template, "_started", None)
     bucket_template.start_template(tmp_path / "log")
     started = bucket_template._started
     assert started is not None
@@ -218,7 +220,7 @@ def template(owner: int, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     yield started
     started.kill()
     started.wait()
-    del os.environ[bucket_template.PLACE]
+    os.environ.pop(bucket_template.PLACE, None)
 
 
 def serving(template: subprocess.Popen[bytes]) -> list[psutil.Process]:
