@@ -102,6 +102,21 @@ def test_the_state_of_a_run_over_objects_may_be_in_a_folder(proxy: Proxy, tmp_pa
     check(stream, store_of(f"{place}/out", storage))
 
 
+def test_a_query_fetches_what_it_names(proxy: Proxy, tmp_path: Path) -> None:
+    stream = stream_of(tmp_path / "in", 4)
+    storage, place = proxy.storage(), "s3://runs-one/named"
+    given_to(store_of(f"{place}/in", storage), stream.folder)
+    with opened(f"{place}/in", f"{place}/out", storage) as run:
+        list(run.steps())
+    out = store_of(f"{place}/out", storage)
+    asked = []
+    for sql in ("FROM revenue", 'SELECT COUNT(*) AS n FROM "Quarantine"'):
+        proxy.requests.clear()
+        assert query(out, sql).num_rows
+        asked.append({kind.split()[1] for kind in proxy.counted() if kind.startswith("GET ")} - {"epochs", "out"})
+    assert asked == [{"revenue"}, {"quarantine"}]
+
+
 def test_a_steady_epoch_asks_for_what_it_needs_and_nothing_else(proxy: Proxy, tmp_path: Path) -> None:
     stream = stream_of(tmp_path / "in", 9)
     storage, place = proxy.storage(), "s3://runs-one/steady"
