@@ -90,10 +90,6 @@ class _Times:
     def end(self) -> None:
         self.batches.append((self.began, time.time()))
 
-    def milliseconds(self) -> list[float]:
-        """Of all turns but the first, which is no whole one."""
-        return [1000 * (until - since) for since, until in self.batches]
-
 
 def idle_query(
     spark: SparkSession, checkpoint: Path, keys: int, commit: Callable[[DataFrame, int], None]
@@ -156,7 +152,7 @@ def measure(
     Returns
     -------
     tuple
-        A row per epoch from the third on, and the medians.
+        A row per epoch from the second on, and the medians from the fifth on.
     """
     turns, product, floor = Turns(), _Times(), _Times()
 

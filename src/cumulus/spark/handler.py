@@ -56,9 +56,9 @@ class BucketProcessor(StatefulProcessor):
 
         context = TaskContext.get()
         assert context is not None
+        started = time.perf_counter()
         head = self._store.head()
         epoch = epoch_of_task() or (head.epoch if head else 0) + 1
-        started = time.perf_counter()
         packed = sorted(rows, key=lambda row: (row.source, row.payload))
         payloads = [row.payload for row in packed]
         final = any(row.final for row in packed)

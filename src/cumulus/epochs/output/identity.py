@@ -93,8 +93,7 @@ class Checkpoint:
     """A checkpoint, made if it is not there; a folder is locked by the run that uses it.
 
     The states of the hosts "spark" and "embedded" are not the same; `state` is the number of the form in which a host
-    keeps its. In an object store nothing is locked: there the
-    output says whose turn it is.
+    keeps its. In an object store nothing is locked: there the output says whose turn it is.
     """
 
     def __init__(self, place: Place, host: str, state: int = 1) -> None:
