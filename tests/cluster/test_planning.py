@@ -33,7 +33,7 @@ def test_a_gate_is_spread_where_each_bucket_checks_its_rows():
     found = plan_gate(gated, 3, {"customers": 10, "orders": 1000, "lineitem": 10_000})
     assert found.nodes == (0, 1, 2)
     assert found.buckets.buckets == 3
-    assert found.buckets.partitioned == {"orders": "oid", "lineitem": "oid"}
+    assert found.buckets.partitioned == {"orders": ("oid",), "lineitem": ("oid",)}
     assert found.buckets.why.startswith("3 buckets, one on each node: ")
 
 

@@ -7,7 +7,7 @@ import pytest
 from cumulus.algebra.scope import relations_of
 from cumulus.compiler import compile_sql
 from cumulus.errors import BindError, UnsupportedError
-from cumulus.explain.layout.co_partitioning import choose_layout
+from cumulus.explain.layout.choice import choose_layout
 from support.differential import run
 from support.tiers import sampled
 from support.whole_language import SCHEMA, VIEWS

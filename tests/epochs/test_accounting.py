@@ -47,8 +47,8 @@ PROGRAM = compile_sql(
 )
 PLANS = [
     BucketPlan(),
-    BucketPlan(2, {"parents": "id", "children": "parent"}),
-    BucketPlan(2, {"children": "id"}),
+    BucketPlan(2, {"parents": ("id",), "children": ("parent",)}),
+    BucketPlan(2, {"children": ("id",)}),
     BucketPlan(3),
 ]
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -42,7 +42,7 @@ class Buckets:
 
     def __init__(self, script: str = STAR, late_epochs: int = 10) -> None:
         self.program = compile_sql(script, rely=False, keep="all")
-        spread = {name: key for name, key in (("sales", "id"), ("visits", "k")) if f"TABLE {name}" in script}
+        spread = {name: (key,) for name, key in (("sales", "id"), ("visits", "k")) if f"TABLE {name}" in script}
         self.plan = BucketPlan(2, spread)
         self.buckets = [Bucket(self.program, self.plan, index, engine_of, late_epochs) for index in range(2)]
         self.epoch, self.poll, self.refused = 0, Poll(), list[str]()

@@ -10,9 +10,9 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.layouts import choose_plan
 from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
+from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError, UsageError
 from cumulus.m3 import Program, parse
@@ -132,7 +132,9 @@ def test_buckets_make_no_difference(tmp_path: Path, buckets: int, hint: str) -> 
     for _ in range(4):
         stream.write()
     run = run_to_end(tmp_path / "in", tmp_path / "out", buckets=buckets, layout=f"one-round:{hint}")
-    assert run.identity.plan.partitioned == dict(part.split("=") for part in hint.split("+"))
+    assert run.identity.plan.partitioned == {
+        table: (column,) for table, column in (part.split("=") for part in hint.split("+"))
+    }
     for epoch, expected in stream.expected.items():
         assert sorted_rows(query(tmp_path / "out", "FROM revenue", epoch).to_pylist()) == expected
         refused = query(tmp_path / "out", "SELECT COUNT(*) AS n FROM quarantine", epoch).to_pylist()
@@ -142,7 +144,7 @@ def test_buckets_make_no_difference(tmp_path: Path, buckets: int, hint: str) -> 
 
 def test_auto_takes_what_leaves_every_key_checked() -> None:
     plan = choose_plan(parse(PROGRAM), "auto", 4)
-    assert plan.partitioned == {"orders": "oid", "lineitem": "oid"}
+    assert plan.partitioned == {"orders": ("oid",), "lineitem": ("oid",)}
     assert plan.why.endswith(
         "a deletion from customers counts an epoch later, when no bucket has rows that refer to it"
     )

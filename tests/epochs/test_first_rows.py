@@ -39,7 +39,7 @@ VIEWS = {
 PROGRAM = compile_sql(
     TABLES + "".join(f"CREATE VIEW {name} AS {select};" for name, select in VIEWS.items()), rely=False
 )
-SHARED = BucketPlan(3, {"sales": "shop"})
+SHARED = BucketPlan(3, {"sales": ("shop",)})
 SCHEMA = pa.schema(
     [("op", pa.string()), ("shop", pa.int32()), ("kind", pa.int32()), ("x", pa.int32()), ("f", pa.float64())]
 )

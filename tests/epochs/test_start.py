@@ -59,7 +59,7 @@ def test_every_epoch_shows_them_once(tmp_path: Path, layout: str, buckets: int) 
     write(tmp_path / "in")
     script = TABLES + "".join(f"CREATE VIEW {name} AS {select};\n" for name, select in VIEWS.items())
     program = compile_sql(script, rely=False)
-    assert lay_out(program, {"r": "a"}).tag_text("parts") == "part"
+    assert lay_out(program, {"r": ("a",)}).tag_text("parts") == "part"
     sources = sources_from([str(tmp_path / "in")], program)
     oracle = Oracle(TABLES)
     for number, events in enumerate(EPOCHS, 1):
@@ -86,7 +86,7 @@ def test_an_entry_starts_where_an_event_would_have_put_it() -> None:
         ON +r(a, b) { own[a] += 1; part[] += b }
         ON +s(b) { same[b] += 1 }"""
     )
-    layout = lay_out(program, {"r": "a"})
+    layout = lay_out(program, {"r": ("a",)})
     assert {name: layout.tag_text(name) for name in layout.tags} == {"same": "same", "own": "local(a)", "part": "part"}
     spread = [layout.bucket_program(bucket, 4) for bucket in range(4)]
     assert [len(each.map("same").initial) for each in spread] == [1, 1, 1, 1]

@@ -138,7 +138,7 @@ class Counting(Bucket):
         self._columnar.fire = counted
 
 
-PLANS = (BucketPlan(), BucketPlan(2, {"sales": "id", "notes": "id"}))
+PLANS = (BucketPlan(), BucketPlan(2, {"sales": ("id",), "notes": ("id",)}, by_key=("sales",)))
 
 
 def compare(seed: int) -> list[Counting]:

@@ -20,10 +20,11 @@ from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_table
-from cumulus.epochs.layouts import choose_plan, require_definitions
+from cumulus.epochs.layouts import require_definitions
 from cumulus.epochs.output.publish import merge_functions, merge_of, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.plan_choice import choose_plan
 from cumulus.errors import LayoutError, UnsupportedError
 from cumulus.explain.layout.co_partitioning import Merge
 from cumulus.m3.program import Program

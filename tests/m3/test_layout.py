@@ -4,7 +4,9 @@ import pytest
 
 from cumulus.compiler import compile_sql
 from cumulus.errors import LayoutError
-from cumulus.explain.layout.co_partitioning import Merge, choose_layout, lay_out
+from cumulus.explain.layout.choice import choose_layout
+from cumulus.explain.layout.co_partitioning import Merge, lay_out
+from cumulus.explain.sizes import Statistics
 from cumulus.m3 import On, parse
 
 # The Cumulus consistency paper, example 2.1, with its definitions.
@@ -22,7 +24,7 @@ REVENUE = compile_sql(
 
 
 def test_a_map_lives_with_its_key_or_in_parts():
-    layout = lay_out(REVENUE, {"orders": "oid", "lineitem": "oid"})
+    layout = lay_out(REVENUE, {"orders": ("oid",), "lineitem": ("oid",)})
     assert {name: layout.tag_text(name) for name in ("revenue", "per_order")} == {
         "revenue": "part",
         "per_order": "local(oid)",
@@ -36,25 +38,25 @@ def test_a_map_lives_with_its_key_or_in_parts():
 
 def test_keys_that_do_not_meet_are_refused_with_the_statement():
     with pytest.raises(LayoutError) as caught:
-        lay_out(REVENUE, {"orders": "cid", "lineitem": "oid"})
+        lay_out(REVENUE, {"orders": ("cid",), "lineitem": ("oid",)})
     assert "not one round with orders by cid, lineitem by oid: in ON +orders: " in caught.value.message
     assert "it joins values at cid and oid" in caught.value.message
 
 
 def test_the_choice_takes_the_larger_side_when_sizes_say_so():
-    by_order = choose_layout(REVENUE, sizes={"customers": 1, "orders": 10, "lineitem": 40})
-    assert by_order.partitioned == {"orders": "oid", "lineitem": "oid"}
-    by_customer = choose_layout(REVENUE, sizes={"customers": 50, "orders": 10, "lineitem": 4})
-    assert by_customer.partitioned == {"customers": "cid", "orders": "cid"}
+    by_order = choose_layout(REVENUE, statistics=Statistics({"customers": 1, "orders": 10, "lineitem": 40}))
+    assert by_order.partitioned == {"orders": ("oid",), "lineitem": ("oid",)}
+    by_customer = choose_layout(REVENUE, statistics=Statistics({"customers": 50, "orders": 10, "lineitem": 4}))
+    assert by_customer.partitioned == {"customers": ("cid",), "orders": ("cid",)}
     assert by_customer.reasons["lineitem"].startswith("not one round with customers by cid, orders by cid, lineitem")
 
 
 def test_a_hint_is_kept_or_refused():
-    assert choose_layout(REVENUE, hint={"customers": "nation"}).partitioned["customers"] == "nation"
+    assert choose_layout(REVENUE, hint={"customers": ("nation",)}).partitioned["customers"] == ("nation",)
     with pytest.raises(LayoutError, match="it joins values at"):
-        choose_layout(REVENUE, hint={"customers": "cid", "orders": "oid"})
-    with pytest.raises(LayoutError, match="orders has no column nation"):
-        choose_layout(REVENUE, hint={"orders": "nation"})
+        choose_layout(REVENUE, hint={"customers": ("cid",), "orders": ("oid",)})
+    with pytest.raises(LayoutError, match="orders: 'nation' is no column"):
+        choose_layout(REVENUE, hint={"orders": ("nation",)})
 
 
 def test_keys_and_foreign_keys_tell_facts_from_dimensions():
@@ -68,7 +70,7 @@ def test_keys_and_foreign_keys_tell_facts_from_dimensions():
     ON +lineitem(o, p) { q[n] += p * m4[o, c] * m2[c, n]; m1[c] += p * m4[o, c]; m3[o] += p }
     """
     layout = choose_layout(parse(text))
-    assert layout.partitioned == {"orders": "oid", "lineitem": "oid"}
+    assert layout.partitioned == {"orders": ("oid",), "lineitem": ("oid",)}
     told = layout.explain()
     assert "One round in any number of buckets: orders by oid, lineitem by oid." in told
     assert "In every bucket: customer." in told
@@ -82,7 +84,7 @@ def test_views_over_separate_tables_get_keys_of_their_own():
     ON +r(a) { m[a] += 1 }
     ON +s(b) { n[b] += 1 }
     """
-    assert choose_layout(parse(text)).partitioned == {"r": "a", "s": "b"}
+    assert choose_layout(parse(text)).partitioned == {"r": ("a",), "s": ("b",)}
 
 
 def test_a_cyclic_program_gets_one_bucket_and_the_cycle_is_told():
@@ -124,7 +126,7 @@ ON -s(b) { e[b] += 1 }
 @pytest.mark.parametrize(("statement", "reason"), ILLEGAL)
 def test_what_needs_another_bucket_is_refused(statement, reason):
     with pytest.raises(LayoutError) as caught:
-        lay_out(parse(SPREAD + statement), {"r": "a"})
+        lay_out(parse(SPREAD + statement), {"r": ("a",)})
     assert reason in caught.value.message
     assert statement.split("{", 1)[1].strip("} ")[:7] in caught.value.message
 
@@ -153,7 +155,7 @@ LEGAL = [
 
 @pytest.mark.parametrize(("statement", "tag"), LEGAL)
 def test_what_needs_no_other_bucket_gets_its_tag(statement, tag):
-    layout = lay_out(parse(SPREAD + statement), {"r": "a"})
+    layout = lay_out(parse(SPREAD + statement), {"r": ("a",)})
     name = "top" if "top" in statement else "q"
     assert layout.tag_text(name) == tag
 
@@ -188,10 +190,10 @@ VIEWS = [
 def test_a_view_reads_maps_only_where_its_rows_are(view, reason):
     program = parse(f"{VIEWED}{view};")
     if not reason:
-        assert lay_out(program, {"r": "a"}).partitioned == {"r": "a"}
+        assert lay_out(program, {"r": ("a",)}).partitioned == {"r": ("a",)}
         return
     with pytest.raises(LayoutError) as caught:
-        lay_out(program, {"r": "a"})
+        lay_out(program, {"r": ("a",)})
     assert caught.value.message.startswith("not one round with r by a: in VIEW w: ")
     assert reason in caught.value.message
     assert lay_out(program, {}).one_bucket
@@ -201,13 +203,13 @@ def test_a_view_that_needs_a_total_of_all_buckets_keeps_the_program_in_one():
     text = (
         VIEWED.replace("la[a] += 1;", "la[a] += 1; total[] += 1;") + "VIEW w(a INT) FROM la SELECT a WHERE v > total[];"
     )
-    layout = choose_layout(parse(text), sizes={"r": 1, "s": 0})
+    layout = choose_layout(parse(text), statistics=Statistics({"r": 1, "s": 0}))
     assert "r" not in layout.partitioned
     assert "r: not one round with r by a: in VIEW w: v > total[].v, a condition or function" in layout.explain()
 
 
 def test_what_is_the_same_everywhere_goes_into_parts_only_once():
-    layout = lay_out(parse(SPREAD + "ON +r(a, b) { q[b] += 1 } ON +s(b) { q[b] += e[b] }"), {"r": "a"})
+    layout = lay_out(parse(SPREAD + "ON +r(a, b) { q[b] += 1 } ON +s(b) { q[b] += e[b] }"), {"r": ("a",)})
     [(trigger, place)] = layout.first_only
     assert str(layout.program.triggers[trigger].statements[place].term) == "e[b].v"
     assert len(layout.bucket_program(0, 4).triggers[trigger].statements) == 1
@@ -222,19 +224,19 @@ def test_batches_are_used_where_they_are_right():
     ON BATCH r { m[a] += SUM[a](r(a, b)); q[b] += r(a, b) * m[a] }
     """
     program = parse(text)
-    right = lay_out(program, {"r": "a"})
+    right = lay_out(program, {"r": ("a",)})
     assert right.batches == {"r"}
     assert right.bucket_program(1, 4).trigger(On.BATCH, "r") is not None
     # The batch sums b away before it meets m: by b, that would be a part where single events are at home.
     worse = parse(
         text.replace("q[b] += r(a, b) * m[a]", "q[x] += SUM[a](r(a, b)) * e[x]").replace("+= m[a] }", "+= 1 }")
     )
-    assert lay_out(worse, {"r": "b"}).batches == frozenset()
-    assert lay_out(worse, {"r": "b"}).bucket_program(1, 4).trigger(On.BATCH, "r") is None
+    assert lay_out(worse, {"r": ("b",)}).batches == frozenset()
+    assert lay_out(worse, {"r": ("b",)}).bucket_program(1, 4).trigger(On.BATCH, "r") is None
 
 
 def test_merging_adds_parts_and_drops_what_cancels():
-    layout = lay_out(parse(SPREAD), {"r": "a"})
+    layout = lay_out(parse(SPREAD), {"r": ("a",)})
     assert layout.merged("p", [[((1,), (2,)), ((2,), (1,))], [((1,), (3,)), ((2,), (-1,))]]) == {(1,): (5,)}
     assert layout.merged("l", [[((1,), (2,))], [((2,), (1,))]]) == {(1,): (2,), (2,): (1,)}
     assert layout.merged("e", [[((1,), (2,))], [((1,), (2,))]]) == {(1,): (2,)}

@@ -3,15 +3,20 @@
 import itertools
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from cumulus.catalog.partition import bucket_of
+from cumulus.algebra.terms import MapRead
+from cumulus.catalog.partition import bucket_of_row
 from cumulus.compiler import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.errors import LayoutError, UnsupportedError
-from cumulus.explain.layout.co_partitioning import choose_layout, lay_out
+from cumulus.explain.layout.choice import choose_layout
+from cumulus.explain.layout.co_partitioning import lay_out
+from cumulus.explain.layout.placement import PlaceKind, Placer, Spread
 from cumulus.m3 import parse
+from cumulus.m3.infer import nodes
 from support.random_programs import RELATIONS, RandomProgram, random_events
 from support.tiers import sampled
 
@@ -59,16 +64,20 @@ def assert_merged_is_embedded(layout, events, buckets, *, batched=False, epoch=5
 
 def homes(layout, event, buckets):
     _, relation, row = event
-    column = layout.partitioned.get(relation)
-    if column is None:
+    columns = layout.partitioned.get(relation)
+    if columns is None:
         return range(buckets)
-    return [bucket_of(row[layout.program.relation(relation).position(column)], buckets)]
+    return [bucket_of_row([row[layout.program.relation(relation).position(column)] for column in columns], buckets)]
 
 
 def every_choice():
-    columns = [[(name, column) for column in (None, *columns)] for name, columns in RELATIONS.items()]
-    for choice in itertools.product(*columns):
-        yield {name: column for name, column in choice if column}
+    """Yield all choices of one or more columns for each relation."""
+    options = [
+        [(name, columns) for size in range(len(known) + 1) for columns in itertools.permutations(known, size)]
+        for name, known in RELATIONS.items()
+    ]
+    for choice in itertools.product(*options):
+        yield {name: columns for name, columns in choice if columns}
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["events", "batches"])
@@ -85,6 +94,62 @@ def test_merged_buckets_are_the_embedded_engine(seed, batched):
         rng = random.Random(seed)
         assert_merged_is_embedded(layout, random_events(rng, 40), rng.randint(1, 8), batched=batched)
     assert legal >= 1, "one bucket is always legal"
+
+
+CHANGING = 300
+"""Seeds of programs whose statements follow what the event changes of other maps."""
+
+
+def differing(seeds):
+    """Yield the seeds whose program is another in some legal layout."""
+    for seed in seeds:
+        program = parse(RandomProgram(seed, changes=True).text())
+        for choice in every_choice():
+            try:
+                layout = lay_out(program, choice)
+            except LayoutError:
+                continue
+            rng = random.Random(seed)
+            try:
+                assert_merged_is_embedded(layout, random_events(rng, 40), rng.randint(2, 5))
+            except AssertionError:
+                yield seed
+                break
+
+
+@pytest.mark.parametrize("block", sampled(range(CHANGING // 10), of=3))
+def test_what_an_event_changes_it_changes_in_its_bucket(block):
+    assert not list(differing(range(10 * block, 10 * block + 10)))
+
+
+def test_many_programs_that_follow_changes_can_be_partitioned():
+    found = 0
+    for seed in range(0, CHANGING, 5):
+        program = parse(RandomProgram(seed, changes=True).text())
+        found += not choose_layout(program).one_bucket
+    assert found > CHANGING // 30  # else the law above says nothing
+
+
+def test_the_law_finds_a_rule_that_is_too_wide(monkeypatch):
+    """As if of a map in parts the whole were where the event is, as it is of a local one."""
+    read, scalar = Placer._read, Placer._scalar
+
+    def wider(self, each, bound):
+        if each.state == "CHANGED" and self._event and self._tags[each.map].spread is Spread.PART:
+            return self.home_of(self._event)
+        return read(self, each, bound)
+
+    def conditions_too(self, term, bound):
+        tags = self._tags
+        if self._event and any(
+            tags[each.map].spread is Spread.PART for each in nodes(term) if isinstance(each, MapRead)
+        ):
+            return replace(self.home_of(self._event), kind=PlaceKind.DEPENDENT)
+        return scalar(self, term, bound)
+
+    monkeypatch.setattr(Placer, "_read", wider)
+    monkeypatch.setattr(Placer, "_scalar", conditions_too)
+    assert next(differing(range(CHANGING)), None) is not None
 
 
 @pytest.mark.parametrize("seed", sampled(range(SEEDS), of=5))

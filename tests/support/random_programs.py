@@ -12,8 +12,9 @@ KEYS = {"m0": "b", "m1": "ab", "m2": "", "m3": "b", "m4": "bc", "m5": "c", "m6":
 class RandomProgram:
     """Statements that read maps further down the list only, and join columns of one domain (a, b or c) only."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, changes: bool = False) -> None:
         self.random = random.Random(seed)
+        self.changes = changes  # whether statements follow what the event changes of other maps
         self.starting = 0.4 if seed % 2 else 0.0  # how often a map has entries before the first event
 
     def often(self, share: float) -> bool:
@@ -26,6 +27,8 @@ class RandomProgram:
         ]
         for relation, columns in RELATIONS.items():
             body = [self.statement(name, columns) for name in KEYS if self.often(0.3 if name < "m4" else 0.6)]
+            if self.changes:
+                body += [self.following(columns, [each[0] for each in body if each]) for _ in range(3)]
             for sign, factor in (("+", ""), ("-", "-1 * ")):
                 statements = "; ".join(f"{target} += {factor}({term})" for target, term in filter(None, body))
                 lines.append(f"ON {sign}{relation}({', '.join(columns)}) {{ {statements} }}")
@@ -53,6 +56,26 @@ class RandomProgram:
             left = self.random.choice(columns)
             factors.append(f"{{{left} {self.random.choice(['<', '=', '<>'])} {self.scalar(index, scope)}}}")
         return f"{target}[{', '.join(keys)}]", " * ".join(factors) or "1"
+
+    def following(self, columns: str, written: list[str]) -> tuple[str, str] | None:
+        """A statement that takes away what the old entries of a map gave, and adds what the new ones give."""
+        names = [target[:2] for target in written if target >= "m1"]
+        if not names:
+            return None
+        name = self.random.choice(names)
+        scope = {domain: [domain] if domain in columns else [] for domain in "abc"}
+        read = self.read(0, scope, [name])
+        factors = [self.read(int(name[1]), scope)] if name < "m7" and self.often(0.4) else []
+        targets = [each for each in KEYS if each < name and all(scope[domain] for domain in KEYS[each])]
+        if not targets:
+            return None
+        target = self.random.choice(targets)
+        keys = [self.random.choice(scope[domain]) for domain in KEYS[target]]
+        changed = f"CHANGED {read}"
+        return (
+            f"{target}[{', '.join(keys)}]",
+            " * ".join([changed, *factors, f"({{NEW {read} > 0}} - {{{read} > 0}})"]),
+        )
 
     def variable(self, domain: str, scope: dict[str, list[str]]) -> str:
         return self.random.choice(scope[domain]) if scope[domain] else "?"
@@ -88,8 +111,8 @@ class RandomProgram:
         self.lifts = getattr(self, "lifts", 0) + 1
         return f"(x{self.lifts} := {self.scalar(index, scope)}) * x{self.lifts}"
 
-    def read(self, index: int, scope: dict[str, list[str]]) -> str:
-        name = self.random.choice([name for name in KEYS if int(name[1]) > index])
+    def read(self, index: int, scope: dict[str, list[str]], names: list[str] | None = None) -> str:
+        name = self.random.choice(names or [name for name in KEYS if int(name[1]) > index])
         keys = []
         for domain in KEYS[name]:
             if not scope[domain] or self.often(0.3):

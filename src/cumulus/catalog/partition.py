@@ -16,6 +16,8 @@ TIMESTAMP, TIMESTAMPTZ                  ``mix`` of the microseconds since 1970-0
 INTERVAL                                ``mix(mix(mix(months) + days) + microseconds)``
 ======================================  ===========================================================================
 
+Several values in an order hash to ``mix(mix(hash of those before) + hash of the last)``.
+
 ``mix`` is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
 2014), all modulo 2**64. The bucket is the hash modulo the number of buckets.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -58,10 +61,26 @@ def bucket_of(value: Any, buckets: int) -> int:
     return hash_of(value) % buckets
 
 
-def buckets_of(values: pa.Array | pa.ChunkedArray, buckets: int) -> pa.Array:
+def bucket_of_row(values: Sequence[Any], buckets: int) -> int:
+    """Return the bucket of one or more values together; that of one value is `bucket_of` it.
+
+    Examples
+    --------
+    >>> [bucket_of_row(row, 64) for row in ((1,), (1, "two"), ("two", 1))]
+    [1, 33, 9]
+    """
+    assert buckets > 0, "there is at least one bucket"
+    found = hash_of(values[0])
+    for value in values[1:]:
+        found = _mix(_mix(found) + hash_of(value))
+    return found % buckets
+
+
+def buckets_of(values: pa.Array | pa.ChunkedArray, buckets: int, *more: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the buckets of all `values`, as 32-bit integers without NULLs: `bucket_of`, column-wise.
 
-    The type of the values is `cumulus.catalog.types.arrow_type` of a SQL type, or wider; NULLs are values.
+    The type of the values is `cumulus.catalog.types.arrow_type` of a SQL type, or wider; NULLs are values. With `more`
+    columns it is `bucket_of_row`.
 
     Examples
     --------
@@ -73,11 +92,9 @@ def buckets_of(values: pa.Array | pa.ChunkedArray, buckets: int) -> pa.Array:
     import pyarrow.compute as pc
 
     assert buckets > 0, "there is at least one bucket"
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-        if isinstance(values, pa.ChunkedArray):  # what combine_chunks of no chunks gives
-            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    hashes = _hashes(values)
+    hashes = _hashes(_joined(values))
+    for column in more:
+        hashes = _mixed(pc.add(_mixed(hashes), _hashes(_joined(column))))
     size = pa.scalar(buckets, pa.uint64())
     rest = pc.subtract(hashes, pc.multiply(pc.divide(hashes, size), size))
     return rest.cast(pa.int32())
@@ -174,6 +191,17 @@ def _hashes(values: pa.Array) -> pa.Array:
     encoded = values.dictionary_encode()
     different = pa.array([hash_of(value) for value in encoded.dictionary.to_pylist()], pa.uint64())
     return _taken(different, encoded.indices)
+
+
+def _joined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the values as one array."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):  # what combine_chunks of no chunks gives
+            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    return values
 
 
 def _taken(different: pa.Array, indices: pa.Array) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from cumulus.errors import LowerOrderWarning, UnsupportedError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cumulus.epochs.plan_choice import PlanChoice
     from cumulus.explain.explanation import Explanation
     from cumulus.m3.program import Program
     from cumulus.scalars.user import UserFunction
@@ -34,9 +36,11 @@ def explain_command(
     rows: list[str] = typer.Option([], "--rows", help="TABLE=N: rows of a table, to bound memory; repeatable."),
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
     source: list[str] = typer.Option([], "--from", help="Count rows and values in DIR, or NAME=PATH, as of run."),
+    buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of the layout; 0 for one per core of this machine."),
+    layout: str = typer.Option("auto", help="auto, one-bucket or one-round, as of run."),
     functions: FunctionPlaces = None,
 ) -> None:
-    """Say what keeping each view costs: an event, memory, a subscription; why each map is there; and Spark's layout.
+    """Say what keeping each view costs: an event, memory, a subscription; why each map is there; and a run's layout.
 
     Example: cumulus explain examples/shop.sql --view revenue --rows orders=1000000
     """
@@ -51,7 +55,6 @@ def explain_command(
     if second and view and second != view:
         raise UsageError(f"two views are named: {second} and {view}", hint="Name one, or none for all.")
     from cumulus.engine.engines import python_functions
-    from cumulus.explain.layout.co_partitioning import choose_layout
     from cumulus.explain.view_costs import explain_views
 
     program = program_in(file, rely=rely, functions=given)
@@ -59,9 +62,10 @@ def explain_command(
     name = second or view
     often = _without_enforced(file, program, rely, given)
     found = explain_views(program, [name] if name else None, statistics, python_functions(program, given), often)
-    layout = choose_layout(program).explain()
+    chosen = _choice_of_run(file, layout, buckets, (rows, distinct, source), given)
     if as_json:
-        print(json.dumps({"views": [one.as_dict() for one in found], "layout": layout}, indent=2, ensure_ascii=False))
+        told = {"views": [one.as_dict() for one in found], "layout": str(chosen), "plan": chosen.plan.plain()}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
         return
     from rich.console import Console
 
@@ -71,7 +75,35 @@ def explain_command(
             _show(console, one)
         else:
             print(one, end="\n\n")
-    print(layout)
+    print(f"layout: {chosen}")
+
+
+def _choice_of_run(
+    file: Path,
+    layout: str,
+    buckets: int,
+    known: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    functions: Sequence[UserFunction],
+) -> PlanChoice:
+    """Return the layout that `cumulus run` would choose.
+
+    Parameters
+    ----------
+    known
+        `--rows`, `--distinct` and `--from`.
+    """
+    from cumulus.cli.programs import program_of_run
+    from cumulus.cli.table_counts import counts_of_sources
+    from cumulus.epochs.layouts import match_sources_to_tables, require_rounds
+    from cumulus.epochs.plan_choice import choice_of_plan
+    from cumulus.epochs.sources import sources_from
+
+    wanted = buckets or os.cpu_count() or 1
+    count = partial(counts_of_sources, layout=layout, buckets=wanted, known=known)
+    program, counts = program_of_run(partial(program_in, file, functions=functions), layout, wanted, count)
+    if known[2]:
+        program, _ = match_sources_to_tables(require_rounds(program), sources_from(list(known[2]), program))
+    return choice_of_plan(program, layout, wanted, counts)
 
 
 def _without_enforced(file: Path, program: Program, rely: bool, functions: Sequence[UserFunction]) -> Program | None:

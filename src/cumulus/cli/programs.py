@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from cumulus.m3.program import Program
 
 if TYPE_CHECKING:
     from cumulus.epochs.output.origin import Origin
+    from cumulus.explain.layout.co_partitioning import Partitioned
+    from cumulus.explain.sizes import Statistics
 
 
 def program_in(file: Path, **options: Any) -> Program:
@@ -37,9 +39,7 @@ def program_of(origin: Origin) -> Program:
     return program_in_buckets(partial(_compiled, origin.script, origin.name), lambda program: origin.partitioned)
 
 
-def program_in_buckets(
-    compiled: Callable[..., Program], partitioned: Callable[[Program], Mapping[str, str]]
-) -> Program:
+def program_in_buckets(compiled: Callable[..., Program], partitioned: Callable[[Program], Partitioned]) -> Program:
     """Return a program without trusted keys, and without enforced ones if nobody would check them in its layout.
 
     Parameters
@@ -53,6 +53,30 @@ def program_in_buckets(
 
     program = compiled(rely=False)
     return compiled(rely=False, enforced=False) if counts_on_unchecked(program, partitioned(program)) else program
+
+
+def program_of_run(
+    compiled: Callable[..., Program],
+    layout: str,
+    buckets: int,
+    counts: Callable[[Program], Statistics],
+) -> tuple[Program, Statistics]:
+    """Return the program of a run in epochs, and by what its layout is chosen.
+
+    Parameters
+    ----------
+    compiled
+        As in `program_in_buckets`.
+    layout, buckets
+        What is asked for.
+    counts
+        Tells of the tables of a program.
+    """
+    from cumulus.epochs.plan_choice import partitioned_by
+
+    known = counts(compiled(rely=False))
+    program = program_in_buckets(compiled, partial(partitioned_by, layout=layout, buckets=buckets, statistics=known))
+    return program, known
 
 
 def _compiled(text: str, name: str, **options: Any) -> Program:

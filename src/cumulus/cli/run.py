@@ -46,6 +46,8 @@ def run(
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
     layout: str = typer.Option("auto", help="auto, one-bucket or one-round."),
     buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of a one-round layout; 0 for one per core."),
+    rows: list[str] = typer.Option([], "--rows", help="TABLE=N: its rows, to choose a layout by; repeatable."),
+    distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
@@ -62,11 +64,11 @@ def run(
 
     Example: cumulus run views.sql --from data/ --out out/
     """
-    from cumulus.cli.programs import program_in, program_in_buckets
+    from cumulus.cli.programs import program_in, program_of_run
+    from cumulus.cli.table_counts import counts_of_sources
     from cumulus.durable.folders import check_output
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
-    from cumulus.epochs.layouts import partitioned_by
 
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
@@ -74,11 +76,13 @@ def run(
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
     given = functions_in(functions)
-    program = _resumed(file, out, checkpoint, kept) or (
-        program_in(file, rely=False, enforced=False, functions=given)
-        if host == "cluster"
-        else program_in_buckets(partial(program_in, file, functions=given), partial(partitioned_by, layout=layout))
-    )
+    program, counts = _resumed(file, out, checkpoint, kept), None
+    if program is None and host == "cluster":
+        program = program_in(file, rely=False, enforced=False, functions=given)
+    elif program is None:
+        compiled, wanted = partial(program_in, file, functions=given), buckets or os.cpu_count() or 1
+        count = partial(counts_of_sources, layout=layout, buckets=wanted, storage=kept, known=(rows, distinct, source))
+        program, counts = program_of_run(compiled, layout, wanted, count)
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
@@ -87,7 +91,7 @@ def run(
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
     else:
-        settings["storage"] = kept
+        settings |= {"storage": kept, "statistics": counts}
     started = time.perf_counter()
     note = partial(_note, file, source, store_of(out, kept), dict(settings))
     with ProgressReporter(as_json) as progress:
@@ -133,7 +137,8 @@ def _note(file: Path, source: list[str], out: Store, settings: dict[str, Any], p
     sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
-    write_origin(out, Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late))
+    origin = Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late, by_key=plan.by_key)
+    write_origin(out, origin)
 
 
 def _on_spark(
@@ -180,20 +185,17 @@ def _embedded(
     trigger = parse_trigger(settings.pop("trigger"))
     wanted = settings.pop("epochs")
     layout, buckets = settings["layout"], settings["buckets"]
-    if buckets > 1 and layout in ("auto", "one-bucket"):
-        raise UsageError(
-            f"--buckets {buckets} with --layout {layout}: --host embedded runs in one bucket",
-            hint="Leave out --buckets, or ask for it: --layout one-round.",
-        )
+    if buckets > 1 and layout == "one-bucket":
+        raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
     settings["buckets"] = buckets or os.cpu_count() or 1
-    if layout == "auto":
+    if layout == "auto" and not buckets:
         settings["layout"] = "one-bucket"  # one process has no use for more
     with (
         Interrupt() as stop,
         EmbeddedRun(program, sources_from(source, program, storage=settings["storage"]), out, **settings) as running,
     ):
         note(running.identity.plan)
-        if layout != "auto":
+        if layout != "auto" or buckets:
             began = "" if running.identity.fresh else ", as the checkpoint began"
             progress.say(f"layout{began}: {running.identity.plan.why}")
         done = 0

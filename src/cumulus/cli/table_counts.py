@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
+    from cumulus.durable.store import Storage
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
 
@@ -54,6 +55,33 @@ def statistics_given(
             raise UsageError(f"--distinct {text}: no column {name!r}", hint="Write TABLE.COLUMN=N.")
         given_distinct[table, column] = number
     return Statistics(given_rows, given_distinct)
+
+
+def counts_of_sources(
+    program: Program,
+    layout: str,
+    buckets: int,
+    known: tuple[Sequence[str], Sequence[str], Sequence[str]],
+    storage: Storage | None = None,
+) -> Statistics:
+    """Return what a layout is chosen by: what options say, and what the first files of sources tell.
+
+    Parameters
+    ----------
+    layout, buckets
+        What is asked for; where nothing is to be chosen, no file is read.
+    known
+        `--rows`, `--distinct` and `--from`.
+    storage
+        How object stores are reached.
+    """
+    from cumulus.durable.store import NO_STORAGE
+    from cumulus.epochs.first_counts import counts_for
+    from cumulus.epochs.sources import sources_from
+
+    rows, distinct, source = known
+    sources = sources_from(list(source), program, storage=storage or NO_STORAGE) if source else ()
+    return counts_for(program, sources, layout, buckets, statistics_given(program, rows, distinct))
 
 
 def _count(option: str, text: str) -> tuple[str, int]:

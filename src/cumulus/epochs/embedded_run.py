@@ -20,18 +20,22 @@ from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_file
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.epoch_log import EpochLog
+from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
-from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
+from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
+from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import check_apart
 from cumulus.errors import StoreError
+from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
 
@@ -50,7 +54,7 @@ class EmbeddedRun:
         How object stores are reached.
     make_engine
         Gives an empty engine for a program and the functions that it calls.
-    layout, buckets, files_per_epoch, late_epochs, keep, snapshot_every
+    layout, buckets, statistics, files_per_epoch, late_epochs, keep, snapshot_every
         As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
         comparison.
     """
@@ -67,6 +71,7 @@ class EmbeddedRun:
         storage: Storage = NO_STORAGE,
         layout: str = "one-bucket",
         buckets: int = 1,
+        statistics: Statistics | None = None,
         files_per_epoch: int = 1,
         late_epochs: int = LATE_EPOCHS,
         keep: int = 100,
@@ -89,7 +94,7 @@ class EmbeddedRun:
         """Whether sources are to be listed whole, as at the start and at the end."""
         self._sink: Sink | None = None
         try:
-            self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout, buckets))
+            self.identity = self._checkpoint.bind(program, lambda: self._chosen_plan(layout, buckets, statistics))
             state = EpochLog(self._checkpoint.store)
             has_state = state.exists()
             self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=has_state)
@@ -104,6 +109,11 @@ class EmbeddedRun:
         except BaseException:
             self.close()
             raise
+
+    def _chosen_plan(self, layout: str, buckets: int, given: Statistics | None) -> BucketPlan:
+        counts = counts_for(self._program, self._sources, layout, buckets, given)
+        write_counts(self._checkpoint.store, counts)
+        return choose_plan(self._program, layout, buckets, counts)
 
     def close(self) -> None:
         """Give the folders free."""

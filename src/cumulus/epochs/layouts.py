@@ -1,20 +1,17 @@
-"""Which programs run in epochs at all, and in which layout."""
+"""Which programs run in epochs at all, and which of their keys a layout leaves unchecked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from cumulus.catalog.types import Kind
 from cumulus.epochs.bucket.references import has_spread_children, is_checked
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import LayoutError, UsageError
-from cumulus.explain.layout.co_partitioning import Layout, choose_layout
+from cumulus.explain.layout.co_partitioning import Partitioned
 from cumulus.m3.dataflow import cycles
 from cumulus.m3.program import Program
-
-LAYOUTS = ("auto", "one-bucket", "one-round")
 
 
 def require_definitions(program: Program) -> Program:
@@ -110,90 +107,7 @@ def match_sources_to_tables(
     return replace(program, relations=tuple(relations.values())), tuple(fitting)
 
 
-def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
-    """Return the plan for a new checkpoint.
-
-    Parameters
-    ----------
-    layout
-        One of `LAYOUTS`; after "one-round:", tables and columns to partition by, such as `orders=oid+lineitem=oid`.
-
-    Raises
-    ------
-    LayoutError
-        If "one-round" is asked for and no such layout is right, or none in which somebody checks the references that
-        the program counts on; says why.
-    """
-    name, _, hint = layout.partition(":")
-    if name not in LAYOUTS or (hint and name != "one-round"):
-        raise UsageError(
-            f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
-        )
-    layout = name
-    if buckets < 1:
-        raise UsageError(f"{buckets} buckets", hint="There is at least one.")
-    if layout == "one-bucket":
-        return BucketPlan(why="one bucket, as asked for")
-    if buckets == 1 and layout == "auto":
-        return BucketPlan(why="one bucket, as there is one core")
-    found = _choose(program, hint)
-    if found.one_bucket:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in found.reasons.items())
-        if layout == "one-round":
-            raise LayoutError(f"no table can be partitioned: {reasons}", hint="Use --layout one-bucket.")
-        return BucketPlan(why=f"one bucket, since no table can be partitioned ({reasons})")
-    lost = unchecked_keys(program, found.partitioned)
-    split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
-    if lost and layout == "auto":
-        return BucketPlan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
-    if counts_on_unchecked(program, found.partitioned):
-        raise LayoutError(
-            f"with {split} in several buckets nobody would check {lost[0]}, and the program leaves out statements "
-            "because it is checked",
-            hint="Compile it with enforced=False.",
-        )
-    why = f"{buckets} buckets, {split}"
-    polled = polled_tables(program, found.partitioned)
-    if polled:
-        which = " or ".join(polled)
-        why += f"; a deletion from {which} counts an epoch later, when no bucket has rows that refer to it"
-    if lost:
-        why += f"; not checked: {', '.join(lost)}"
-    return BucketPlan(buckets, found.partitioned, why)
-
-
-def _choose(program: Program, hint: str) -> Layout:
-    """Return the layout that partitions the most: of those with all keys and references checked, if there are any."""
-    asked = _hint(program, hint)
-
-    def objection(partitioned: Mapping[str, str]) -> str:
-        lost = unchecked_keys(program, partitioned)
-        return f"nobody would check {lost[0]}" if lost else ""
-
-    if not objection(asked):
-        checked = choose_layout(program, hint=asked, objection=objection)
-        if not checked.one_bucket:
-            return checked
-    return choose_layout(program, hint=asked)
-
-
-def partitioned_by(program: Program, layout: str) -> Mapping[str, str]:
-    """Return the tables that a layout would partition, and by which columns."""
-    name, _, hint = layout.partition(":")
-    return _choose(program, hint).partitioned if name == "one-round" else {}
-
-
-def _hint(program: Program, text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for part in text.split("+") if text else ():
-        table, _, column = part.partition("=")
-        if table not in {relation.name for relation in program.relations}:
-            raise UsageError(f"there is no table {table!r}", hint="Write --layout one-round:TABLE=COLUMN+TABLE=COLUMN.")
-        found[table] = column
-    return found
-
-
-def counts_on_unchecked(program: Program, partitioned: Mapping[str, str]) -> bool:
+def counts_on_unchecked(program: Program, partitioned: Partitioned) -> bool:
     """Whether a reference is ENFORCED in a program that nobody checks with `partitioned`."""
     return any(
         key.enforced and not is_checked(partitioned, relation.name, key, program.relation(key.parent))
@@ -202,13 +116,13 @@ def counts_on_unchecked(program: Program, partitioned: Mapping[str, str]) -> boo
     )
 
 
-def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str]:
+def unchecked_keys(program: Program, partitioned: Partitioned) -> list[str]:
     """Return the keys and references that are checked in one bucket but cannot be with `partitioned`, in words."""
     kept = dict(program.kept)
     lost = []
     for relation in program.relations:
-        column = partitioned.get(relation.name)
-        if relation.name in kept and relation.key and column is not None and column not in relation.key:
+        columns = partitioned.get(relation.name, ())
+        if relation.name in kept and relation.key and not {*columns} <= {*relation.key}:
             lost.append(f"the primary key of {relation.name}")
         for key in relation.foreign_keys:
             parent = program.relation(key.parent)
@@ -217,7 +131,7 @@ def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str
     return lost
 
 
-def polled_tables(program: Program, partitioned: Mapping[str, str]) -> list[str]:
+def polled_tables(program: Program, partitioned: Partitioned) -> list[str]:
     """Return the tables whose deletions all buckets must agree to: each has all of their rows, and some of the rows
     that refer to them.
     """

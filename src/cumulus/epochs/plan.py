@@ -6,12 +6,13 @@ A bucket holds some rows, and speaks of some: of those that all buckets hold, on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from cumulus.catalog.events import Row
-from cumulus.catalog.partition import bucket_of
-from cumulus.explain.layout.co_partitioning import Layout, lay_out
+from cumulus.catalog.partition import bucket_of_row
+from cumulus.explain.layout.co_partitioning import Columns, Layout, Partitioned, lay_out
 from cumulus.m3.program import Program
 
 
@@ -22,18 +23,41 @@ class BucketPlan:
     Parameters
     ----------
     partitioned
-        Relation → the column whose value chooses the bucket; all others go to every bucket.
+        Relation → the columns whose values choose the bucket; all others go to every bucket.
     why
         One sentence for the user.
+    by_key
+        Relations partitioned by columns of their primary keys: the old row of an update is where the new one is.
     """
 
     buckets: int = 1
-    partitioned: Mapping[str, str] = field(default_factory=dict)
+    partitioned: Partitioned = field(default_factory=dict)
     why: str = "one bucket runs the whole program"
+    by_key: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {**asdict(self), "partitioned": {name: list(columns) for name, columns in self.partitioned.items()}}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> BucketPlan:
+        """Return what `plain` was made from; earlier releases knew only single columns."""
+        by_key = tuple(plain.get("by_key", ()))
+        return cls(plain["buckets"], columns_of_plain(plain["partitioned"]), plain["why"], by_key)
+
+
+def columns_of_plain(plain: Mapping[str, Any]) -> dict[str, Columns]:
+    """Return relation → columns, from JSON of this release or an earlier one, which had one column as a text."""
+    return {name: (found,) if isinstance(found, str) else tuple(found) for name, found in plain.items()}
+
+
+def keyed_tables(program: Program, partitioned: Partitioned) -> tuple[str, ...]:
+    """Return the relations that are partitioned by columns of their primary keys."""
+    return tuple(name for name, columns in partitioned.items() if {*columns} <= {*program.relation(name).key})
 
 
 @lru_cache(maxsize=16)
-def _layout(program: Program, partitioned: tuple[tuple[str, str], ...]) -> Layout:
+def _layout(program: Program, partitioned: tuple[tuple[str, Columns], ...]) -> Layout:
     return lay_out(program, dict(partitioned))
 
 
@@ -47,12 +71,16 @@ class Ownership:
 
     def __init__(self, program: Program, plan: BucketPlan, index: int) -> None:
         self._plan, self._index = plan, index
-        self._places = {name: program.relation(name).position(column) for name, column in plan.partitioned.items()}
+        self._places = {
+            name: tuple(map(program.relation(name).position, columns)) for name, columns in plan.partitioned.items()
+        }
 
     def owns(self, relation: str, row: Row) -> bool:
         """Whether a row lives here."""
-        place = self._places.get(relation)
-        return place is None or self._plan.buckets == 1 or bucket_of(row[place], self._plan.buckets) == self._index
+        places = self._places.get(relation)
+        if places is None or self._plan.buckets == 1:
+            return True
+        return bucket_of_row([row[place] for place in places], self._plan.buckets) == self._index
 
     def reports(self, relation: str, row: Row | None) -> bool:
         """Whether this bucket is the one that speaks about a row: of several that saw it, exactly one does."""

@@ -40,10 +40,13 @@ _SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known about the tables: their `rows`, and the `distinct` values of (table, column)."""
+    """What is known about the tables: their `rows`, the `distinct` values of (table, column), and the share of the rows
+    that have its `commonest` value.
+    """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     distinct: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    commonest: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

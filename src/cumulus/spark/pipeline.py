@@ -21,15 +21,19 @@ from cumulus.durable.store import NO_STORAGE, FileStore, Storage, absolute, addr
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
+from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, polled_tables, require_definitions
+from cumulus.epochs.layouts import match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import wait_for_turn
+from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.trigger import Schedule, parse_trigger
 from cumulus.errors import CumulusError, StoreError, UsageError
+from cumulus.explain.sizes import Statistics
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
@@ -70,6 +74,7 @@ class RunOptions:
     epochs: int = 0
     layout: str = "auto"
     buckets: int = 0
+    statistics: Statistics | None = None
     files_per_epoch: int = 1
     late_epochs: int = LATE_EPOCHS
     keep: int = 100
@@ -117,9 +122,10 @@ def maintain(
     **options
         The fields of `RunOptions`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
         until all is read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`:
-        "auto", "one-bucket" or "one-round". `buckets`: 0 for one per core. `files_per_epoch`: of one table, 0 for all.
-        `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`. `snapshot_every`: write
-        whole views only every so many epochs, and at the end of a run that reads all there is.
+        "auto", "one-bucket" or "one-round". `buckets`: 0 for one per core. `statistics`: what is known of the tables
+        (`cumulus.explain.sizes.Statistics`), where the first files do not tell it. `files_per_epoch`: of one table, 0
+        for all. `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`.
+        `snapshot_every`: write whole views only every so many epochs, and at the end of a run that reads all there is.
         `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
@@ -220,9 +226,7 @@ class Run:
         register(self._spark)
         options = self._options
         self._cores = cores_of(self._spark)
-        identity = self.checkpoint.bind(
-            self._program, lambda: choose_plan(self._program, options.layout, options.buckets or self._cores)
-        )
+        identity = self.checkpoint.bind(self._program, self._chosen_plan)
         self.identity = identity
         self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
         self._keys = spread_keys(identity.plan.buckets)
@@ -275,6 +279,12 @@ class Run:
             except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
                 if not self._may_start_again(problem):
                     raise self._unwrapped_error(problem) from None
+
+    def _chosen_plan(self) -> BucketPlan:
+        layout, buckets = self._options.layout, self._options.buckets or self._cores
+        counts = counts_for(self._program, self._folders, layout, buckets, self._options.statistics)
+        write_counts(self.checkpoint.store, counts)
+        return choose_plan(self._program, layout, buckets, counts)
 
     def _started_query(self) -> StreamingQuery:
         """Start the query; it goes on after the last epoch that its checkpoint has."""

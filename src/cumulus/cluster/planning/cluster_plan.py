@@ -26,7 +26,8 @@ from cumulus.epochs.layouts import polled_tables, unchecked_keys, undefined_maps
 from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import UsageError
-from cumulus.explain.layout.co_partitioning import choose_layout
+from cumulus.explain.layout.choice import choose_layout
+from cumulus.explain.layout.co_partitioning import Partitioned, partition_text
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.program import Program
@@ -226,17 +227,17 @@ def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan:
     if nodes == 1:
         return GatePlan(BucketPlan(why="one bucket, as there is one node"), (last,))
 
-    def objection(partitioned: Mapping[str, str]) -> str:
+    def objection(partitioned: Partitioned) -> str:
         lost, voted = unchecked_keys(gated, partitioned), polled_tables(gated, partitioned)
         if lost:
             return f"nobody would check {lost[0]}"
         return f"buckets would vote on deletions from {voted[0]}" if voted else ""
 
-    found = choose_layout(gated, sizes=rows, objection=objection)
+    found = choose_layout(gated, Statistics(rows), objection=objection, buckets=nodes)
     if found.one_bucket:
         why = f"one bucket on node {last}, since no table can be partitioned"
         return GatePlan(BucketPlan(why=why), (last,), found.reasons)
-    split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
+    split = partition_text(found.partitioned)
     everywhere = f"; in all of them {', '.join(found.reasons)}" if found.reasons else ""
     why = f"{nodes} buckets, one on each node: {split}{everywhere}"
     return GatePlan(BucketPlan(nodes, found.partitioned, why), tuple(range(nodes)), found.reasons)

@@ -156,7 +156,8 @@ class ColumnarPath:
         if name not in self._kept:
             return is_plain(relation, payloads, updates=False)
         # Of several buckets, one gets the new row of an update, and any may have the old one.
-        updates = bool(relation.key) and (self._plan.buckets == 1 or name not in self._plan.partitioned)
+        is_here = self._plan.buckets == 1 or name not in self._plan.partitioned or name in self._plan.by_key
+        updates = bool(relation.key) and is_here
         is_checked = fast is not None and fast.checks(name)
         return is_checked and not relation.key_rely and is_plain(relation, payloads, updates=updates)
 

@@ -10,7 +10,7 @@ Rows wait for a parent, or for children to go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from cumulus.catalog.events import DELETE, INSERT, UPSERT, Row
@@ -18,6 +18,7 @@ from cumulus.catalog.schema import ForeignKey, Relation
 from cumulus.engine.integrity import Reference
 from cumulus.epochs.bucket.net_changes import InputChange, NetChange, Refused
 from cumulus.epochs.intake.packing import Payload
+from cumulus.explain.layout.co_partitioning import Partitioned
 
 Values = tuple[Any, ...]
 
@@ -26,13 +27,16 @@ Count: TypeAlias = "Callable[[str, tuple[int, ...], Values, int], int]"
 """Table, columns, values, most → how many kept rows have the values, counted up to `most`."""
 
 
-def sees_both_sides(partitioned: Mapping[str, str], child: str, key: ForeignKey) -> bool:
+def sees_both_sides(partitioned: Partitioned, child: str, key: ForeignKey) -> bool:
     """Whether a bucket has both sides of a foreign key: both are everywhere, or both are split by its columns."""
-    columns = (partitioned.get(child), partitioned.get(key.parent))
-    return columns == (None, None) or columns in list(zip(key.columns, key.parent_columns, strict=True))
+    own, theirs = partitioned.get(child), partitioned.get(key.parent)
+    if own is None or theirs is None:
+        return own is theirs
+    pairs = list(zip(key.columns, key.parent_columns, strict=True))
+    return len(own) == len(theirs) and all(pair in pairs for pair in zip(own, theirs, strict=True))
 
 
-def has_spread_children(partitioned: Mapping[str, str], child: str, key: ForeignKey, parent: Relation) -> bool:
+def has_spread_children(partitioned: Partitioned, child: str, key: ForeignKey, parent: Relation) -> bool:
     """Whether every bucket has the parents of a foreign key, and each some of the children.
 
     The key must be the parent's primary key: then a parent is one row, and goes by one deletion.
@@ -40,7 +44,7 @@ def has_spread_children(partitioned: Mapping[str, str], child: str, key: Foreign
     return child in partitioned and key.parent not in partitioned and set(key.parent_columns) == set(parent.key)
 
 
-def is_checked(partitioned: Mapping[str, str], child: str, key: ForeignKey, parent: Relation) -> bool:
+def is_checked(partitioned: Partitioned, child: str, key: ForeignKey, parent: Relation) -> bool:
     """Whether a foreign key of kept tables is checked: by each bucket alone, or by all together."""
     return sees_both_sides(partitioned, child, key) or has_spread_children(partitioned, child, key, parent)
 

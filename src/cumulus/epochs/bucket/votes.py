@@ -16,6 +16,7 @@ from cumulus.catalog.events import DELETE
 from cumulus.engine.integrity import Reference
 from cumulus.epochs.bucket.net_changes import InputChange, NetChange
 from cumulus.epochs.bucket.references import Count, has_spread_children, violations
+from cumulus.explain.layout.co_partitioning import Partitioned
 from cumulus.m3.dataflow import reachable
 
 
@@ -71,7 +72,7 @@ class Voter:
         Counts kept rows by values, up to a number.
     """
 
-    def __init__(self, references: Iterable[Reference], partitioned: Mapping[str, str], count: Count) -> None:
+    def __init__(self, references: Iterable[Reference], partitioned: Partitioned, count: Count) -> None:
         self._references, self._count = list(references), count
         self.tables = frozenset(
             each.parent.name

@@ -133,14 +133,16 @@ def notice_in(packed: Iterable[bytes]) -> dict[str, Any] | None:
 
 def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
     rows = reading.rows
-    column = plan.partitioned.get(reading.relation)
+    columns = plan.partitioned.get(reading.relation)
     if plan.buckets == 1:
         return [(rows, rows.num_rows)]
-    if column is None:
+    if columns is None:
         return [(rows, 0 if bucket else rows.num_rows) for bucket in range(plan.buckets)]
-    owner = buckets_of(rows.column(column), plan.buckets)
-    # The old row may be in any bucket, and all have some that a truncation takes.
-    everywhere = pc.is_in(rows.column(OP_COLUMN), value_set=pa.array([UPSERT, TRUNCATE], pa.int8()))
+    first, *others = map(rows.column, columns)
+    owner = buckets_of(first, plan.buckets, *others)
+    # The old row may be in any bucket if the key does not say in which, and all have some that a truncation takes.
+    broadcast = [TRUNCATE] if reading.relation in plan.by_key else [UPSERT, TRUNCATE]
+    everywhere = pc.is_in(rows.column(OP_COLUMN), value_set=pa.array(broadcast, pa.int8()))
     parts = []
     for bucket in range(plan.buckets):
         own = pc.equal(owner, bucket)

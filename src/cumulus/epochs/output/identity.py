@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import IO
 
@@ -163,7 +163,7 @@ class Checkpoint:
                     "or run the old SQL.",
                 )
             warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
-            return Identity(found["checkpoint"], now, BucketPlan(**found["plan"]), False)
+            return Identity(found["checkpoint"], now, BucketPlan.of_plain(found["plan"]), False)
         plan = choose()
         identity = uuid.uuid4().hex
         content = {
@@ -172,7 +172,7 @@ class Checkpoint:
             "state": self.state,
             "program": now,
             "dialect": FOLLOWED,
-            "plan": {**asdict(plan), "partitioned": dict(plan.partitioned)},
+            "plan": plan.plain(),
             "text": text,
         }
         store.put(_CARD, json.dumps(content, indent=1).encode())

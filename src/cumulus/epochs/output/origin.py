@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cumulus.durable.store import Place, absolute, store_of
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
-from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.plan import BucketPlan, columns_of_plain
 from cumulus.errors import StoreError
+from cumulus.explain.layout.co_partitioning import Partitioned
 
 CARD = "origin.json"
 
@@ -42,15 +42,16 @@ class Origin:
     script: str
     sources: tuple[str, ...]
     buckets: int = 1
-    partitioned: Mapping[str, str] = field(default_factory=dict)
+    partitioned: Partitioned = field(default_factory=dict)
     files_per_epoch: int = 1
     late_epochs: int = LATE_EPOCHS
     has_clients: bool = False
+    by_key: tuple[str, ...] = ()
 
     @property
     def plan(self) -> BucketPlan:
         """The buckets of the run."""
-        return BucketPlan(self.buckets, dict(self.partitioned))
+        return BucketPlan(self.buckets, self.partitioned, by_key=self.by_key)
 
 
 def with_absolute_path(text: str) -> str:
@@ -68,7 +69,7 @@ def with_absolute_path(text: str) -> str:
 
 def write_origin(out: Place, origin: Origin) -> None:
     """Note where the output `out` comes from."""
-    content = {**asdict(origin), "partitioned": dict(origin.partitioned)}
+    content = asdict(origin)
     store_of(out).put(CARD, json.dumps(content, indent=1).encode())
 
 
@@ -85,7 +86,8 @@ def read_origin(out: Place) -> Origin | None:
         if store.size(CARD) is None:
             return None
         found: dict[str, Any] = json.loads(store.get(CARD))
-        return Origin(**{**found, "sources": tuple(found["sources"])})
+        found["partitioned"] = columns_of_plain(found.get("partitioned", {}))
+        return Origin(**{**found, "sources": tuple(found["sources"]), "by_key": tuple(found.get("by_key", ()))})
     except (OSError, ValueError, TypeError, KeyError) as problem:
         place = store.place(CARD)
         raise StoreError(f"{place} cannot be read: {problem}", hint="Give the script and --from instead.") from None

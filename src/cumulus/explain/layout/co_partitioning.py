@@ -1,13 +1,13 @@
 """Co-partitioning (one-round layouts): which relations can be spread so that no bucket ever needs another.
 
-Decided on M3 alone (docs/m3.md, "One-round layouts"). Relations are partitioned by one key column each, or replicated:
-then their events fire in every bucket. `lay_out` finds the tag of every map for a given choice or says which statement
-forbids it; `choose_layout` looks for the best choice.
+Decided on M3 alone (docs/m3.md, "One-round layouts"). Relations are partitioned by key columns, or replicated: then
+their events fire in every bucket. `lay_out` finds the tag of every map for a given choice or says which statement
+forbids it; `cumulus.explain.layout.choice` looks for the best choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -16,7 +16,7 @@ from cumulus.algebra.float_sums import Cell, add_cells, is_rest
 from cumulus.algebra.printing import print_scalar
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import ONE, Number, add
-from cumulus.catalog.partition import bucket_of
+from cumulus.catalog.partition import bucket_of_row
 from cumulus.errors import LayoutError
 from cumulus.explain.layout.placement import (
     PART_TAG,
@@ -28,13 +28,15 @@ from cumulus.explain.layout.placement import (
     Placer,
     Spread,
 )
-from cumulus.explain.layout.shared_keys import partition_choices, references
-from cumulus.m3.dataflow import reachable, topological
+from cumulus.m3.dataflow import topological
 from cumulus.m3.printer import print_statement
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
 
 Key = tuple[object, ...]
 Values = tuple[Number | Cell, ...]
+Columns = tuple[str, ...]
+Partitioned = Mapping[str, Columns]
+"""Relation → the columns whose values choose the bucket of a row; other relations are in every bucket."""
 At = tuple[int, int]
 """A statement, by the index of its trigger and its own."""
 
@@ -64,8 +66,8 @@ class Layout:
     program
         What is laid out.
     partitioned
-        Relation → the column whose bucket (`cumulus.catalog.partition.bucket_of`) its rows go to. All other relations
-        are replicated. Empty: one bucket.
+        Relation → the columns whose bucket (`cumulus.catalog.partition.bucket_of_row`) its rows go to. All other
+        relations are replicated. Empty: one bucket.
     tags
         Of every map.
     first_only
@@ -77,7 +79,7 @@ class Layout:
     """
 
     program: Program
-    partitioned: Mapping[str, str]
+    partitioned: Partitioned
     tags: Mapping[str, MapSpread]
     first_only: frozenset[At] = frozenset()
     batches: frozenset[str] = frozenset()
@@ -146,19 +148,27 @@ class Layout:
             )
             triggers.append(replace(trigger, statements=kept))
         maps = tuple(
-            replace(each, initial=tuple(e for e in each.initial if self._starts_in(each.name, e[0], bucket, buckets)))
+            replace(each, initial=tuple(e for e in each.initial if self.starts_in(each.name, e[0], bucket, buckets)))
             for each in self.program.maps
         )
         return replace(self.program, triggers=tuple(triggers), maps=maps)
 
-    def _starts_in(self, name: str, key: Key, bucket: int, buckets: int) -> bool:
-        """Whether `bucket` opens with the entry that the map `name` starts with at `key`."""
+    def starts_in(self, name: str, key: Key, bucket: int, buckets: int) -> bool:
+        """Whether a bucket has an entry of a map that was there before it: at the start, or moved from other buckets.
+
+        Parameters
+        ----------
+        name, key
+            The map, and the key of the entry.
+        bucket, buckets
+            Which bucket, of how many.
+        """
         tag = self.tags[name]
         match tag.spread:
             case Spread.SAME:
                 return True
             case Spread.LOCAL:
-                return bucket_of(key[tag.key], buckets) == bucket
+                return bucket_of_row([key[position] for position in tag.keys], buckets) == bucket
             case Spread.PART:
                 return bucket == 0
 
@@ -167,7 +177,8 @@ class Layout:
         tag = self.tags[name]
         if tag.spread is not Spread.LOCAL:
             return str(tag.spread.value)
-        return f"local({self.program.map(name).keys[tag.key].name})"
+        keys = self.program.map(name).keys
+        return f"local({', '.join(keys[position].name for position in tag.keys)})"
 
     def explain(self) -> str:
         """Return the layout in words: what is partitioned, every map's tag, and why nothing more is partitioned."""
@@ -176,7 +187,7 @@ class Layout:
         if self.one_bucket:
             lines.append("One bucket: no relation can be partitioned.")
         else:
-            parts = ", ".join(f"{name} by {column}" for name, column in self.partitioned.items())
+            parts = partition_text(self.partitioned)
             lines.append(f"One round in any number of buckets: {parts}.")
             others = [name for name in streams if name not in self.partitioned]
             if others:
@@ -194,7 +205,18 @@ class Layout:
         return "\n".join(lines)
 
 
-def lay_out(program: Program, partitioned: Mapping[str, str]) -> Layout:
+def partition_text(partitioned: Partitioned) -> str:
+    """Return in words which relations are partitioned, and by what.
+
+    Examples
+    --------
+    >>> partition_text({"orders": ("oid",), "lineitem": ("oid", "number")})
+    'orders by oid, lineitem by oid and number'
+    """
+    return ", ".join(f"{name} by {' and '.join(columns)}" for name, columns in partitioned.items())
+
+
+def lay_out(program: Program, partitioned: Partitioned) -> Layout:
     """Return the layout that partitions the given relations by the given columns.
 
     Raises
@@ -206,20 +228,23 @@ def lay_out(program: Program, partitioned: Mapping[str, str]) -> Layout:
     --------
     >>> from cumulus.m3 import parse
     >>> text = "ON +orders(cid, oid) { n[cid] += 1; total[] += 1 }"
-    >>> layout = lay_out(parse(text), {"orders": "cid"})
+    >>> layout = lay_out(parse(text), {"orders": ("cid",)})
     >>> layout.tag_text("n"), layout.tag_text("total")
     ('local(k1)', 'part')
     """
-    for relation, column in partitioned.items():
-        if column not in program.relation(relation).column_names:
-            raise LayoutError(f"{relation} has no column {column}", hint="Name a column of the relation.")
+    for relation, columns in partitioned.items():
+        known = program.relation(relation).column_names
+        for place, column in enumerate(columns or ("",)):
+            if column not in known or column in columns[:place]:
+                fault = "is named twice" if column in known else "is no column"
+                raise LayoutError(f"{relation}: {column!r} {fault}", hint=f"Its columns: {', '.join(known)}.")
     return _Trial(program, partitioned).layout()
 
 
 class _Trial:
     """A choice of columns, tried on a program: where the terms of its statements and views are right."""
 
-    def __init__(self, program: Program, partitioned: Mapping[str, str]) -> None:
+    def __init__(self, program: Program, partitioned: Partitioned) -> None:
         self.program = program
         self.partitioned = partitioned
         self.tags: dict[str, MapSpread] = {}
@@ -253,17 +278,18 @@ class _Trial:
     def _place(self, at: At) -> Distribution:
         """Return where the value of a statement's term is right, the target's key taken into account."""
         trigger, statement = _statement_at(self.program, at)
-        column = self.partitioned.get(trigger.relation)
-        position = self.program.relation(trigger.relation).position(column) if column is not None else None
+        relation = self.program.relation(trigger.relation)
+        positions = tuple(map(relation.position, self.partitioned.get(trigger.relation, ())))
         try:
-            return _checked_place(trigger, statement, self.tags, position)
+            return _checked_place(trigger, statement, self.tags, positions)
         except NotOneRound as reason:
             raise self._refusal(_statement_text(self.program, at), reason, "another column") from None
 
     def _check_view(self, view: ViewDef) -> None:
         """Check that what the expressions of a view read of maps is where its rows are."""
         keys = [key.name for key in self.program.map(view.maps[0]).keys]
-        homes = {keys[self.tags[name].key] for name in view.maps if self.tags[name].spread is Spread.LOCAL}
+        tags = [self.tags[name] for name in view.maps]
+        homes = {tuple(keys[position] for position in tag.keys) for tag in tags if tag.spread is Spread.LOCAL}
         placer = Placer(ONE, self.tags, bound=keys)
         for scalar in view.expressions:
             try:
@@ -273,9 +299,8 @@ class _Trial:
                 raise self._refusal(where, reason, "a key of the view") from None
 
     def _refusal(self, where: str, reason: NotOneRound, other: str) -> LayoutError:
-        columns = ", ".join(f"{relation} by {column}" for relation, column in self.partitioned.items())
         return LayoutError(
-            f"not one round with {columns or 'one bucket'}: in {where}, {reason}",
+            f"not one round with {partition_text(self.partitioned) or 'one bucket'}: in {where}, {reason}",
             hint=f"Replicate one of the relations, or partition by {other}.",
         )
 
@@ -285,14 +310,19 @@ class _Trial:
             return SAME_TAG
         statements = {at: _statement_at(self.program, at)[1] for at in places}
         if kinds == {PlaceKind.HOME}:
-            # A variable may stand in several keys; one position must do for all statements.
-            homes = [
-                {position for position, key in enumerate(statements[at].keys) if key == found.home}
-                for at, found in places.items()
+            # A variable may stand in several keys; the same positions must do for all statements.
+            common = [
+                set.intersection(
+                    *(
+                        {position for position, key in enumerate(statements[at].keys) if key == found.home[column]}
+                        for at, found in places.items()
+                        if column < len(found.home)
+                    )
+                )
+                for column in range(max(len(found.home) for found in places.values()))
             ]
-            common = set.intersection(*homes)
-            if common:
-                return MapSpread(Spread.LOCAL, min(common))
+            if all(common) and len({len(found.home) for found in places.values()}) == 1:
+                return MapSpread(Spread.LOCAL, tuple(map(min, common)))
         assigned = [at for at, statement in statements.items() if statement.op == ":="]
         if assigned and PlaceKind.SAME in kinds:
             statement = _statement_text(self.program, assigned[0])
@@ -312,7 +342,8 @@ class _Trial:
                 return None
             tag = self.tags[statement.map]
             if tag.spread is Spread.LOCAL:
-                if found.kind is not PlaceKind.HOME or statement.keys[tag.key] != found.home:
+                own = tuple(statement.keys[position] for position in tag.keys)
+                if found.kind is not PlaceKind.HOME or own != found.home:
                     return None
             elif found.kind is PlaceKind.SAME:
                 first |= set() if tag == SAME_TAG else {(index, place)}
@@ -332,7 +363,7 @@ def _statement_text(program: Program, at: At) -> str:
 
 
 def _checked_place(
-    trigger: Trigger, statement: Statement, tags: Mapping[str, MapSpread], position: int | None
+    trigger: Trigger, statement: Statement, tags: Mapping[str, MapSpread], positions: tuple[int, ...]
 ) -> Distribution:
     if statement.op == ":=":
         spread = sorted(name for name in maps_of(statement.term) if tags[name].spread is Spread.PART)
@@ -341,133 +372,19 @@ def _checked_place(
         placer = Placer(statement.term, tags)
         place = placer.statement(statement.term)
     elif trigger.on is On.BATCH:
-        batch = (trigger.relation, position) if position is not None else None
+        batch = (trigger.relation, positions) if positions else None
         placer = Placer(statement.term, tags, batch)
         place = placer.statement(statement.term)
-        if position is not None and place.kind is PlaceKind.SAME:
+        if positions and place.kind is PlaceKind.SAME:
             raise NotOneRound("it does not depend on the rows of the batch")
     else:
-        placer = Placer(statement.term, tags, bound=trigger.variables)
-        home = trigger.variables[position] if position is not None else ""
-        place = placer.statement(statement.term, home)
+        home = tuple(trigger.variables[position] for position in positions)
+        placer = Placer(statement.term, tags, bound=trigger.variables, event=home)
+        place = placer.statement(statement.term)
     if place.kind is PlaceKind.HOME:
-        # Name the target's key that is the home, if it has one.
-        own = [key for key in statement.keys if placer.representative(key) == place.home]
-        return Distribution(PlaceKind.HOME, own[0]) if own else Distribution(PlaceKind.PART)
+        # Name the target's keys that are the home, if it has them.
+        own = {placer.representative(key): key for key in reversed(statement.keys)}
+        if set(place.home) <= own.keys():
+            return Distribution(PlaceKind.HOME, tuple(own[variable] for variable in place.home))
+        return Distribution(PlaceKind.PART)
     return place
-
-
-def choose_layout(
-    program: Program,
-    sizes: Mapping[str, float] | None = None,
-    hint: Mapping[str, str] | None = None,
-    objection: Callable[[Mapping[str, str]], str] = lambda partitioned: "",
-) -> Layout:
-    """Return the legal layout that partitions the most, with the reasons why the other streams are not partitioned.
-
-    A cyclic program gets one bucket.
-
-    Parameters
-    ----------
-    sizes
-        Relation → expected rows (any unit). Without it a relation counts the more, the more others it refers to.
-    hint
-        Relation → column: partition these, and what else is possible.
-    objection
-        Says why a choice of columns is not wanted though it may be legal; "" if it is.
-
-    Raises
-    ------
-    LayoutError
-        If `hint` is not legal, naming the statement.
-    """
-    chosen = lay_out(program, hint) if hint else None
-    streams = {trigger.relation for trigger in program.triggers}
-    try:
-        topological(program)
-    except LayoutError as cyclic:
-        if hint:
-            raise
-        whole = {definition.name: SAME_TAG for definition in program.maps}
-        return Layout(program, {}, whole, reasons=dict.fromkeys(sorted(streams), cyclic.message))
-    guessed = _weights(program)
-    weights = {name: float((sizes or {}).get(name, guessed[name])) for name in streams}
-
-    def weight(partitioned: Mapping[str, str]) -> float:
-        return sum(weights[name] for name in partitioned)
-
-    reasons: dict[str, str] = {}
-
-    def legal(partitioned: Mapping[str, str], about: str = "") -> Layout | None:
-        why = objection(partitioned)
-        try:
-            if not why:
-                return lay_out(program, partitioned)
-        except LayoutError as illegal:
-            why = illegal.message
-        reasons.setdefault(about, why)
-        return None
-
-    choices = sorted(partition_choices(program), key=lambda choice: -weight(choice))
-    if chosen is None:
-        candidates = [found for choice in choices if (found := _largest(choice, weight, legal))]
-        chosen = max(
-            candidates,
-            # Keys have many values, other columns perhaps three; after that, the less to add up the better.
-            key=lambda found: (weight(found.partitioned), _key_count(program, found), _local_count(found)),
-            default=lay_out(program, {}),
-        )
-    for choice in choices:
-        # Views that share no map may be spread by keys of their own.
-        rest = {name: column for name, column in choice.items() if name not in chosen.partitioned}
-        for name, column in sorted(rest.items(), key=lambda item: -weights[item[0]]):
-            chosen = legal({**chosen.partitioned, name: column}, name) or chosen
-    others = sorted(streams - set(chosen.partitioned))
-    return replace(chosen, reasons={name: reasons.get(name, "it has no column to join by") for name in others})
-
-
-def _weights(program: Program) -> dict[str, float]:
-    """Guess relative sizes: facts refer to dimensions, and each relation referred to makes one four times as large."""
-    parents = references(program)
-    return {relation: 4.0 ** len(reachable(parents, [relation]) - {relation}) for relation in parents}
-
-
-def _key_count(program: Program, layout: Layout) -> int:
-    """Count the partition columns that are in a primary or foreign key of their relation."""
-    found = 0
-    for name, column in layout.partitioned.items():
-        relation = program.relation(name)
-        keys = {*relation.key, *(own for reference in relation.foreign_keys for own in reference.columns)}
-        found += column in keys
-    return found
-
-
-def _local_count(layout: Layout) -> int:
-    """Count the maps that need no adding up."""
-    return sum(layout.merge(name) is not Merge.ADD for name in layout.tags)
-
-
-def _largest(
-    choice: Mapping[str, str],
-    weight: Callable[[Mapping[str, str]], float],
-    legal: Callable[[Mapping[str, str], str], Layout | None],
-) -> Layout | None:
-    """Return a layout that partitions as much of `choice` as can be: one relation more at a time, heaviest first.
-
-    `legal` gives the layout of a choice, if there is one, or notes why not about a relation.
-    """
-    found = legal(choice, "")
-    if found is not None:
-        return found
-    best: Layout | None = None
-    names = sorted(choice, key=lambda name: -weight({name: choice[name]}))
-    for start in names:
-        grown = legal({start: choice[start]}, start)
-        if grown is None:
-            continue
-        for name in names:
-            if name not in grown.partitioned:
-                grown = legal({**grown.partitioned, name: choice[name]}, name) or grown
-        if best is None or weight(grown.partitioned) > weight(best.partitioned):
-            best = grown
-    return best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from cumulus.algebra.terms import Atom
 from cumulus.m3.infer import nodes
@@ -42,6 +43,55 @@ def partition_choices(program: Program) -> tuple[dict[str, str], ...]:
             if choice and choice not in choices:
                 choices.append(choice)
     return tuple(choices)
+
+
+def joint_choices(program: Program) -> tuple[dict[str, tuple[str, ...]], ...]:
+    """Return several columns at once by which relations could be partitioned together: dicts from relation to columns.
+
+    Whole primary keys; foreign keys of several columns with what they refer to; and what two relations, or one with
+    itself, have in common in a definition, also as far as it is in their primary keys, which so stay checked.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> text = "RELATION r(a, b, c) KEY (a, b); MAP q[](v) = SUM[](r(x, y, z) * s(x, z)); "
+    >>> text += "ON +r(a, b, c) {} ON +s(a, c) {}"
+    >>> joint_choices(parse(text))
+    ({'r': ('a', 'b')}, {'r': ('a', 'c'), 's': ('a', 'c')})
+    """
+    streams = {trigger.relation for trigger in program.triggers}
+    found: list[dict[str, tuple[str, ...]]] = []
+    for relation in program.relations:
+        found.append({relation.name: relation.key})
+        found += [{relation.name: key.columns, key.parent: key.parent_columns} for key in relation.foreign_keys]
+    keys = {relation.name: relation.key or relation.column_names for relation in program.relations}
+    for left, right, pairs in _joined_pairs(program):
+        common = [pair for pair in pairs if pair[0] in keys[left] and pair[1] in keys[right]]
+        for each in (pairs, common):
+            columns = {left: tuple(own for own, _ in each)}
+            if columns.setdefault(right, tuple(other for _, other in each)) == tuple(other for _, other in each):
+                found.append(columns)
+    wanted = (each for each in found if each.keys() <= streams and all(len(columns) > 1 for columns in each.values()))
+    return tuple({tuple(sorted(each.items())): each for each in wanted}.values())
+
+
+def _joined_pairs(program: Program) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Yield relations that stand together in a definition, and the pairs of columns that have one value there."""
+    columns = {relation.name: relation.column_names for relation in program.relations}
+    for definition in program.maps:
+        for term in definition.definitions:
+            atoms = [node for node in nodes(term) if isinstance(node, Atom) and node.name in columns]
+            for one, other in combinations(atoms, 2):
+                places = {variable: place for place, variable in reversed(list(enumerate(other.variables)))}
+                yield (
+                    one.name,
+                    other.name,
+                    [
+                        (columns[one.name][place], columns[other.name][places[variable]])
+                        for place, variable in enumerate(one.variables)
+                        if variable in places
+                    ],
+                )
 
 
 def references(program: Program) -> dict[str, frozenset[str]]:

@@ -1,0 +1,214 @@
+"""The choice of a plan for a new run: the layout, in how many buckets, and a sentence that says why.
+
+Whoever asks for a layout asks here, so that `cumulus explain`, the first line of a run and its checkpoint say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cumulus.epochs.layouts import counts_on_unchecked, polled_tables, unchecked_keys
+from cumulus.epochs.plan import BucketPlan, keyed_tables
+from cumulus.errors import LayoutError, UsageError
+from cumulus.explain.explanation import counted
+from cumulus.explain.layout.choice import HeldBack, LayoutChoices
+from cumulus.explain.layout.co_partitioning import Columns, Layout, Partitioned, partition_text
+from cumulus.explain.sizes import Statistics
+from cumulus.m3.program import Program
+
+LAYOUTS = ("auto", "one-bucket", "one-round")
+UNEVEN = 1.5
+"""The heaviest bucket is told to be too heavy if it has so many times its part."""
+USELESS = 0.9
+"""A layout of which the heaviest bucket has more of the work than this is not worth having."""
+_HOLDS_BACK = 1.25
+"""A view holds others back if without it the heaviest bucket has so many times less."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChoice:
+    """A plan, and what there is to say about it.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    layout
+        Its layout; with one bucket, the layout that is the same everywhere.
+    share
+        Of all work, what the heaviest bucket gets.
+    """
+
+    plan: BucketPlan
+    layout: Layout
+    share: float
+
+    def __str__(self) -> str:
+        """Return the sentence of the plan, and where each map lies."""
+        if self.plan.buckets == 1:
+            return self.plan.why
+        _, *details = self.layout.explain().split("\n")
+        return "\n".join([self.plan.why, *details])
+
+
+def choose_plan(program: Program, layout: str, buckets: int, statistics: Statistics | None = None) -> BucketPlan:
+    """Return the plan for a new checkpoint.
+
+    Parameters
+    ----------
+    layout, buckets, statistics
+        As in `choice_of_plan`.
+    """
+    return choice_of_plan(program, layout, buckets, statistics).plan
+
+
+def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Statistics | None = None) -> PlanChoice:
+    """Choose the plan for a new checkpoint.
+
+    Parameters
+    ----------
+    layout
+        One of `LAYOUTS`; after "one-round:", tables and columns to partition by, such as
+        ``orders=oid+lineitem=oid,number``.
+    buckets
+        How many are wanted.
+    statistics
+        What is known of the tables.
+
+    Raises
+    ------
+    LayoutError
+        If "one-round" is asked for and no such layout is right, or none in which somebody checks the references that
+        the program counts on; says why.
+    """
+    name, _, hint = layout.partition(":")
+    if name not in LAYOUTS or (hint and name != "one-round"):
+        raise UsageError(
+            f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
+        )
+    if buckets < 1:
+        raise UsageError(f"{buckets} buckets", hint="There is at least one.")
+    whole = Layout(program, {}, {})
+    if name == "one-bucket":
+        return PlanChoice(BucketPlan(why="one bucket, as asked for"), whole, 1.0)
+    if buckets == 1 and name == "auto":
+        return PlanChoice(BucketPlan(why="one bucket, as there is one core"), whole, 1.0)
+    choice = LayoutChoices(program, statistics or Statistics(), buckets)
+    found = _one_round(choice, _hint(program, hint))
+    split = partition_text(found.partitioned)
+    lost = unchecked_keys(program, found.partitioned)
+    if found.one_bucket:
+        reason = _held_back_text(choice, 1.0) or "; ".join(f"{name}: {why}" for name, why in found.reasons.items())
+        if name == "one-round":
+            raise LayoutError(f"no table can be partitioned: {reason}", hint="Use --layout one-bucket.")
+        return PlanChoice(BucketPlan(why=f"one bucket, since no table can be partitioned: {reason}"), found, 1.0)
+    if lost and name == "auto":
+        why = f"one bucket: with {split} in several, nobody would check {lost[0]}"
+        return PlanChoice(BucketPlan(why=why), whole, 1.0)
+    if counts_on_unchecked(program, found.partitioned):
+        raise LayoutError(
+            f"with {split} in several buckets nobody would check {lost[0]}, and the program leaves out statements "
+            "because it is checked",
+            hint="Compile it with enforced=False.",
+        )
+    share = choice.loads.heaviest(found.partitioned, buckets)
+    if share > USELESS and name == "auto":
+        reason = _held_back_text(choice, share)
+        why = f"one bucket, since with {split} in {buckets} the heaviest would have {share:.0%} of the work"
+        return PlanChoice(BucketPlan(why=f"{why}; {reason}" if reason else why), whole, 1.0)
+    why = "; ".join([f"{buckets} buckets, {split}", *_remarks(choice, found, share, lost)])
+    keyed = keyed_tables(program, found.partitioned)
+    return PlanChoice(BucketPlan(buckets, found.partitioned, why, keyed), found, share)
+
+
+def partitioned_by(program: Program, layout: str, buckets: int, statistics: Statistics | None = None) -> Partitioned:
+    """Return the tables that a layout of one round would partition, and by which columns.
+
+    Parameters
+    ----------
+    layout, buckets, statistics
+        As in `choice_of_plan`.
+    """
+    name, _, hint = layout.partition(":")
+    if name != "one-round":
+        return {}
+    return _one_round(LayoutChoices(program, statistics or Statistics(), buckets), _hint(program, hint)).partitioned
+
+
+def _one_round(choice: LayoutChoices, asked: Partitioned) -> Layout:
+    """Return the best layout of one round: of those with all keys and references checked, if there are any."""
+
+    def objection(partitioned: Partitioned) -> str:
+        lost = unchecked_keys(choice.program, partitioned)
+        return f"nobody would check {lost[0]}" if lost else ""
+
+    if not objection(asked):
+        checked = choice.layout(asked, objection)
+        if not checked.one_bucket:
+            return checked
+    return choice.layout(asked)
+
+
+def _hint(program: Program, text: str) -> dict[str, Columns]:
+    found: dict[str, Columns] = {}
+    for part in text.split("+") if text else ():
+        table, _, columns = part.partition("=")
+        if table not in {relation.name for relation in program.relations}:
+            raise UsageError(f"there is no table {table!r}", hint="Write --layout one-round:TABLE=COLUMN+TABLE=COLUMN.")
+        found[table] = tuple(columns.split(","))
+    return found
+
+
+def _remarks(choice: LayoutChoices, found: Layout, share: float, lost: Sequence[str]) -> list[str]:
+    """Return what there is to say of a layout in several buckets."""
+    program, partitioned, buckets = choice.program, found.partitioned, choice.buckets
+    streams = {trigger.relation for trigger in program.triggers}
+    everywhere = [each.name for each in program.relations if each.name in streams and each.name not in partitioned]
+    said = [f"in all of them {', '.join(everywhere)}"] if everywhere else []
+    even = 1 / buckets
+    said.append(f"the heaviest has {share:.0%} of the work")
+    if share > UNEVEN * even:
+        said[-1] += f", {share / even:.1f} times its part"
+    said += [
+        f"{' and '.join(columns)} of {table} has {counted(values, 'value')}, so no more buckets have rows of it"
+        for table, columns in partitioned.items()
+        if (values := choice.loads.distinct(table, columns)) < buckets
+    ]
+    held = _held_back_text(choice, share)
+    if held:
+        said.append(held)
+    polled = polled_tables(program, partitioned)
+    if polled:
+        which = " or ".join(polled)
+        said.append(f"a deletion from {which} counts an epoch later, when no bucket has rows that refer to it")
+    if lost:
+        said.append(f"not checked: {', '.join(lost)}")
+    return said
+
+
+def _held_back_text(choice: LayoutChoices, share: float) -> str:
+    """Return which views keep the others from being spread better, why, and what that costs; "" if none do."""
+    if share <= _HOLDS_BACK / choice.buckets:
+        return ""
+    best = next(iter(choice.groups()), None)
+    if best is None or not best.partitioned:
+        return _reasons(choice.refusals())
+    if best.share * _HOLDS_BACK > share:
+        return ""
+    held = choice.held_back(best.partitioned)
+    if not held:
+        return ""
+    names = ", ".join(each.view for each in held)
+    them = "holds the others" if len(held) == 1 else "hold the others"
+    return (
+        f"{names} {them} back: without, {partition_text(best.partitioned)}, and the heaviest would have "
+        f"{best.share:.0%} ({_reasons(held)})"
+    )
+
+
+def _reasons(held: Iterable[HeldBack]) -> str:
+    # The columns are named already.
+    reasons = ((each.view, re.sub("^not one round with .*?: in ", "in ", each.reason)) for each in held)
+    return "; ".join(f"{view}: {reason}" for view, reason in reasons)
