@@ -16,9 +16,9 @@ from cumulus.epochs.arrivals import Progress, next_files
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import read_files
+from cumulus.epochs.keeping import keeping_program
 from cumulus.epochs.layouts import match_sources_to_tables
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.replay import keeping_program
 from cumulus.epochs.sources import sources_from
 from support.star_stream import STAR, Star
 from support.tiers import examples

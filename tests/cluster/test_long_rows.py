@@ -13,7 +13,7 @@ from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.clients import client_sessions
 from cumulus.cluster.clients.reads import answers
-from cumulus.cluster.intake import BlockMaker, TableDelta
+from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, RowsAccepted
 from cumulus.cluster.mode import Mode
@@ -22,6 +22,7 @@ from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
+from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Received
 from cumulus.transport.framing import PAYLOAD_BYTES
 from support.one_switch import sent, switch_of

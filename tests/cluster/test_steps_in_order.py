@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cumulus.catalog.arrow import table_of
-from cumulus.cluster.intake import BlockMaker, TableDelta
+from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.messages import Block, Deltas
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.dispatch import Dispatch
@@ -16,6 +16,7 @@ from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.stages.judge import TableDelta
 
 PROGRAM = compile_sql(
     """

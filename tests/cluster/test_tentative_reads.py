@@ -18,7 +18,7 @@ from cumulus.catalog.arrow import table_of
 from cumulus.cluster.clients import parts, reads
 from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.intake import BlockMaker, TableDelta
+from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.live.folds import ClusterFolds
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused
@@ -28,6 +28,7 @@ from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
 from cumulus.epochs.output.host import FolderHost
+from cumulus.epochs.stages.judge import TableDelta
 from cumulus.errors import EvaluationError
 from cumulus.views.consistency import Consistency
 from cumulus.views.finishing import Finisher

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from cumulus.cluster.eventual import Indices
-from cumulus.cluster.intake import Intake, TableDelta
+from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
@@ -16,6 +16,7 @@ from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus_lab.experiments.cluster_counts import CountedMachine
 from cumulus_lab.simulation import BrokenRule

@@ -37,7 +37,7 @@ def explain_command(
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
     source: list[str] = typer.Option([], "--from", help="Count rows and values in DIR, or NAME=PATH, as of run."),
     buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of the layout; 0 for one per core of this machine."),
-    layout: str = typer.Option("auto", help="auto, one-bucket or one-round, as of run."),
+    layout: str = typer.Option("auto", help="auto, one-bucket, one-round or judged, as of run."),
     functions: FunctionPlaces = None,
 ) -> None:
     """Say what keeping each view costs: an event, memory, a subscription; why each map is there; and a run's layout.

@@ -13,7 +13,7 @@ Net changes of tables become blocks of events with versions, and what each node 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -26,7 +26,6 @@ from cumulus.cluster.messages import Block, Payloads
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.cluster.versions import MOST_TICKS, Numbering
-from cumulus.engine import snapshot
 from cumulus.engine.analysis.missing_triggers import missing_trigger
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
@@ -35,20 +34,12 @@ from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.intake.packing import Payload, pack, unpack_in_order
 from cumulus.epochs.intake.reading import Reading
+from cumulus.epochs.keeping import judging_program
 from cumulus.epochs.plan import BucketPlan, Ownership
-from cumulus.epochs.replay import count_rows
+from cumulus.epochs.stages.judge import TableDelta, take_nets
 from cumulus.explain.lineage import views_of_columns
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import On, Program
-
-
-@dataclass(frozen=True, slots=True)
-class TableDelta:
-    """The net change of a table: different rows, how often each came (positive) or went; or its events, in order."""
-
-    relation: str
-    rows: pa.Table
-    counts: npt.NDArray[np.int64]
 
 
 def pack_rows(readings: Sequence[Reading], gate: BucketPlan | None, *, is_spread: bool) -> Payloads:
@@ -61,22 +52,6 @@ def pack_rows(readings: Sequence[Reading], gate: BucketPlan | None, *, is_spread
 def intake_part(read: Payloads | LoggedPayloads | LoggedRows) -> bytes:
     """Return what of packed rows the intake takes."""
     return read.intake or b"".join(read.gates)
-
-
-def intake_program(program: Program, tables: frozenset[str]) -> tuple[Program, dict[str, str]]:
-    """Return a program that keeps the rows of those tables which `program` keeps, and the net change of all; and table
-    → map of its net change.
-    """
-    mine = tuple(each for each in program.relations if each.name in tables)
-    kept = {name: f"{name} rows" for name, _ in program.kept if name in tables}
-    nets = {each.name: f"{each.name} net" for each in mine}
-    counted = [
-        count_rows(each, [kept[each.name], nets[each.name]] if each.name in kept else [nets[each.name]])
-        for each in mine
-    ]
-    maps = tuple(each for found, _ in counted for each in found)
-    triggers = tuple(each for _, found in counted for each in found)
-    return Program(mine, maps, (), triggers, tuple(kept.items())), nets
 
 
 class Intake:
@@ -98,7 +73,7 @@ class Intake:
         *,
         late_epochs: int = LATE_EPOCHS,
     ) -> None:
-        keeping, self._nets = intake_program(program, tables)
+        keeping, self._nets = judging_program(program, tables)
         self._views = _views_of_tables(program)
         self._tables = {statement.map: trigger.relation for trigger, statement in keeping.statements()}
         self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs)
@@ -113,18 +88,7 @@ class Intake:
 
     def take_nets(self) -> Iterator[TableDelta]:
         """Yield the net changes of tables since the last call, parents before children; their maps are empty then."""
-        engine = self._bucket.engine
-        for relation in self._ordered:
-            name = self._nets[relation.name]
-            table = snapshot.dump(engine, name)
-            if table.num_rows:
-                engine.load(name, ())
-                counts = table.column(table.num_columns - 1).to_numpy().astype(np.int64)
-                rows = table.select(range(table.num_columns - 1)).rename_columns(relation.column_names)
-                changed = counts != 0
-                if not changed.all():
-                    rows, counts = rows.filter(pa.array(changed)), counts[changed]
-                yield TableDelta(relation.name, rows, counts)
+        return take_nets(self._bucket, self._nets, self._ordered)
 
     def save(self) -> bytes:
         """Return the whole state."""

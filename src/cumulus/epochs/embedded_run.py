@@ -17,7 +17,7 @@ from cumulus.durable.folders import check_output
 from cumulus.durable.store import NO_STORAGE, Storage, absolute, below, store_of
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_files
-from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
+from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.epoch_log import EpochLog
 from cumulus.epochs.first_counts import counts_for, write_counts
@@ -26,7 +26,7 @@ from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, write_program
-from cumulus.epochs.output.publish import merge_functions, write_outputs
+from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
@@ -34,6 +34,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import check_apart
+from cumulus.epochs.stages.stages import Writing, stages_of
 from cumulus.errors import StoreError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
@@ -137,19 +138,15 @@ class EmbeddedRun:
         """Load the newest snapshots and replay the log up to the last committed epoch."""
         assert self._sink is not None
         plan, newest = self.identity.plan, self._sink.newest()
-        self._buckets = [
-            Bucket(self._program, plan, at, self._make_engine, self._late_epochs, self._functions)
-            for at in range(plan.buckets)
-        ]
+        self._stages = stages_of(self._program, plan, self._make_engine, self._late_epochs, self._functions)
         self._poll: Mapping[str, Any] = newest.poll if newest else {}
         self.epoch = newest.epoch if newest else 0
         self._done: Progress = newest.offsets if newest else {}
         self._log.open(self.epoch, plan.buckets, newest.began if newest else [], self._sink.run)
-        for bucket, snapshot in zip(self._buckets, self._log.snapshots(), strict=False):
-            bucket.load(snapshot)
+        for index, snapshot in enumerate(self._log.snapshots()):
+            self._stages.load(index, snapshot)
         for epoch in range(self._log.base + 1, self.epoch + 1):
-            for bucket in self._buckets:
-                bucket.apply(epoch, [self._log.payload(epoch, bucket.index)])
+            self._stages.replay(epoch, [self._log.payload(epoch, index) for index in range(plan.buckets)])
 
     def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
         """Do the next epoch; None if there are no new files, and no deletions that all buckets agree to.
@@ -189,15 +186,13 @@ class EmbeddedRun:
         left = files_left(self._sources, done, lists)
         final = left == 0 if last is None else last
         attempt = os.urandom(4).hex()
-        written = []
-        engine = 0.0
-        for bucket, payload in zip(self._buckets, packed, strict=True):
+        for index, payload in enumerate(packed):
             faults.crash_point("in-handler")
-            self._log.add(epoch, bucket.index, payload)
-            before = time.perf_counter()
-            outcome = bucket.apply(epoch, [payload])
-            engine += time.perf_counter() - before
-            written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, self._snapshots, final=final))
+            self._log.add(epoch, index, payload)
+        writing = Writing(epoch, attempt, self.out, self._snapshots, final)
+        before = time.perf_counter()
+        written = list(self._stages.apply(packed, writing))
+        engine = time.perf_counter() - before - writing.seconds
         faults.crash_point("after-state-write")
         manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
         if not made:  # an earlier run was quicker with this epoch, its last one: go on from there
@@ -206,7 +201,7 @@ class EmbeddedRun:
             return self.step(everything=everything, last=last)
         self.epoch, self._done, self._poll = epoch, done, manifest.poll
         if self._log.has_outgrown:
-            self._log.compact(epoch, (bucket.dump() for bucket in self._buckets))
+            self._log.compact(epoch, self._stages.dumps())
         ended = time.perf_counter()
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
         return Epoch.of(manifest, ended - started, parts, left, ("kept",), self.out)

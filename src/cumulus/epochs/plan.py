@@ -5,15 +5,34 @@ A bucket holds some rows, and speaks of some: of those that all buckets hold, on
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.partition import bucket_of_row
 from cumulus.explain.layout.co_partitioning import Columns, Layout, Partitioned, lay_out
+from cumulus.explain.layout.view_parts import part_of_views
 from cumulus.m3.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The buckets of views that are kept behind the judges of rows.
+
+    Parameters
+    ----------
+    views
+        Their names.
+    buckets, partitioned
+        As of `BucketPlan`.
+    """
+
+    views: tuple[str, ...]
+    buckets: int = 1
+    partitioned: Partitioned = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +47,32 @@ class BucketPlan:
         One sentence for the user.
     by_key
         Relations partitioned by columns of their primary keys: the old row of an update is where the new one is.
+    groups
+        If there are some, the buckets keep and judge rows, and views are in buckets of these groups.
     """
 
     buckets: int = 1
     partitioned: Partitioned = field(default_factory=dict)
     why: str = "one bucket runs the whole program"
     by_key: tuple[str, ...] = ()
+    groups: tuple[GroupPlan, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {**asdict(self), "partitioned": {name: list(columns) for name, columns in self.partitioned.items()}}
+        found: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if not self.groups:
+            del found["groups"]
+        return found
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> BucketPlan:
         """Return what `plain` was made from; earlier releases knew only single columns."""
+        groups = tuple(
+            GroupPlan(tuple(each["views"]), each["buckets"], columns_of_plain(each["partitioned"]))
+            for each in plain.get("groups", ())
+        )
         by_key = tuple(plain.get("by_key", ()))
-        return cls(plain["buckets"], columns_of_plain(plain["partitioned"]), plain["why"], by_key)
+        return cls(plain["buckets"], columns_of_plain(plain["partitioned"]), plain["why"], by_key, groups)
 
 
 def columns_of_plain(plain: Mapping[str, Any]) -> dict[str, Columns]:
@@ -59,6 +88,34 @@ def keyed_tables(program: Program, partitioned: Partitioned) -> tuple[str, ...]:
 @lru_cache(maxsize=16)
 def _layout(program: Program, partitioned: tuple[tuple[str, Columns], ...]) -> Layout:
     return lay_out(program, dict(partitioned))
+
+
+@lru_cache(maxsize=64)
+def _program_of_group(program: Program, views: tuple[str, ...]) -> Program:
+    part = part_of_views(program, views)
+    plain = (
+        replace(each, key=(), foreign_keys=tuple(replace(key, enforced=False) for key in each.foreign_keys))
+        for each in part.relations
+    )
+    return replace(part, relations=tuple(plain))
+
+
+def program_of_group(program: Program, group: GroupPlan) -> Program:
+    """Return what keeps the views of a group, of rows that have been judged: no keys are checked any more."""
+    return _program_of_group(program, group.views)
+
+
+def plan_of_group(group: GroupPlan) -> BucketPlan:
+    """Return the plan of a group, of which each bucket is one of views alone."""
+    return BucketPlan(group.buckets, group.partitioned)
+
+
+def where_view_is(program: Program, plan: BucketPlan, view: str) -> tuple[Program, BucketPlan]:
+    """Return the program and the plan of the buckets that keep a view."""
+    for group in plan.groups:
+        if view in group.views:
+            return program_of_group(program, group), plan_of_group(group)
+    return program, plan
 
 
 def layout_of(program: Program, plan: BucketPlan) -> Layout:

@@ -6,23 +6,28 @@ Whoever asks for a layout asks here, so that `cumulus explain`, the first line o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cumulus.epochs.keeping import judging_program
 from cumulus.epochs.layouts import counts_on_unchecked, polled_tables, unchecked_keys
-from cumulus.epochs.plan import BucketPlan, keyed_tables
+from cumulus.epochs.plan import BucketPlan, GroupPlan, keyed_tables
 from cumulus.errors import LayoutError, UsageError
 from cumulus.explain.explanation import counted
-from cumulus.explain.layout.choice import HeldBack, LayoutChoices
+from cumulus.explain.layout.choice import HeldBack, LayoutChoices, SpreadViews
 from cumulus.explain.layout.co_partitioning import Columns, Layout, Partitioned, partition_text
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 
-LAYOUTS = ("auto", "one-bucket", "one-round")
+LAYOUTS = ("auto", "one-bucket", "one-round", "judged")
 UNEVEN = 1.5
 """The heaviest bucket is told to be too heavy if it has so many times its part."""
 USELESS = 0.9
 """A layout of which the heaviest bucket has more of the work than this is not worth having."""
+PAYS = 0.8
+"""Judges before views are worth having if the heaviest bucket has at most so much of what it has without them."""
+_SHIPPING = 2.0
+"""What it costs to hand a row on from a judge to views, as `cumulus.explain.layout.load` counts."""
 _HOLDS_BACK = 1.25
 """A view holds others back if without it the heaviest bucket has so many times less."""
 
@@ -70,7 +75,7 @@ def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Stat
     Parameters
     ----------
     layout
-        One of `LAYOUTS`; after "one-round:", tables and columns to partition by, such as
+        One of `LAYOUTS`; after "one-round:" or "judged:", tables and columns to partition by, such as
         ``orders=oid+lineitem=oid,number``.
     buckets
         How many are wanted.
@@ -84,18 +89,39 @@ def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Stat
         the program counts on; says why.
     """
     name, _, hint = layout.partition(":")
-    if name not in LAYOUTS or (hint and name != "one-round"):
+    if name not in LAYOUTS or (hint and name not in ("one-round", "judged")):
         raise UsageError(
-            f"unknown layout {layout!r}", hint=f"Layouts: {', '.join(LAYOUTS)}, one-round:TABLE=COLUMN+TABLE=COLUMN."
+            f"unknown layout {layout!r}",
+            hint=f"Layouts: {', '.join(LAYOUTS)}; after one-round and judged: TABLE=COLUMN,COLUMN+TABLE=COLUMN.",
         )
     if buckets < 1:
         raise UsageError(f"{buckets} buckets", hint="There is at least one.")
     whole = Layout(program, {}, {})
-    if name == "one-bucket":
+    if name == "one-bucket" or (name == "judged" and buckets == 1):
         return PlanChoice(BucketPlan(why="one bucket, as asked for"), whole, 1.0)
     if buckets == 1 and name == "auto":
         return PlanChoice(BucketPlan(why="one bucket, as there is one core"), whole, 1.0)
     choice = LayoutChoices(program, statistics or Statistics(), buckets)
+    if name == "judged":
+        judged = _judged(choice, hint)
+        if judged is None:
+            raise LayoutError(
+                "no table can be partitioned so that all keys are checked", hint="Use --layout one-bucket."
+            )
+        return judged
+    simple = _simple(choice, name, hint)
+    # Where tables keep rows, judging these is most of the work, and can be spread whatever the views are.
+    if name == "auto" and program.kept and simple.share > _HOLDS_BACK / buckets:
+        judged = _judged(choice)
+        if judged is not None and judged.share < PAYS * simple.share:
+            return judged
+    return simple
+
+
+def _simple(choice: LayoutChoices, name: str, hint: str) -> PlanChoice:
+    """Choose among one round and one bucket."""
+    program, buckets = choice.program, choice.buckets
+    whole = Layout(program, {}, {})
     found = _one_round(choice, _hint(program, hint))
     split = partition_text(found.partitioned)
     lost = unchecked_keys(program, found.partitioned)
@@ -121,6 +147,43 @@ def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Stat
     why = "; ".join([f"{buckets} buckets, {split}", *_remarks(choice, found, share, lost)])
     keyed = keyed_tables(program, found.partitioned)
     return PlanChoice(BucketPlan(buckets, found.partitioned, why, keyed), found, share)
+
+
+def _judged(choice: LayoutChoices, hint: str = "") -> PlanChoice | None:
+    """Return the plan that judges rows first and keeps views in groups; None if rows cannot be spread."""
+    program, buckets = choice.program, choice.buckets
+    judging, _ = judging_program(program)
+    judges = LayoutChoices(judging, choice.statistics, buckets)
+    found = _one_round(judges, _hint(program, hint))
+    if found.one_bucket or unchecked_keys(judging, found.partitioned):
+        return None
+    views = choice.groups()
+    groups = tuple(
+        GroupPlan(each.views, buckets if each.partitioned else 1, each.partitioned) for each in views if each.views
+    )
+    loads = judges.loads
+    rows = sum(weight * loads.row_share(table) for table, weight in loads.weights.items())
+    first = loads.heaviest(found.partitioned, buckets) * (sum(loads.weights.values()) + _SHIPPING * rows)
+    second = sum(choice.group_cost(each.partitioned, each.views) for each in views)
+    share = min(1.0, (first + second) / sum(choice.loads.weights.values()))
+    why = "; ".join([f"judged in {buckets} buckets, {partition_text(found.partitioned)}", *_group_texts(choice, views)])
+    why += f"; the heaviest has {share:.0%} of the work"
+    polled = _polled_text(judging, found.partitioned)
+    keyed = keyed_tables(program, found.partitioned)
+    plan = BucketPlan(buckets, found.partitioned, "; ".join(filter(None, [why, polled])), keyed, groups)
+    return PlanChoice(plan, found, share)
+
+
+def _group_texts(choice: LayoutChoices, views: Iterable[SpreadViews]) -> Iterator[str]:
+    """Yield of each group where its views are."""
+    for group in views:
+        names = ", ".join(group.views)
+        if group.partitioned:
+            yield f"then {names} in {choice.buckets}, {partition_text(group.partitioned)}"
+        else:
+            known = {each.view: each for each in choice.refusals()}
+            reasons = _reasons(known[view] for view in group.views if view in known)
+            yield f"then {names} in one" + (f" ({reasons})" if reasons else "")
 
 
 def partitioned_by(program: Program, layout: str, buckets: int, statistics: Statistics | None = None) -> Partitioned:
@@ -179,13 +242,18 @@ def _remarks(choice: LayoutChoices, found: Layout, share: float, lost: Sequence[
     held = _held_back_text(choice, share)
     if held:
         said.append(held)
-    polled = polled_tables(program, partitioned)
+    polled = _polled_text(program, partitioned)
     if polled:
-        which = " or ".join(polled)
-        said.append(f"a deletion from {which} counts an epoch later, when no bucket has rows that refer to it")
+        said.append(polled)
     if lost:
         said.append(f"not checked: {', '.join(lost)}")
     return said
+
+
+def _polled_text(program: Program, partitioned: Partitioned) -> str:
+    """Return the tables whose deletions are left to a vote, in a sentence; "" if there are none."""
+    which = " or ".join(polled_tables(program, partitioned))
+    return f"a deletion from {which} counts an epoch later, when no bucket has rows that refer to it" if which else ""
 
 
 def _held_back_text(choice: LayoutChoices, share: float) -> str:

@@ -14,10 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.algebra.terms import Atom, number
 from cumulus.catalog.events import Row
-from cumulus.catalog.schema import Column, Relation
-from cumulus.catalog.types import BIGINT
 from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import Progress, check_unchanged, next_files
@@ -26,11 +23,12 @@ from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
+from cumulus.epochs.keeping import keeping_program
 from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import InputError, StoreError
-from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
+from cumulus.m3.program import Program
 
 Refusals = frozenset[tuple[str, str, int]]
 """(table, label of the file, position) of rows."""
@@ -177,35 +175,6 @@ def _refused(out: Place, manifest: Manifest) -> Refusals:
             if row["reason"].startswith("evaluation:"):
                 found.add((row["relation"], row["source"], row["position"]))
     return frozenset(found)
-
-
-def keeping_program(program: Program) -> tuple[Program, dict[str, str]]:
-    """Return a program that keeps the rows of every table and nothing else, and table → map.
-
-    Tables whose rows `program` does not keep are not checked here either: their counts may pass below 0.
-    """
-    names = {relation.name: f"{relation.name}_rows" for relation in program.relations}
-    counted = [count_rows(relation, [names[relation.name]]) for relation in program.relations]
-    maps = [each for found, _ in counted for each in found]
-    triggers = [each for _, found in counted for each in found]
-    kept = tuple((name, names[name]) for name, _ in program.kept)
-    return Program(program.relations, tuple(maps), (), tuple(triggers), kept), names
-
-
-def count_rows(relation: Relation, names: Sequence[str]) -> tuple[list[MapDef], list[Trigger]]:
-    """Return maps with some names that all count the rows of a table, and the triggers that keep them."""
-    columns = relation.column_names
-    definition = Atom(relation.name, columns)
-    count = next(name for name in ("n", "n_2", "n_3") if name not in columns) if columns else "n"
-    keys = tuple(Column(column.name, column.type, column.not_null) for column in relation.columns)
-    value = (Column(count, BIGINT),)
-    maps = [MapDef(name, keys, value, count=count, definitions=(definition,)) for name in names]
-    triggers = []
-    for on, term in ((On.INSERT, number(1)), (On.DELETE, number(-1)), (On.BATCH, definition)):
-        variables = () if on is On.BATCH else columns
-        statements = tuple(Statement(name, count, columns, "+=", term) for name in names)
-        triggers.append(Trigger(on, relation.name, variables, statements))
-    return maps, triggers
 
 
 def _rows(

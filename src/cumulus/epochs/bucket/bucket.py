@@ -15,26 +15,26 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
-from cumulus.catalog.events import Row
+from cumulus.catalog.events import DELETE, Row
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
 from cumulus.engine import snapshot
 from cumulus.engine.analysis.assignments import sources
 from cumulus.engine.frames.unbounded import Patience, bounded_frames
-from cumulus.engine.integrity import references, wanted_indexes
+from cumulus.engine.integrity import Integrity, references, wanted_indexes
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
 from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, ColumnarChoice, ColumnarPath
 from cumulus.epochs.bucket.net_change_finder import NetChangeFinder
-from cumulus.epochs.bucket.net_changes import InputChange, NetChange
+from cumulus.epochs.bucket.net_changes import InputChange, NetChange, changes_of
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.positions import TablePositions
 from cumulus.epochs.bucket.references import WaitingRows, is_checked, row_of, violations
 from cumulus.epochs.bucket.view_errors import failed_rows, totals_with
 from cumulus.epochs.bucket.votes import Poll, Voter
-from cumulus.epochs.intake.packing import notice_in, unpack
+from cumulus.epochs.intake.packing import Payload, notice_in, unpack
 from cumulus.epochs.plan import BucketPlan, Ownership, layout_of
 from cumulus.errors import EvaluationError
 from cumulus.garbage_collection import gc_paused
@@ -47,10 +47,11 @@ UNDECIDED = "parent with children: there are rows that refer to it"
 
 
 class _Found(NamedTuple):
-    """What a transaction is about: its net changes, and the rows that are fired as columns."""
+    """What a transaction is about: its net changes, the rows that are fired as columns, and those that are moved."""
 
     going: list[NetChange]
     chosen: ColumnarChoice = NOTHING_CHOSEN
+    moved: Sequence[Payload] = ()
 
 
 class Bucket:
@@ -79,6 +80,8 @@ class Bucket:
     ) -> None:
         self.program, self.functions, self.plan, self.index = program, functions, plan, index
         self._refused = refused
+        self.applied: list[NetChange] = []
+        """The net changes of the last epoch that were not fired as columns."""
         mine = layout_of(program, plan).bucket_program(index, plan.buckets)
         kept = {each.name: each for each in program.relations if each.name in dict(program.kept)}
         indexes = dict.fromkeys([*wanted_indexes(mine), *_key_indexes(program, kept.values())])
@@ -117,12 +120,18 @@ class Bucket:
             self._session, self.plan, self._positions, self._waiting, self._references, self._voter.tables
         )
 
+    @property
+    def integrity(self) -> Integrity:
+        """What counts and finds kept rows."""
+        return self._session.integrity
+
     def apply(self, epoch: int, packed: Sequence[bytes]) -> Outcome:
         """Apply the payloads of an epoch; all of them or, on an exception, nothing of use (throw the bucket away).
 
         Where buckets vote, a notice in the payloads says what all have said in the epoch before: `Poll.plain`.
         """
         account = EpochAccount(self.program, self._ownership)
+        self.applied = []
         with decimal.localcontext(EXACT), gc_paused():
             notice = notice_in(packed) if self._voter.tables else None
             if notice is not None:
@@ -162,6 +171,8 @@ class Bucket:
             others = [payload for payload in payloads if payload.relation not in fresh]
             for name, mine in fresh.items():
                 others += chosen.aside.get(name, ()) if name in chosen.rounds else mine
+            moved = [payload for payload in others if payload.is_moved]
+            others = [payload for payload in others if not payload.is_moved]
             net_changes.extend(self._net_change_finder.find(epoch, self._waiting, others, fresh, account))
             asked = {id(net_change): UNDECIDED for net_change in net_changes if self._voter.needs_vote(net_change)}
             decided = [net_change for net_change in net_changes if id(net_change) not in asked]
@@ -172,7 +183,7 @@ class Bucket:
                 if self._refused
                 else going
             )
-            return _Found(going, chosen)
+            return _Found(going, chosen, moved)
 
         self._commit(find, outcome)
         self._waiting.replace([])
@@ -197,13 +208,14 @@ class Bucket:
             with self._session.transaction() as opened:
                 self._columnar.fire(opened, found.chosen)
                 touched = self._complete(found, opened)
+        self.applied += found.going
         if not opened.is_abandoned:
             self._tell(touched, found.going, opened, outcome)
 
     def _complete(self, found: _Found, opened: Transaction) -> set[str]:
         """Apply the net changes of a transaction; return the maps that it has written to."""
-        self._fire(found.going, opened)
-        if not found.going and not found.chosen.rounds:
+        self._fire(found.going, found.moved, opened)
+        if not found.going and not found.moved and not found.chosen.rounds:
             opened.abandon()
         return opened.touched()
 
@@ -220,8 +232,8 @@ class Bucket:
                 for refused in self._waiting.add(epoch, net_change, reason, grace=grace):
                     account.refuse(refused)
 
-    def _fire(self, net_changes: list[NetChange], opened: Transaction) -> None:
-        """Apply net changes, what goes before what comes, but static tables first."""
+    def _fire(self, net_changes: list[NetChange], moved: Sequence[Payload], opened: Transaction) -> None:
+        """Apply net changes and moved rows, what goes before what comes, but static tables first."""
         gone: dict[str, dict[Row, int]] = {}
         come: dict[str, dict[Row, int]] = {}
         for net_change in net_changes:
@@ -232,6 +244,9 @@ class Bucket:
                 rows = come.setdefault(net_change.relation, {})
                 rows[net_change.added] = rows.get(net_change.added, 0) + net_change.count
         self._move_referring(net_changes, gone, come)
+        for change in (change for changes in changes_of(moved, 0).values() for change in changes):
+            rows = (gone if change.op == DELETE else come).setdefault(change.relation, {})
+            rows[change.row] = rows.get(change.row, 0) + change.op
         static = [each for each in self._ordered if each.static]
         streams = [each for each in self._ordered if not each.static]
         for order, nets in ((static, come), (streams[::-1], gone), (streams, come)):

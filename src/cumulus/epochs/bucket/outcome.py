@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.epochs.bucket.net_changes import InputChange, Refused
@@ -65,6 +65,10 @@ class Outcome:
         for name, count in payload.ignored.items():
             self.ignored[name] = self.ignored.get(name, 0) + count
             self.events += count
+
+    def uncounted(self) -> Outcome:
+        """Return what became of views, of a bucket whose rows another stage has counted."""
+        return replace(self.errors_alone(), views=self.views, maps=self.maps)
 
     def errors_alone(self) -> Outcome:
         """Return the errors without the rows, of a bucket whose rows another bucket counts."""

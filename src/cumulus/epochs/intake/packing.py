@@ -27,7 +27,7 @@ from cumulus.epochs.plan import BucketPlan
 _LENGTHS = struct.Struct("<II")
 _LONG = (1 << 32) - 1
 """Says that the header has the length of the body: from so many bytes on."""
-_NOTICE = "notice"
+_NOTICE, _ROWS, _MOVED = "notice", "rows", "moved"
 _OLD_NAMES = {"_op": OP_COLUMN, "_position": POSITION_COLUMN, "_seq": ORDER_COLUMN}
 """What logs of earlier releases call columns; no table with such a column could be read then."""
 _REJECTED = pa.schema(
@@ -51,6 +51,8 @@ class Payload:
         Rows that did not fit; they travel to bucket 0.
     ignored
         How many records say nothing about rows, by what they are; bucket 0 counts them.
+    is_moved
+        As in `Reading`.
     """
 
     relation: str
@@ -59,6 +61,7 @@ class Payload:
     rows: pa.Table
     rejected: tuple[Rejected, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    is_moved: bool = False
 
     @property
     def first(self) -> int:
@@ -76,7 +79,8 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
         for bucket, (rows, count) in enumerate(_split(reading, plan)):
             ignored = {} if bucket else dict(reading.ignored)
             if rows.num_rows or count or ignored:
-                packed[bucket].append(_frame("rows", reading, count, rows, ignored))
+                kind = _MOVED if reading.is_moved else _ROWS
+                packed[bucket].append(_frame(kind, reading, count, rows, ignored))
         faults.crash_point("in-pack")
     return [b"".join(parts) for parts in packed]
 
@@ -175,11 +179,12 @@ def _frames(packed: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
 
 def _payload(header: Mapping[str, Any], body: memoryview) -> Payload:
     rows = from_ipc(bytes(body))  # a copy lies where columns may lie, and keeps nothing else
-    if header["kind"] == "rows" and POSITION_COLUMN not in rows.column_names:
+    if header["kind"] == _ROWS and POSITION_COLUMN not in rows.column_names:
         rows = rows.rename_columns([_OLD_NAMES.get(name, name) for name in rows.column_names])
     rejected: tuple[Rejected, ...] = ()
     if header["kind"] == "rejected":
         rejected = tuple(Rejected(**row) for row in rows.to_pylist())
         rows = rows.slice(0, 0)
     ignored = header.get("ignored", {})
-    return Payload(header["relation"], header["source"], header["count"], rows, rejected, ignored)
+    is_moved = header["kind"] == _MOVED
+    return Payload(header["relation"], header["source"], header["count"], rows, rejected, ignored, is_moved)

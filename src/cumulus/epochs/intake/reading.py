@@ -49,6 +49,8 @@ class Reading:
         What did not fit.
     ignored
         How many records say nothing about rows, by what they are.
+    is_moved
+        Whether it is rows that go and come back, since what they refer to changes in between.
     """
 
     relation: str
@@ -56,6 +58,7 @@ class Reading:
     source: str
     rejected: tuple[Rejected, ...]
     ignored: Mapping[str, int] = field(default_factory=dict)
+    is_moved: bool = False
 
 
 def parts_of(source: FolderSource, path: str, most: int) -> list[RowGroups | None]:

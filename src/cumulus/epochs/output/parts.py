@@ -7,6 +7,7 @@ several buckets are to be added, the file is a share and its name says so; elsew
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ def maps_of_cubes(program: Program) -> tuple[str, ...]:
 
 
 def write_parts(
-    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Place, *, whole: bool
+    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Place, maps: Collection[str], *, whole: bool
 ) -> dict[str, str]:
     """Write a bucket's entries of the maps of cubes that an epoch has changed, or of all; return their files.
 
@@ -53,6 +54,8 @@ def write_parts(
         Name of the attempt, so that files of two attempts do not collide.
     out
         The output folder.
+    maps
+        The maps of cubes.
     whole
         Whether all maps of cubes are written, or only the changed ones.
 
@@ -62,7 +65,7 @@ def write_parts(
         If they cannot be written.
     """
     files = {}
-    for name in maps_of_cubes(bucket.program):
+    for name in maps:
         merge = _merge_of_map(bucket.plan, bucket.program, name)
         if (whole or name in outcome.maps) and not (merge is Merge.ANY and bucket.index):
             table = dump(bucket.engine, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import decimal
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +24,11 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.output.manifest import REFUSED, Written
-from cumulus.epochs.output.parts import write_parts
+from cumulus.epochs.output.parts import maps_of_cubes, write_parts
 from cumulus.epochs.output.shares import Entries, read_share, write_share
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
-from cumulus.epochs.plan import BucketPlan, layout_of
+from cumulus.epochs.plan import BucketPlan, layout_of, where_view_is
 from cumulus.epochs.view_folders import QUARANTINE, data_path
 from cumulus.errors import EvaluationError
 from cumulus.explain.layout.co_partitioning import Merge
@@ -53,6 +53,7 @@ def merge_of(plan: BucketPlan, program: Program, view: ViewDef) -> Merge:
     """Return how the view comes from its buckets: ANY (bucket 0 has it), UNION (rows of all), or ADD (the driver
     merges).
     """
+    program, plan = where_view_is(program, plan, view.name)
     if plan.buckets == 1:
         return Merge.ANY
     found = layout_of(program, plan).merge_of_view(view.name)
@@ -80,10 +81,12 @@ def merge_functions(
     store = store_of(out)
 
     def merger(view: ViewDef) -> Callable[[int, list[str]], str]:
+        part, its_plan = where_view_is(program, plan, view.name)
+
         def merge(epoch: int, files: list[str]) -> str:
             with decimal.localcontext(EXACT):
-                entries = _merged(plan, program, view, store, files)
-                table = finish(program, view, lambda name: _read(program.map(name), entries[name]), functions)
+                entries = _merged(its_plan, part, view, store, files)
+                table = finish(part, view, lambda name: _read(part.map(name), entries[name]), functions)
             path = data_path(view.name, f"{epoch}-all-{os.urandom(4).hex()}.parquet")
             store.write_new(path, table)
             return path
@@ -137,7 +140,15 @@ def _first_keys(bucket: Bucket, view: ViewDef) -> list[tuple[Any, ...]] | None:
 
 
 def write_outputs(
-    bucket: Bucket, outcome: Outcome, epoch: int, attempt: str, out: Place, snapshots: Snapshots, *, final: bool = False
+    bucket: Bucket,
+    outcome: Outcome,
+    epoch: int,
+    attempt: str,
+    out: Place,
+    snapshots: Snapshots,
+    *,
+    final: bool = False,
+    maps: Collection[str] | None = None,
 ) -> Written:
     """Write what an epoch changed in one bucket: files of views, of the quarantine and of errors.
 
@@ -157,6 +168,8 @@ def write_outputs(
         Which epochs write whole views.
     final
         Whether this epoch is the last one that has input.
+    maps
+        The maps of cubes that are written here; all that the bucket has if None.
 
     Raises
     ------
@@ -176,7 +189,10 @@ def write_outputs(
                     files[view.name] = _write_view(bucket, view, epoch, attempt, out)
                 except EvaluationError as problem:
                     errors[view.name] = problem.message
-        parts = write_parts(bucket, outcome, epoch, attempt, out, whole=snapshots.whole(epoch)) if snapshot else {}
+        parts = {}
+        if snapshot:
+            wanted = maps_of_cubes(bucket.program) if maps is None else maps
+            parts = write_parts(bucket, outcome, epoch, attempt, out, wanted, whole=snapshots.whole(epoch))
     except OSError as problem:
         raise output_error(out, problem) from None
     written = write_outcome(outcome, bucket.index, epoch, attempt, out)

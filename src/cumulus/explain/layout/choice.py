@@ -44,7 +44,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewGroup:
+class SpreadViews:
     """Views that are spread together.
 
     Parameters
@@ -165,14 +165,14 @@ class LayoutChoices:
             cost += share * sum(loads.weights.values())
         return cost
 
-    def groups(self) -> tuple[ViewGroup, ...]:
+    def groups(self) -> tuple[SpreadViews, ...]:
         """Return the views in groups that are spread by keys of their own, and those that no key spreads in one bucket.
 
         Greedily: the choice that leaves the heaviest bucket the least to do for all views, then for those that it does
         not spread, and so on.
         """
         left = [view for view in self.parts if view != OTHER]
-        found: list[ViewGroup] = []
+        found: list[SpreadViews] = []
         options = list(self.candidates())
         while left:
             grown = (self._grown(option, left, options) for option in options)
@@ -182,9 +182,9 @@ class LayoutChoices:
                 break
             used = {table for view in spread for table in self._tables[view]}
             partitioned = {table: columns for table, columns in best.items() if table in used}
-            found.append(ViewGroup(tuple(spread), partitioned, self._share(partitioned, spread)))
+            found.append(SpreadViews(tuple(spread), partitioned, self._share(partitioned, spread)))
             left = [view for view in left if view not in spread]
-        return (*found, ViewGroup(tuple(left), {}, 1.0)) if left else tuple(found)
+        return (*found, SpreadViews(tuple(left), {}, 1.0)) if left else tuple(found)
 
     def _is_spread(self, view: str, partitioned: Partitioned) -> bool:
         """Whether several buckets are of use to a view: the heaviest has at most nine tenths of its work."""
@@ -270,7 +270,7 @@ class _Search:
         least = min(shares, default=1.0)
         alike = [each for each, share in zip(found, shares, strict=True) if share <= least * _ALIKE]
         layouts = [lay_out(choice.program, each) for each in alike]
-        return max(layouts, key=_local_count, default=lay_out(choice.program, {}))
+        return max(layouts, key=_simplicity, default=lay_out(choice.program, {}))
 
     def _legal(self, partitioned: dict[str, Columns], about: str = "") -> dict[str, Columns] | None:
         """Return a choice if it is legal; else note why not about a relation."""
@@ -306,6 +306,7 @@ class _Search:
         return sum(self._choice.loads.weights[name] for name in partitioned)
 
 
-def _local_count(layout: Layout) -> int:
-    """Count the maps that need no adding up."""
-    return sum(layout.merge(name) is not Merge.ADD for name in layout.tags)
+def _simplicity(layout: Layout) -> tuple[int, int]:
+    """Return how many maps need no adding up, and then how few columns tables are partitioned by."""
+    local = sum(layout.merge(name) is not Merge.ADD for name in layout.tags)
+    return local, -sum(map(len, layout.partitioned.values()))

@@ -37,6 +37,8 @@ Values = tuple[Number | Cell, ...]
 Columns = tuple[str, ...]
 Partitioned = Mapping[str, Columns]
 """Relation → the columns whose values choose the bucket of a row; other relations are in every bucket."""
+_LONGEST = 120
+"""Characters of a statement that an error quotes whole."""
 At = tuple[int, int]
 """A statement, by the index of its trigger and its own."""
 
@@ -299,8 +301,9 @@ class _Trial:
                 raise self._refusal(where, reason, "a key of the view") from None
 
     def _refusal(self, where: str, reason: NotOneRound, other: str) -> LayoutError:
+        short = where if len(where) <= _LONGEST else f"{where[: _LONGEST // 2].rstrip()} …"
         return LayoutError(
-            f"not one round with {partition_text(self.partitioned) or 'one bucket'}: in {where}, {reason}",
+            f"not one round with {partition_text(self.partitioned) or 'one bucket'}: in {short}, {reason}",
             hint=f"Replicate one of the relations, or partition by {other}.",
         )
 

@@ -34,11 +34,14 @@ class Loads:
     ----------
     weights
         Table with triggers → its rows, times what a row costs.
+    costs
+        Table → what a row costs.
     """
 
     program: Program
     statistics: Statistics
     weights: Mapping[str, float]
+    costs: Mapping[str, float]
 
     def heaviest(self, partitioned: Partitioned, buckets: int) -> float:
         """Return the share of all work that the heaviest of some buckets gets, from ``1 / buckets`` to 1."""
@@ -50,6 +53,10 @@ class Loads:
             for table, weight in self.weights.items()
         )
         return found / total
+
+    def row_share(self, table: str) -> float:
+        """Return the part of a table's weight that its bare rows are."""
+        return 1.0 / self.costs[table]
 
     def share(self, table: str, columns: Columns, buckets: int) -> float:
         """Return the share of a table's rows that the heaviest bucket of its columns gets, as is to be expected.
@@ -89,7 +96,7 @@ def loads_of(program: Program, statistics: Statistics) -> Loads:
         name: (float(statistics.rows[name]) if name in statistics.rows else guessed[name] * scale) * costs[name]
         for name in sorted(streams)
     }
-    return Loads(program, statistics, weights)
+    return Loads(program, statistics, weights, costs)
 
 
 def _guessed_rows(program: Program) -> dict[str, float]:
