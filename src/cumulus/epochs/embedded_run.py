@@ -34,7 +34,8 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import check_apart
-from cumulus.epochs.stages.stages import Writing, stages_of
+from cumulus.epochs.stages.parts import PartMaker, Writing
+from cumulus.epochs.stages.stages import Stages
 from cumulus.errors import StoreError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
@@ -138,15 +139,15 @@ class EmbeddedRun:
         """Load the newest snapshots and replay the log up to the last committed epoch."""
         assert self._sink is not None
         plan, newest = self.identity.plan, self._sink.newest()
-        self._stages = stages_of(self._program, plan, self._make_engine, self._late_epochs, self._functions)
+        self._stages = Stages(PartMaker(self._program, plan, self._make_engine, self._late_epochs, self._functions))
         self._poll: Mapping[str, Any] = newest.poll if newest else {}
         self.epoch = newest.epoch if newest else 0
         self._done: Progress = newest.offsets if newest else {}
-        self._log.open(self.epoch, plan.buckets, newest.began if newest else [], self._sink.run)
+        self._log.open(self.epoch, self._stages.count, newest.began if newest else [], self._sink.run)
         for index, snapshot in enumerate(self._log.snapshots()):
             self._stages.load(index, snapshot)
         for epoch in range(self._log.base + 1, self.epoch + 1):
-            self._stages.replay(epoch, [self._log.payload(epoch, index) for index in range(plan.buckets)])
+            self._stages.apply(epoch, [self._log.payload(epoch, index) for index in range(plan.buckets)])
 
     def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
         """Do the next epoch; None if there are no new files, and no deletions that all buckets agree to.
@@ -189,10 +190,8 @@ class EmbeddedRun:
         for index, payload in enumerate(packed):
             faults.crash_point("in-handler")
             self._log.add(epoch, index, payload)
-        writing = Writing(epoch, attempt, self.out, self._snapshots, final)
-        before = time.perf_counter()
-        written = list(self._stages.apply(packed, writing))
-        engine = time.perf_counter() - before - writing.seconds
+        self._stages.apply(epoch, packed)
+        written = self._stages.write(Writing(epoch, attempt, self.out, self._snapshots, final))
         faults.crash_point("after-state-write")
         manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
         if not made:  # an earlier run was quicker with this epoch, its last one: go on from there
@@ -203,6 +202,7 @@ class EmbeddedRun:
         if self._log.has_outgrown:
             self._log.compact(epoch, self._stages.dumps())
         ended = time.perf_counter()
+        engine = self._stages.seconds
         parts = {"source": read - started, "engine": engine, "sink": ended - read - engine}
         return Epoch.of(manifest, ended - started, parts, left, ("kept",), self.out)
 

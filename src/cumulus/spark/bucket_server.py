@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.durable.store import Store, store_of
-from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.output.publish import write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.epochs.stages.parts import Part, PartMaker, Writing
 from cumulus.machine_facts import host_name
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
@@ -40,14 +39,14 @@ _LOOK_S = 1.0
 
 
 class HeldBucket:
-    """A bucket in memory, stamped, and the pages of a snapshot of it that is not all stored yet.
+    """A bucket or another part in memory, stamped, and the pages of a snapshot of it that is not all stored yet.
 
     The stamp (epoch, nonce) says which attempt at which epoch was its last; it is None while there is no whole bucket.
     The public methods but `make_due_snapshot` are the requests.
     """
 
     def __init__(self) -> None:
-        self._bucket: Bucket | None = None
+        self._bucket: Part | None = None
         self._out: Store
         self._stamp: tuple[int, str] | None = None
         self._snapshot = b""
@@ -81,20 +80,21 @@ class HeldBucket:
         self._stamp = (epoch, nonce)
 
     def apply(self, payload: bytes, epoch: int, nonce: str, snapshots: Snapshots, final: bool) -> dict[str, Any]:
-        """Apply an epoch and write its outputs; return what `Written` of `epochs.output.manifest` has, the seconds of
-        each part, and the process.
+        """Apply an epoch and write its outputs; return what was `written`, as `epochs.output.manifest.Written` has it,
+        what is `handed` to the next stage, the seconds, and the process.
         """
         self._stamp = None  # an exception must not leave half an epoch behind
         bucket = self._whole()
         started = time.perf_counter()
-        outcome = bucket.apply(epoch, [payload])
+        handed = bucket.apply(epoch, [payload])
         applied = time.perf_counter()
-        written = write_outputs(bucket, outcome, epoch, nonce, self._out, snapshots, final=final)
+        written = bucket.write(Writing(epoch, nonce, self._out, snapshots, final))
         seconds = {"engine": applied - started, "sink": time.perf_counter() - applied}
         self._stamp = (epoch, nonce)
-        report = {**asdict(written), "process": os.getpid(), "seconds": seconds}
-        paths = () if self._is_seen else [*written.files.values(), *written.parts.values()]
-        if paths:
+        told = list(map(asdict, written))
+        report = {"written": told, "handed": handed, "process": os.getpid(), "seconds": seconds}
+        paths = [path for each in written for path in (*each.files.values(), *each.parts.values())]
+        if paths and not self._is_seen:
             report |= {"host": host_name(), "sizes": {path: self._out.size(path) for path in paths}}
             self._is_seen = True
         return report
@@ -132,15 +132,16 @@ class HeldBucket:
             self._snapshot = b""
         return page
 
-    def _whole(self) -> Bucket:
+    def _whole(self) -> Part:
         assert self._bucket is not None, "the bucket was not started"
         return self._bucket
 
 
-def fresh_bucket(work: BucketWork, index: int) -> Bucket:
-    """Return the bucket before its first epoch."""
+def fresh_bucket(work: BucketWork, index: int) -> Part:
+    """Return the bucket, or what its stage has instead, before its first epoch."""
     functions = unpack_functions(work.functions)
-    return Bucket(program_of(work.program), work.plan, index, work.make_engine, work.late_epochs, functions)
+    maker = PartMaker(program_of(work.program), work.plan, work.make_engine, work.late_epochs, functions)
+    return maker.make(work.stage, index)
 
 
 def _print_ready() -> None:

@@ -47,6 +47,8 @@ class BucketWork:
         The user's that the program calls, packed by `cumulus.spark.functions`.
     out, storage
         Where the output is; credentials are those of the worker's machine.
+    stage
+        Of which stage of the plan the bucket is.
     """
 
     program: str
@@ -56,6 +58,7 @@ class BucketWork:
     out: str
     storage: Storage
     late_epochs: int
+    stage: int = 0
 
     def pickled(self) -> bytes:
         """Return it as bytes, for a process that has not been sent it by Spark."""

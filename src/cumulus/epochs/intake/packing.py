@@ -25,6 +25,7 @@ from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.plan import BucketPlan
 
 _LENGTHS = struct.Struct("<II")
+_NUMBERED = struct.Struct("<IQ")
 _LONG = (1 << 32) - 1
 """Says that the header has the length of the body: from so many bytes on."""
 _NOTICE, _ROWS, _MOVED = "notice", "rows", "moved"
@@ -120,6 +121,30 @@ def call_label(place: int, at: int, client: str) -> str:
 def place_of(label: str) -> str:
     """Return the place of the call that rows are of, as a text; empty if they are of a file."""
     return label.split(".", 1)[0].strip() if label.startswith(" ") else ""
+
+
+def pack_numbered(number: int, data: bytes) -> bytes:
+    """Return packed payloads with a number before them; several such follow each other."""
+    return _NUMBERED.pack(number, len(data)) + data
+
+
+def unpack_numbered(packed: Iterable[bytes]) -> dict[int, list[bytes]]:
+    """Return number → packed payloads, in their order.
+
+    Examples
+    --------
+    >>> unpack_numbered([pack_numbered(1, b"a") + pack_numbered(0, b"bc"), b"", pack_numbered(1, b"")])
+    {1: [b'a', b''], 0: [b'bc']}
+    """
+    found: dict[int, list[bytes]] = {}
+    for part in packed:
+        at = 0
+        while at < len(part):
+            number, length = _NUMBERED.unpack_from(part, at)
+            at += _NUMBERED.size
+            found.setdefault(number, []).append(part[at : at + length])
+            at += length
+    return found
 
 
 def pack_notice(notice: Mapping[str, Any]) -> bytes:
