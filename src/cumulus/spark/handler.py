@@ -58,7 +58,9 @@ class BucketProcessor(StatefulProcessor):
         assert context is not None
         started = time.perf_counter()
         head = self._store.head()
-        epoch = epoch_of_task() or (head.epoch if head else 0) + 1
+        before = head.epoch if head else 0
+        epoch = epoch_of_task() or before + 1
+        assert before < epoch, f"epoch {epoch} comes to bucket {index}, whose state is of epoch {before}"
         packed = sorted(rows, key=lambda row: (row.source, row.payload))
         payloads = [row.payload for row in packed]
         final = any(row.final for row in packed)
@@ -76,6 +78,7 @@ class BucketProcessor(StatefulProcessor):
             self._store.record(head, bucket, epoch, nonce, payload)
         return {
             **report,
+            "epoch": epoch,
             "how": how,
             "offsets": offsets,
             "seconds": {

@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 
 EPOCH = "spark.cumulus.epoch"
-"""A setting by which tasks learn the number of an epoch where Spark does not tell it: with Connect."""
+"""A setting by which the commit tells tasks the number of their epoch; the batches of Spark have others."""
 
 
 def epoch_of_task() -> int:
-    """Return the epoch that this task is part of; 0 if nobody tells."""
+    """Return the epoch that this task is part of; 0 if the session does not let the setting be made."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    return int(batch) + 1 if batch else int(context.getLocalProperty(EPOCH) or 0)
+    return int(context.getLocalProperty(EPOCH) or 0)
 
 
 @dataclass(frozen=True, slots=True)
