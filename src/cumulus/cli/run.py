@@ -48,6 +48,7 @@ def run(
     buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of a layout; 0 for one per core."),
     rows: list[str] = typer.Option([], "--rows", help="TABLE=N: its rows, to choose a layout by; repeatable."),
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
+    partitions: int = typer.Option(0, min=0, max=1024, help="Of Spark's state, for its buckets; 0 for as many as now."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
@@ -86,7 +87,7 @@ def run(
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
-    settings |= _spark_settings(host, master, conf)
+    settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
@@ -99,11 +100,13 @@ def run(
         progress.finish(out, time.perf_counter() - started)
 
 
-def _spark_settings(host: str, master: str, conf: list[str]) -> dict[str, Any]:
+def _spark_settings(host: str, master: str, conf: list[str], partitions: int) -> dict[str, Any]:
     if host == "spark":
-        return {"master": master, "conf": conf}
-    if master or conf:
-        raise UsageError(f"--master and --conf are of Spark, not of --host {host}", hint="Leave them out.")
+        return {"master": master, "conf": conf, "partitions": partitions}
+    if master or conf or partitions:
+        raise UsageError(
+            f"--master, --conf and --partitions are of Spark, not of --host {host}", hint="Leave them out."
+        )
     return {}
 
 
@@ -163,9 +166,12 @@ def _on_spark(
     spark = session(master, conf)
     from cumulus.spark.pipeline import maintain
 
-    running = maintain(spark, program, folders, out, on_epoch=progress.epoch, wait=False, **settings)
+    running = maintain(spark, program, folders, out, on_epoch=progress.epoch, say=progress.say, wait=False, **settings)
     note(running.identity.plan)
-    progress.say(f"layout: {running.identity.plan.why}")
+    plan = running.identity.plan
+    progress.say(f"layout: {plan.why}")
+    if plan.buckets > 1:
+        progress.say(f"partitions: {running.partitions.number}, for {plan.buckets} buckets")
     running.wait()
 
 

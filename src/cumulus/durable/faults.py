@@ -20,6 +20,8 @@ POINTS = (
     "before-manifest",
     "after-manifest",
     "in-compaction",
+    "before-change",
+    "after-change",
     "in-start",
     "in-recovery",
     "before-append",

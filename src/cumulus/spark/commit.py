@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cumulus.durable.store import Storage, store_of
 from cumulus.epochs.output.identity import note_commit, program_of
-from cumulus.epochs.output.manifest import Manifest, Written
+from cumulus.epochs.output.manifest import Manifest, Written, committed_epochs, read_manifest
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import CARD, Sink
 from cumulus.epochs.plan import BucketPlan
@@ -80,6 +80,8 @@ class Commit:
         The last epoch to commit; 0 for no limit.
     has_frames
         Whether some source is a DataFrame, whose offsets only Spark knows.
+    partitions
+        The partitions of Spark's state that have buckets.
     """
 
     out: str
@@ -95,6 +97,7 @@ class Commit:
     keep: int
     goal: int
     has_frames: bool
+    partitions: int
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])
@@ -109,6 +112,10 @@ class Commit:
         functions = unpack_functions(self.functions)
         return merge_functions(self.plan, program_of(self.program), self.sink.store, functions)
 
+    @property
+    def _stages(self) -> int:
+        return 2 if self.plan.groups else 1
+
     def close(self) -> None:
         """Give the output free, if it is open; it may be opened again."""
         opened = self.__dict__.pop("sink", None)
@@ -120,8 +127,6 @@ class Commit:
         """Commit one micro-batch on the server of Spark Connect."""
         with carry_errors_through_spark():
             self._check_seen()
-            with suppress(Exception):  # where settings are not free, tasks count from what they have stored
-                reports.sparkSession.conf.set(EPOCH, str(batch + 1))
             self.commit(reports, batch)
 
     def _check_seen(self) -> None:
@@ -136,6 +141,8 @@ class Commit:
     def commit(self, reports: DataFrame, batch: int) -> Committed:
         """Commit one micro-batch: exactly one action, always, also on a replay.
 
+        The last manifest says which epoch it is: a change of partitions takes batches of Spark, but no epochs.
+
         Raises
         ------
         GoalReached
@@ -143,27 +150,51 @@ class Commit:
         CumulusError
             As `Sink.commit`, and if workers write where this machine cannot read.
         """
-        if self.goal and batch >= self.goal:
-            raise GoalReached
         sink = self.sink  # opening it drops files that no manifest lists: before this epoch writes some
-        rows = [json.loads(row.report) for row in reports.collect()]
+        epoch = self._epoch_of(batch)
+        if 0 < self.goal < epoch:
+            raise GoalReached
+        with suppress(Exception):  # where settings are not free, tasks count from what they have stored
+            reports.sparkSession.conf.set(EPOCH, str(epoch))
+        last = [json.loads(row.report) for row in reports.collect()]
         collected = time.perf_counter()
-        written = [Written(**{name: row[name] for name in WRITTEN}) for row in rows]
-        assert len(rows) in (0, self.plan.buckets), "an epoch wakes all buckets, or none"
+        rows = [each for row in last for each in (row, *row.pop("before"))]
+        written = [Written(**{name: each[name] for name in WRITTEN}) for row in rows for each in row["written"]]
+        assert len(rows) in (0, self.plan.buckets * self._stages), "an epoch wakes all buckets, or none"
+        assert all(row["epoch"] == epoch for row in rows), f"buckets have done another epoch than {epoch}"
         check_output_seen(sink.store, rows)
         is_first = sink.newest() is None
         checkpoint = store_of(self.checkpoint, self.storage)
         if is_first and rows and checkpoint.is_local:
-            check_state_seen(Path(self.spark_place), self.plan.buckets)
+            check_state_seen(Path(self.spark_place), self.partitions, self._stages)
         ours = next((row["offsets"] for row in rows if row["offsets"]), "")
         offsets = self._offsets(batch, ours)
-        manifest, is_new = sink.commit(batch + 1, written, offsets, self._merge, self.keep)
+        manifest, is_new = sink.commit(epoch, written, offsets, self._merge, self.keep, batch)
         if is_first:
             note_commit(checkpoint)
         parts = rows[0]["seconds"] if rows else ()
-        seconds = {part: max(row["seconds"][part] for row in rows) for part in parts}
+        # Of the slowest in each stage.
+        stages = [last, [row for row in rows if row not in last]]
+        seconds = {
+            part: sum(max((row["seconds"][part] for row in each), default=0.0) for each in stages) for part in parts
+        }
         seconds["commit"] = time.perf_counter() - collected
         return Committed(manifest, is_new, seconds, tuple(sorted({row["how"] for row in rows})))
+
+    def _epoch_of(self, batch: int) -> int:
+        """Return the epoch that a batch is: the next one, or a committed one if Spark does the batch once more."""
+        store, newest = self.sink.store, self.sink.newest()
+        if newest is None:
+            return 1
+        if batch > newest.batch:
+            return newest.epoch + 1
+        for epoch in reversed(committed_epochs(store)):
+            if read_manifest(store, epoch).batch == batch:
+                return epoch
+        raise StoreError(
+            f"{store}: Spark begins batch {batch}, but batch {newest.batch} is committed as epoch {newest.epoch}",
+            hint="The checkpoint is older than the output: bring back both from one copy, or start with new ones.",
+        )
 
     def _offsets(self, batch: int, ours: str) -> Any:
         """Return the ends of the sources in an epoch: those of folders, and what Spark has logged of others, as text

@@ -32,9 +32,9 @@ from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.source_files import file_path
-from cumulus.errors import UsageError
+from cumulus.errors import StoreError, UsageError
 from cumulus.spark.errors import carry_errors_through_spark
-from cumulus.spark.messages import epoch_of_task
+from cumulus.spark.messages import EPOCH, PACKED, epoch_of_task
 from cumulus.spark.streams import Frame, file_source
 from cumulus.spark.workers import check_input_seen, pack_task
 
@@ -50,8 +50,6 @@ SMALL_BYTES = 4 << 20
 """Files of an epoch that together have no more are read without tasks."""
 _MOST_UNPACKED = 16
 """What is packed of small files may be so many times larger: more is not sent through the driver."""
-PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean, offsets string"
-"""The schema of packed rows, whatever source they come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +336,12 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
         assert context is not None
         partition = context.partitionId()
         epoch = epoch_of_task()
+        if not epoch:  # rows of two epochs under one label would be taken for repeated ones
+            with carry_errors_through_spark():
+                raise StoreError(
+                    f"table {source.relation}: Spark does not tell the tasks of a DataFrame their epoch",
+                    hint=f"Let the query's session set {EPOCH}, or give the table as a folder.",
+                )
         relation = program_of(program).relation(source.relation)
         if partition == 0:
             yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)

@@ -15,11 +15,13 @@ from cumulus.durable import faults
 from cumulus.epochs.output.manifest import read_manifest
 from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.errors import carry_errors_through_spark
-from cumulus.spark.messages import Work, epoch_of_task
+from cumulus.spark.messages import PACKED, Work, epoch_of_task
 from cumulus.spark.state import BucketState
 
 REPORTS = "report string"
 """The schema of what the query gives: one JSON object per bucket and epoch."""
+HANDED = f"{PACKED}, report string"
+"""The schema of what a stage hands on to the next: packed rows, and the report of who hands them on."""
 
 
 class BucketProcessor(StatefulProcessor):
@@ -39,9 +41,19 @@ class BucketProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         """Do one bucket's share of an epoch."""
+        index = self._work.keys.index(int(key[0]))
         with carry_errors_through_spark():
-            report = self._epoch(self._work.keys.index(int(key[0])), rows)
-        yield Row(report=json.dumps(report))
+            report = self._epoch(index, rows)
+        handed, final = report.pop("handed"), report.pop("final")
+        if self._work.is_last:
+            yield Row(report=json.dumps(report))
+            return
+        for place, payload in zip(self._work.keys, handed, strict=True):
+            told = "" if place != self._work.keys[0] else json.dumps(report)
+            seconds = {"read_s": 0.0, "pack_s": 0.0}
+            yield Row(
+                bucket=place, source=f"{index:06}", payload=payload, **seconds, final=final, offsets="", report=told
+            )
 
     def _notice(self, epoch: int) -> bytes:
         """Return what all buckets have said in the epoch before."""
@@ -58,8 +70,11 @@ class BucketProcessor(StatefulProcessor):
         assert context is not None
         started = time.perf_counter()
         head = self._store.head()
-        epoch = epoch_of_task() or (head.epoch if head else 0) + 1
+        before = head.epoch if head else 0
+        epoch = epoch_of_task() or before + 1
+        assert before < epoch, f"epoch {epoch} comes to bucket {index}, whose state is of epoch {before}"
         packed = sorted(rows, key=lambda row: (row.source, row.payload))
+        before_it = [json.loads(row.report) for row in packed if "report" in row and row.report]
         payloads = [row.payload for row in packed]
         final = any(row.final for row in packed)
         offsets = next((row.offsets for row in packed if row.offsets), "")
@@ -76,7 +91,10 @@ class BucketProcessor(StatefulProcessor):
             self._store.record(head, bucket, epoch, nonce, payload)
         return {
             **report,
+            "epoch": epoch,
             "how": how,
+            "final": final,
+            "before": before_it,
             "offsets": offsets,
             "seconds": {
                 # Of all files together: tasks read and pack side by side.

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 _MASK = 0xFFFFFFFF
+_SEED = 42
+_FACTORS = (0xCC9E2D51, 0x1B873593, 0x85EBCA6B, 0xC2B2AE35)
 
 
-@cache
 def spread_keys(buckets: int) -> tuple[int, ...]:
-    """Return one key per bucket; with as many shuffle partitions as buckets, each has a partition of its own.
+    """Return one key per bucket whose hash is the bucket's number: any number of partitions has them evenly.
 
     Examples
     --------
-    >>> sorted(murmur3(key) % 4 for key in spread_keys(4))
+    >>> [murmur3(key) % 3 for key in spread_keys(8)]
+    [0, 1, 2, 0, 1, 2, 0, 1]
+    """
+    return tuple(_key_with(bucket) for bucket in range(buckets))
+
+
+@cache
+def searched_keys(buckets: int) -> tuple[int, ...]:
+    """Return the keys of checkpoints that have none noted: the smallest ones that as many partitions have evenly.
+
+    Numbers of partitions that divide the number of buckets have them evenly, too.
+
+    Examples
+    --------
+    >>> sorted(murmur3(key) % 4 for key in searched_keys(4))
     [0, 1, 2, 3]
     """
     found: dict[int, int] = {}
@@ -24,6 +40,11 @@ def spread_keys(buckets: int) -> tuple[int, ...]:
     return tuple(found[bucket] for bucket in range(buckets))
 
 
+def partitions_with_keys(keys: Sequence[int], partitions: int) -> int:
+    """Return how many of Spark's partitions get one of the keys at least."""
+    return len({murmur3(key) % partitions for key in keys})
+
+
 def murmur3(value: int) -> int:
     """Return Spark's hash of an INT (Murmur3, seed 42) as a signed number.
 
@@ -32,14 +53,38 @@ def murmur3(value: int) -> int:
     >>> murmur3(0), murmur3(1)
     (933211791, -559580957)
     """
-    mixed = value * 0xCC9E2D51 & _MASK
-    mixed = (mixed << 15 | mixed >> 17) & _MASK
-    mixed = mixed * 0x1B873593 & _MASK
-    result = 42 ^ mixed
-    result = (result << 13 | result >> 19) & _MASK
-    result = (result * 5 + 0xE6546B64) & _MASK
+    mixed = _rotated(value * _FACTORS[0] & _MASK, 15) * _FACTORS[1] & _MASK
+    result = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
     result ^= 4
-    result = (result ^ result >> 16) * 0x85EBCA6B & _MASK
-    result = (result ^ result >> 13) * 0xC2B2AE35 & _MASK
+    result = (result ^ result >> 16) * _FACTORS[2] & _MASK
+    result = (result ^ result >> 13) * _FACTORS[3] & _MASK
     result ^= result >> 16
-    return result - (1 << 32) if result >> 31 else result
+    return _signed(result)
+
+
+def _key_with(wanted: int) -> int:
+    """Return the INT whose `murmur3` is `wanted`: each step of it can be undone.
+
+    Examples
+    --------
+    >>> _key_with(murmur3(-7))
+    -7
+    """
+    result = wanted & _MASK
+    result ^= result >> 16
+    result = result * pow(_FACTORS[3], -1, 1 << 32) & _MASK
+    result ^= result >> 13 ^ result >> 26
+    result = result * pow(_FACTORS[2], -1, 1 << 32) & _MASK
+    result ^= result >> 16
+    result = ((result ^ 4) - 0xE6546B64) * pow(5, -1, 1 << 32) & _MASK
+    mixed = _SEED ^ _rotated(result, 19)
+    mixed = mixed * pow(_FACTORS[1], -1, 1 << 32) & _MASK
+    return _signed(_rotated(mixed, 17) * pow(_FACTORS[0], -1, 1 << 32) & _MASK)
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _MASK
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 32) if value >> 31 else value

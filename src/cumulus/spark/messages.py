@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from cumulus.epochs.plan import BucketPlan
 
 
+PACKED = "bucket int, source string, payload binary, read_s double, pack_s double, final boolean, offsets string"
+"""The schema of packed rows, whatever source they come from."""
 EPOCH = "spark.cumulus.epoch"
-"""A setting by which tasks learn the number of an epoch where Spark does not tell it: with Connect."""
+"""A setting by which the commit tells tasks the number of their epoch; the batches of Spark have others."""
 
 
 def epoch_of_task() -> int:
-    """Return the epoch that this task is part of; 0 if nobody tells."""
+    """Return the epoch that this task is part of; 0 if the session does not let the setting be made."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    return int(batch) + 1 if batch else int(context.getLocalProperty(EPOCH) or 0)
+    return int(context.getLocalProperty(EPOCH) or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class Work:
         Bucket → the grouping key that Spark's hash spreads evenly.
     is_voting
         Whether some deletions are left to the vote of all buckets.
+    is_last
+        Whether it reports to the driver; else it hands on to the next stage, with its report.
     """
 
     bucket: bytes
@@ -93,6 +96,7 @@ class Work:
     keys: tuple[int, ...]
     snapshots: Snapshots
     is_voting: bool
+    is_last: bool = True
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])

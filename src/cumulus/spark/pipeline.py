@@ -1,16 +1,14 @@
 """`maintain`: the views of a program, kept up to date by a Structured Streaming query.
 
-sources → packed rows (one per bucket and file) → shuffle → `transformWithStateInPandas` (a bucket per key) →
-reports → manifest.
+sources → packed rows (one per bucket and file) → shuffle → stateful operators (`stateful_stages`) → reports → manifest.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,33 +30,27 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.trigger import Schedule, parse_trigger
-from cumulus.errors import CumulusError, StoreError, UsageError
+from cumulus.errors import StoreError, UsageError
 from cumulus.explain.sizes import Statistics
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.commit import Commit, Committed, GoalReached
-from cumulus.spark.errors import carried_error
 from cumulus.spark.folders import ReadTask, packed_rows
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.handler import REPORTS, BucketProcessor
-from cumulus.spark.key_spreading import spread_keys
-from cumulus.spark.messages import BucketWork, Work
-from cumulus.spark.session import STATE_PROVIDER, cores_of, is_remote, log_place
+from cumulus.spark.key_spreading import partitions_with_keys, searched_keys, spread_keys
+from cumulus.spark.partitions import SHUFFLE_PARTITIONS, StatePartitions, check_partitions
+from cumulus.spark.session import PROVIDER, cores_of, is_remote, setting, state_provider
 from cumulus.spark.state import COMPACT_BYTES, STATE_FORM
+from cumulus.spark.stateful_stages import reports_of, stage_works
 from cumulus.spark.streams import Frame, Source, as_sources
 from cumulus.spark.tables import register
-from cumulus.spark.workers import (
-    check_checkpoint_known,
-    failed_to_connect,
-    worker_failure,
-)
+from cumulus.spark.workers import check_checkpoint_known, failed_to_connect, query_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STARTS = 4
 """So often at most a query is started, if Spark gives up a Python process of its that does not come."""
 _GIVEN_FREE_S = 10.0
@@ -75,6 +67,7 @@ class RunOptions:
     layout: str = "auto"
     buckets: int = 0
     statistics: Statistics | None = None
+    partitions: int = 0
     files_per_epoch: int = 1
     late_epochs: int = LATE_EPOCHS
     keep: int = 100
@@ -92,6 +85,7 @@ def maintain(
     make_engine: Callable[..., Engine] | None = None,
     functions: Functions | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
+    say: Callable[[str], None] | None = None,
     wait: bool = True,
     storage: Storage | Mapping[str, str] = NO_STORAGE,
     **options: Any,
@@ -117,15 +111,19 @@ def maintain(
     on_epoch
         Called after each commit with the epoch: at least once; who remembers the number sees each once. Changed rows:
         `Epoch.changes`.
+    say
+        Called with a sentence before a step that takes its time: a change of partitions.
     wait
-        False returns at once: call `Run.wait` or `Run.stop`.
+        False returns when the query has begun: call `Run.wait` or `Run.stop`.
     **options
         The fields of `RunOptions`. `trigger`: "once" (one epoch with all there is), "available-now" (epoch by epoch,
         until all is read), or a time such as "5s" (for ever). `epochs`: stop after so many, 0 for no limit. `layout`:
-        "auto", "one-bucket" or "one-round". `buckets`: 0 for one per core. `statistics`: what is known of the tables
-        (`cumulus.explain.sizes.Statistics`), where the first files do not tell it. `files_per_epoch`: of one table, 0
-        for all. `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`.
-        `snapshot_every`: write whole views only every so many epochs, and at the end of a run that reads all there is.
+        "auto", "one-bucket", "one-round" or "judged". `buckets`: 0 for one per core. `statistics`: what is known of the
+        tables (`cumulus.explain.sizes.Statistics`), where the first files do not tell it. `partitions`: of Spark's
+        state, in which the buckets lie; another number than the checkpoint's spreads them anew; 0 for the checkpoint's,
+        at the beginning one per core, and never more than buckets. `files_per_epoch`: of one table, 0 for all.
+        `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`. `snapshot_every`: write
+        whole views only every so many epochs, and at the end of a run that reads all there is.
         `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
@@ -153,7 +151,7 @@ def maintain(
     given = given_functions(functions)
     runnable(program.functions, given)  # a missing one is told before folders are made
     kept = storage if isinstance(storage, Storage) else Storage(storage)
-    run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given, kept)
+    run = Run(spark, program, out, checkpoint, RunOptions(**options), on_epoch, given, kept, say)
     try:
         run.start(as_sources(program, sources, run.checkpoint.store, kept), make_engine)
     except BaseException:
@@ -177,28 +175,18 @@ class Run:
         on_epoch: Callable[[Epoch], None] | None,
         functions: Mapping[str, Given],
         storage: Storage = NO_STORAGE,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         check_output(out, "out", takes_addresses=True)
         check_output(checkpoint, "checkpoint", takes_addresses=True)
-        if storage.secrets:
-            raise UsageError(
-                f"{storage.secrets[0]}: Spark's workers are not sent credentials",
-                hint="Give them in the environment of the driver and the workers, in a profile, or by their role.",
-            )
         self.out = store_of(absolute(out), storage)
-        if is_address(checkpoint):
-            check_checkpoint_known(spark, address_of(checkpoint))
-        elif is_address(out) and not checkpoint:
-            raise UsageError(
-                f"out {address_of(out)}: Spark's checkpoint needs a place of its own",
-                hint="Give --checkpoint: a folder that the driver and all workers share, or an address for which Spark "
-                "has a Hadoop file system, such as s3a://bucket/folder with hadoop-aws.",
-            )
+        _check_addresses(spark, out, checkpoint, storage)
         self._spark = spark
         self._program = require_definitions(program)
         self._options = options
         self._trigger = parse_trigger(options.trigger)
         self._on_epoch = on_epoch
+        self._say = say
         self._functions = functions
         self._error: BaseException | None = None
         self._done = 0
@@ -217,6 +205,7 @@ class Run:
         self.checkpoint = Checkpoint(store_of(place, storage), "spark", STATE_FORM)
         self._spark_place = below(place, "spark")
         self.newest: Manifest | None = None
+        self._ends_batch = False
 
     def start(self, sources: Sequence[FolderSource | Frame], make_engine: Callable[..., Engine]) -> None:
         """Bind the folders and start the query."""
@@ -226,10 +215,12 @@ class Run:
         register(self._spark)
         options = self._options
         self._cores = cores_of(self._spark)
-        identity = self.checkpoint.bind(self._program, self._chosen_plan)
-        self.identity = identity
+        self.identity = identity = self.checkpoint.bind(self._program, self._chosen_plan, spread_keys)
+        buckets = identity.plan.buckets
+        told = {"asked": options.partitions, "buckets": buckets, "cores": self._cores}
+        self.partitions = StatePartitions(self._spark, self.checkpoint.store, **told)
         self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
-        self._keys = spread_keys(identity.plan.buckets)
+        self._keys = identity.keys or searched_keys(buckets)
         functions = pack_functions(self._functions)
         # Spark may do an epoch once more; then its buckets read the votes of the epoch before.
         keep = max(options.keep, 2 if self._is_voting else 1)
@@ -247,32 +238,56 @@ class Run:
             keep,
             0,
             bool(self._frames),
+            0,
         )
         self.newest = self._commit.sink.newest()
         write_program(self.out, self._program)
         snapshots = self._snapshots()
-        bucket = BucketWork(
-            str(self._program),
-            identity.plan,
+        self._works = stage_works(
+            self._program,
+            identity,
             make_engine,
             functions,
-            self.out.address,
-            self._storage,
+            (self.out.address, self._storage),
             options.late_epochs,
-        )
-        self._work = Work(
-            bucket.pickled(),
-            f"{identity.checkpoint}/{options.late_epochs}/{hashlib.sha256(functions).hexdigest()}",
-            self.out.address,
-            self._storage,
             options.compact_bytes,
             self._keys,
             snapshots,
-            self._is_voting,
         )
         if self._is_remote:  # the server opens it, where the epochs are committed
             self._commit.close()
         self._commit.goal = self._goal
+        if self.partitions.must_change:
+            self._change_partitions()
+        if not self._has_reached_goal:
+            self._begin_query()
+
+    def _chosen_plan(self) -> BucketPlan:
+        """Return the plan of a new checkpoint."""
+        layout, buckets = self._options.layout, self._options.buckets or self._cores
+        counts = counts_for(self._program, self._folders, layout, buckets, self._options.statistics)
+        plan = choose_plan(self._program, layout, buckets, counts)
+        check_partitions(self._options.partitions, plan.buckets)
+        write_counts(self.checkpoint.store, counts)
+        return plan
+
+    def _change_partitions(self) -> None:
+        """Spread the state anew; a batch that Spark has begun is done before, and no other."""
+        if self._say is not None:
+            self._say(str(self.partitions))
+        if self.partitions.must_end_batch:
+            self._ends_batch = True
+            self._begin_query()
+            try:
+                while not self._has_ended():
+                    pass
+            except Exception as problem:  # noqa: BLE001 (Spark's own come in all classes)
+                raise self._unwrapped_error(problem) from None
+            self._ends_batch = False
+        self.partitions.change(self._spark_place)
+
+    def _begin_query(self) -> None:
+        self._query = None
         while self._query is None:
             try:
                 self._query = self._started_query()
@@ -280,31 +295,22 @@ class Run:
                 if not self._may_start_again(problem):
                     raise self._unwrapped_error(problem) from None
 
-    def _chosen_plan(self) -> BucketPlan:
-        layout, buckets = self._options.layout, self._options.buckets or self._cores
-        counts = counts_for(self._program, self._folders, layout, buckets, self._options.statistics)
-        write_counts(self.checkpoint.store, counts)
-        return choose_plan(self._program, layout, buckets, counts)
-
     def _started_query(self) -> StreamingQuery:
         """Start the query; it goes on after the last epoch that its checkpoint has."""
         self._starts += 1
         identity = self.identity
         packed = packed_rows(self._spark, f"cumulus-{identity.checkpoint}", self._read_task(), self._frames)
-        provider = self._spark.conf.get(PROVIDER, None)
-        if "RocksDB" not in str(provider):  # `transformWithState` runs on no other; a platform may have one of its own
-            provider = STATE_PROVIDER
         with (
-            _setting(self._spark, "spark.sql.shuffle.partitions", str(identity.plan.buckets)),
-            _setting(self._spark, PROVIDER, str(provider)),
+            setting(self._spark, SHUFFLE_PARTITIONS, str(self.partitions.number)),
+            setting(self._spark, PROVIDER, state_provider(self._spark)),
         ):
-            reports = packed.groupBy("bucket").transformWithState(
-                BucketProcessor(self._work), REPORTS, "append", "None"
-            )
+            reports = reports_of(packed, self._works)
             assert self._commit is not None
+            self._commit.partitions = partitions_with_keys(self._keys, self.partitions.number)
             commit = self._commit if self._is_remote else self._commit_here
             writer = reports.writeStream.foreachBatch(commit).option("checkpointLocation", self._spark_place)
-            query: StreamingQuery = _triggered(writer, self._trigger).start()
+            started = writer.trigger(once=True) if self._ends_batch else _triggered(writer, self._trigger)
+            query: StreamingQuery = started.start()
         return query
 
     def _may_start_again(self, problem: BaseException) -> bool:
@@ -436,20 +442,7 @@ class Run:
         return bool(query.status["isTriggerActive"]) and (since == self._done or since < 0)
 
     def _unwrapped_error(self, problem: BaseException) -> BaseException:
-        for candidate in (self._error, problem):
-            if isinstance(candidate, CumulusError):
-                return candidate
-            ours = carried_error(candidate) if candidate is not None else None
-            if ours is not None:
-                return ours
-            lacking = worker_failure(str(candidate))
-            if lacking is not None:
-                return lacking
-        first = str(problem).strip().splitlines()
-        return StoreError(
-            f"the Spark query ended: {first[0] if first else type(problem).__name__}",
-            hint=f"Spark's own words are {log_place()}. Run again: it resumes after the last committed epoch.",
-        )
+        return query_error(*([] if self._error is None else [self._error]), problem)
 
     def close(self) -> None:
         """Give the folders free; the query must have ended."""
@@ -462,19 +455,23 @@ class Run:
         self.checkpoint.close()
 
 
+def _check_addresses(spark: SparkSession, out: str | Path, checkpoint: str | Path, storage: Storage) -> None:
+    if storage.secrets:
+        raise UsageError(
+            f"{storage.secrets[0]}: Spark's workers are not sent credentials",
+            hint="Give them in the environment of the driver and the workers, in a profile, or by their role.",
+        )
+    if is_address(checkpoint):
+        check_checkpoint_known(spark, address_of(checkpoint))
+    elif is_address(out) and not checkpoint:
+        raise UsageError(
+            f"out {address_of(out)}: Spark's checkpoint needs a place of its own",
+            hint="Give --checkpoint: a folder that the driver and all workers share, or an address for which Spark "
+            "has a Hadoop file system, such as s3a://bucket/folder with hadoop-aws.",
+        )
+
+
 def _triggered(writer: Any, trigger: Schedule) -> Any:
     if trigger.every_s is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{int(trigger.every_s * 1000)} milliseconds")
-
-
-@contextmanager
-def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Set a Spark setting inside a block; a query keeps what it was started with."""
-    old = spark.conf.get(name)
-    assert old is not None
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(name, old)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _has_log = False
 """Whether this process has a session whose words go to `log_file`."""
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STATE_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -136,6 +138,24 @@ def cores_of(spark: SparkSession) -> int:
     return spark.range(1 << 10).select(spark_partition_id()).distinct().count()
 
 
+def state_provider(spark: SparkSession) -> str:
+    """Return the state store for a query: the session's, if `transformWithState` runs on it, as on a platform's own."""
+    provider = str(spark.conf.get(PROVIDER, None))
+    return provider if "RocksDB" in provider else STATE_PROVIDER
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Set a Spark setting inside a block; a query keeps what it was started with."""
+    old = spark.conf.get(name)
+    assert old is not None
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, old)
+
+
 def settings_of(texts: Iterable[str]) -> dict[str, str]:
     """Return the settings that ``NAME=VALUE`` texts give.
 
@@ -198,7 +218,7 @@ def _settings(threads: int, memory: str) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.sql.shuffle.partitions": str(threads),
-        "spark.sql.streaming.stateStore.providerClass": STATE_PROVIDER,
+        PROVIDER: STATE_PROVIDER,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Hadoop's own local file system forks a process for each permission it sets.

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cumulus.durable.store import FileStore, Store, is_address
 from cumulus.errors import CumulusError, InputError, MismatchError, MissingError, StoreError, UsageError
 from cumulus.machine_facts import host_name
-from cumulus.spark.errors import carry_errors_through_spark
+from cumulus.spark.errors import carried_error, carry_errors_through_spark
+from cumulus.spark.session import log_place
 from cumulus.version import VERSION
 
 if TYPE_CHECKING:
@@ -161,17 +162,23 @@ def check_checkpoint_known(spark: SparkSession, address: str) -> None:
         ) from None
 
 
-def check_state_seen(folder: Path, buckets: int) -> None:
+def check_state_seen(folder: Path, partitions: int, operators: int = 1) -> None:
     """Check that the driver sees what workers have stored of Spark's state in its checkpoint.
+
+    Parameters
+    ----------
+    folder
+        Spark's checkpoint.
+    partitions, operators
+        With buckets, of each stateful operator; and how many operators there are.
 
     Raises
     ------
     StoreError
-        If there is no file of some bucket's.
+        If there are files of fewer partitions than have buckets.
     """
     until = time.monotonic() + _LATE_S
-    partitions = folder / "state" / "0"
-    while sum(any(file.is_file() for file in each.rglob("*")) for each in partitions.glob("[0-9]*")) < buckets:
+    while any(_stored_partitions(folder / "state" / str(number)) < partitions for number in range(operators)):
         if time.monotonic() > until:
             raise StoreError(
                 f"{folder}: this machine does not see what the workers have stored of the checkpoint; nothing was "
@@ -179,6 +186,10 @@ def check_state_seen(folder: Path, buckets: int) -> None:
                 hint=f"{SHARED}: --checkpoint.",
             )
         time.sleep(0.1)
+
+
+def _stored_partitions(state: Path) -> int:
+    return sum(any(file.is_file() for file in each.rglob("*")) for each in state.glob("[0-9]*"))
 
 
 # --- what Spark says of workers ---------------------------------------------------------------------------------------
@@ -194,6 +205,21 @@ _NEEDED = ("cumulus", "pandas", "pyarrow", "numpy", "pyspark", "llvmlite")
 def failed_to_connect(text: str) -> bool:
     """Whether Spark gave a Python process up that took longer to start than it waits: ten seconds."""
     return "Python worker failed to connect back" in text
+
+
+def query_error(*problems: BaseException) -> BaseException:
+    """Return the error that ended a query, in our words where they say more than the last of `problems`."""
+    for problem in problems:
+        if isinstance(problem, CumulusError):
+            return problem
+        found = carried_error(problem) or worker_failure(str(problem))
+        if found is not None:
+            return found
+    first = str(problems[-1]).strip().splitlines()
+    return StoreError(
+        f"the Spark query ended: {first[0] if first else type(problems[-1]).__name__}",
+        hint=f"Spark's own words are {log_place()}. Run again: it resumes after the last committed epoch.",
+    )
 
 
 def worker_failure(text: str) -> CumulusError | None:

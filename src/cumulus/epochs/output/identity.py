@@ -40,12 +40,21 @@ def _text_hash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The card of a checkpoint; `fresh` if there was none: the run starts from nothing."""
+    """The card of a checkpoint.
+
+    Parameters
+    ----------
+    fresh
+        There was no card: the run starts from nothing.
+    keys
+        By which the host's state knows the buckets; none if the card has none.
+    """
 
     checkpoint: str
     program: str
     plan: BucketPlan
     fresh: bool
+    keys: tuple[int, ...] = ()
 
 
 def resumed_program(checkpoint: Place) -> Program | None:
@@ -126,8 +135,20 @@ class Checkpoint:
         """Whether an epoch was committed with it."""
         return self.store.size(_COMMITTED) is not None
 
-    def bind(self, program: Program, choose: Callable[[], BucketPlan]) -> Identity:
-        """Return the identity of the checkpoint, made now with the plan that `choose` gives if it has none.
+    def bind(
+        self,
+        program: Program,
+        choose: Callable[[], BucketPlan],
+        make_keys: Callable[[int], tuple[int, ...]] = lambda buckets: (),
+    ) -> Identity:
+        """Return the identity of the checkpoint, made now if it has none.
+
+        Parameters
+        ----------
+        choose
+            Returns the plan of a new checkpoint.
+        make_keys
+            Number of buckets → `Identity.keys` of a new checkpoint.
 
         Raises
         ------
@@ -163,8 +184,10 @@ class Checkpoint:
                     "or run the old SQL.",
                 )
             warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
-            return Identity(found["checkpoint"], now, BucketPlan.of_plain(found["plan"]), False)
+            keys = tuple(found.get("keys", ()))
+            return Identity(found["checkpoint"], now, BucketPlan.of_plain(found["plan"]), False, keys)
         plan = choose()
+        keys = make_keys(plan.buckets)
         identity = uuid.uuid4().hex
         content = {
             "checkpoint": identity,
@@ -173,10 +196,11 @@ class Checkpoint:
             "program": now,
             "dialect": FOLLOWED,
             "plan": plan.plain(),
+            "keys": keys,
             "text": text,
         }
         store.put(_CARD, json.dumps(content, indent=1).encode())
-        return Identity(identity, now, plan, True)
+        return Identity(identity, now, plan, True, keys)
 
 
 def _difference(old_text: str, new: Program) -> str:

@@ -88,6 +88,8 @@ class Manifest:
         The number of the run, in an object store; 0 in a folder.
     began
         The epochs from which on other runs have committed, each with the number of the run.
+    batch
+        The number that the host gives the epoch: on Spark its batch, from 0, of which some are no epochs.
     """
 
     epoch: int
@@ -112,8 +114,11 @@ class Manifest:
     nonce: str = ""
     run: int = 0
     began: list[list[int]] = field(default_factory=list)
+    batch: int = -1
 
     def __post_init__(self) -> None:
+        if self.batch < 0:  # nothing but an epoch was a batch before this was noted
+            object.__setattr__(self, "batch", self.epoch - 1)
         if not self.snapshot:  # a manifest from before there were such epochs
             object.__setattr__(self, "snapshot", self.epoch)
 

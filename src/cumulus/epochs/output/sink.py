@@ -14,7 +14,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from cumulus.durable import faults
@@ -143,6 +143,7 @@ class Sink:
         offsets: Any = None,
         merge: Mapping[str, Any] | None = None,
         keep: int = 100,
+        batch: int = -1,
     ) -> tuple[Manifest, bool]:
         """Commit an epoch.
 
@@ -150,6 +151,8 @@ class Sink:
         ----------
         merge
             View → function from its buckets' files to the path of one finished file; other views need no merging.
+        batch
+            As `Manifest.batch`.
 
         Returns
         -------
@@ -168,7 +171,7 @@ class Sink:
         if before is not None and epoch <= before.epoch:
             self.check()
             return self._kept(read_manifest(self.store, epoch), reports), False
-        manifest = self._next(epoch, before, reports, offsets, merge or {})
+        manifest = replace(self._next(epoch, before, reports, offsets, merge or {}), batch=batch)
         faults.crash_point("before-manifest")
         self.check()
         before_files = frozenset() if before is None else self._files[before.epoch]

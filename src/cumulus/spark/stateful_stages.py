@@ -1,0 +1,68 @@
+"""The stateful operators of a query: one whose buckets do everything, or judges of rows and views behind them.
+
+packed rows → `transformWithState` (a bucket, or a judge, per key) → where there are judges: what they hand on, packed
+again → `transformWithState` (the views' buckets per key) → reports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cumulus.durable.store import Storage
+from cumulus.engine.protocol import Engine
+from cumulus.epochs.layouts import polled_tables
+from cumulus.epochs.output.identity import Identity
+from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.m3.program import Program
+from cumulus.spark.handler import HANDED, REPORTS, BucketProcessor
+from cumulus.spark.messages import BucketWork, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def stage_works(
+    program: Program,
+    identity: Identity,
+    make_engine: Callable[..., Engine],
+    functions: bytes,
+    out: tuple[str, Storage],
+    late_epochs: int,
+    compact_bytes: int,
+    keys: tuple[int, ...],
+    snapshots: Snapshots,
+) -> tuple[Work, ...]:
+    """Return what the workers of each stage must know.
+
+    Parameters
+    ----------
+    program, identity
+        Of the checkpoint.
+    make_engine, functions, late_epochs, compact_bytes, snapshots
+        As in `cumulus.spark.messages`.
+    out
+        Where the output is.
+    keys
+        Bucket → grouping key, in all stages.
+    """
+    plan = identity.plan
+    count = 2 if plan.groups else 1
+    known = f"{identity.checkpoint}/{late_epochs}/{hashlib.sha256(functions).hexdigest()}"
+    works = []
+    for stage in range(count):
+        bucket = BucketWork(str(program), plan, make_engine, functions, *out, late_epochs, stage)
+        is_voting = stage == 0 and bool(polled_tables(program, plan.partitioned))
+        name = f"{known}/views" if stage else known
+        is_last = stage == count - 1
+        works.append(Work(bucket.pickled(), name, *out, compact_bytes, keys, snapshots, is_voting, is_last))
+    return tuple(works)
+
+
+def reports_of(packed: DataFrame, works: Sequence[Work]) -> DataFrame:
+    """Return the reports of all buckets of an epoch, from packed rows."""
+    for work in works:
+        schema = REPORTS if work.is_last else HANDED
+        packed = packed.groupBy("bucket").transformWithState(BucketProcessor(work), schema, "append", "None")
+    return packed
