@@ -20,8 +20,13 @@ from support.engines import KINDS
 QUERIES = ("q5", "q7", "q8", "q9")
 EPOCHS = 6
 SETTINGS = [
-    pytest.param(keys, buckets, engine, marks=() if engine == fast else pytest.mark.slow)
-    for keys, buckets, fast in (("foreign", 1, ""), ("foreign", 2, "interpreter"), ("none", 2, ""))
+    pytest.param(keys, buckets, layout, engine, marks=() if engine == fast else pytest.mark.slow)
+    for keys, buckets, layout, fast in (
+        ("foreign", 1, "auto", ""),
+        ("foreign", 2, "auto", "interpreter"),
+        ("foreign", 3, "judged", "native"),
+        ("none", 2, "auto", ""),
+    )
     for engine in KINDS
 ]
 
@@ -35,23 +40,23 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> WrittenStream:
     return write_stream(stream, tmp_path_factory.mktemp("refreshes"), check=True)
 
 
-def run(written: WrittenStream, keys: str, engine: str, buckets: int, out: Path) -> Comparison:
+def run(written: WrittenStream, keys: str, engine: str, buckets: int, out: Path, layout: str = "auto") -> Comparison:
     program = compile_sql(written.stream.sql(keys), rely=False, order=1 if keys == "none" else None)
     sources = sources_from([str(written.folder(keys))], program)
     making = partial(make_engine, engine)
     compared = Comparison(written)
-    with EmbeddedRun(program, sources, out, make_engine=making, layout="auto", buckets=buckets) as running:
+    with EmbeddedRun(program, sources, out, make_engine=making, layout=layout, buckets=buckets) as running:
         assert running.identity.plan.buckets == buckets
         for epoch in running.steps():
             compared(epoch)
     return compared
 
 
-@pytest.mark.parametrize(("keys", "buckets", "engine"), SETTINGS)
+@pytest.mark.parametrize(("keys", "buckets", "layout", "engine"), SETTINGS)
 def test_every_epoch_is_what_duckdb_says(
-    written: WrittenStream, keys: str, buckets: int, engine: str, tmp_path: Path
+    written: WrittenStream, keys: str, buckets: int, layout: str, engine: str, tmp_path: Path
 ) -> None:
-    found = run(written, keys, engine, buckets, tmp_path / "out")
+    found = run(written, keys, engine, buckets, tmp_path / "out", layout)
     assert found.different == []
     assert len(found.epochs) in (EPOCHS, EPOCHS + 1)  # one more, if buckets agree on deletions after the last files
     assert found.compared == len(found.epochs) * len(QUERIES)

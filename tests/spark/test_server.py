@@ -54,7 +54,7 @@ def payload(*rows: tuple[int, int]) -> bytes:
 
 def rows_of(out: Path, epoch: int, bucket: BucketClient, *rows: tuple[int, int]) -> list[tuple[int, int]]:
     report = bucket.call("apply", payload(*rows), epoch, f"n{epoch}", ALWAYS, False)
-    return sorted(tuple(row.values()) for row in pq.read_table(out / report["files"]["v"]).to_pylist())
+    return sorted(tuple(row.values()) for row in pq.read_table(out / report["written"][0]["files"]["v"]).to_pylist())
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """A run of the Spark host in a process of its own, for tests that kill it: `python spark_driver.py IN OUT
-[BUCKETS [CHECKPOINT [MASTER]]]`."""
+[BUCKETS [CHECKPOINT [MASTER]]]`; "2 judged" are two buckets behind judges."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def main(folder: str, out: str, buckets: str = "1", checkpoint: str = "", master
     `CUMULUS_STORAGE` has the options of the store, as JSON; `CUMULUS_CONF` settings of Spark.
     """
     settings = json.loads(os.environ.get("CUMULUS_CONF", "{}"))
+    number, _, layout = buckets.partition(" ")
     maintain(
         session(master, settings) if master else local_session(cores=2, memory="1g", settings=settings),
         parse(PROGRAM),
         folder,
         out,
         checkpoint,
-        layout="one-bucket" if buckets == "1" else "one-round",
-        buckets=int(buckets),
+        layout=layout or ("one-bucket" if buckets == "1" else "one-round"),
+        buckets=int(number),
         keep=10_000,
         compact_bytes=3_000,
         storage=json.loads(os.environ.get("CUMULUS_STORAGE", "{}")),

@@ -24,14 +24,21 @@ _PLACES = ("epoch", "source", "position")
 """Columns that say where a row comes from."""
 
 
-def difference(one: Path, other: Path) -> str:
-    """Return the first difference between two output folders of the same files, "" if there is none."""
+def difference(one: Path, other: Path, *, same_host: bool = True) -> str:
+    """Return the first difference between two output folders of the same files, "" if there is none.
+
+    Parameters
+    ----------
+    same_host
+        Whether they say in the same words what of the files is in.
+    """
+    names = [name for name in _SAME if same_host or name != "offsets"]
     epochs = committed_epochs(one)
     if epochs != committed_epochs(other):
         return f"epochs {epochs} and {committed_epochs(other)}"
     for epoch in epochs:
         mine, theirs = (_manifest_of(out, epoch) for out in (one, other))
-        found = _manifests_difference(mine, theirs, _SAME) or _views_difference(one, epoch, other, epoch)
+        found = _manifests_difference(mine, theirs, names) or _views_difference(one, epoch, other, epoch)
         if found:
             return f"epoch {epoch}: {found}"
     return ""

@@ -16,6 +16,7 @@ POINTS = (
     "after-read",
     "in-pack",
     "in-handler",
+    "between-stages",
     "after-state-write",
     "before-manifest",
     "after-manifest",

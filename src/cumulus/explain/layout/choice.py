@@ -126,15 +126,15 @@ class LayoutChoices:
         return tuple(HeldBack(view, reason) for view, reason in found if reason)
 
     def refusals(self) -> tuple[HeldBack, ...]:
-        """Return why views cannot be spread, for those of which nothing can: with their heaviest table in buckets."""
+        """Return why views cannot be spread with their heaviest tables in buckets, for those that cannot."""
         found = []
         for view, tables in self._tables.items():
             weights = self._part_loads[view].weights
             options = [option for option in self.candidates() if not option.keys().isdisjoint(tables)]
             options.sort(key=lambda option: -sum(weights.get(table, 0.0) for table in option))
-            reasons = [self.why_not(view, option) for option in options]
-            if view != OTHER and reasons and all(reasons):
-                found.append(HeldBack(view, reasons[0]))
+            reason = self.why_not(view, options[0]) if options and view != OTHER else ""
+            if reason:
+                found.append(HeldBack(view, reason))
         return tuple(found)
 
     def layout(self, hint: Partitioned | None = None, objection: Objection = lambda partitioned: "") -> Layout:
