@@ -63,6 +63,7 @@ def spark(
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     repetitions: int = typer.Option(3, min=1, help="Times that Spark SQL computes the view in an epoch; the median."),
     floor: bool = typer.Option(False, help="Beside a stateful query that does nothing, epoch by epoch, instead."),
+    stages: int = typer.Option(1, min=1, max=2, help="Of --floor: 2 for judges before views, and two such operators."),
     first_epoch: bool = typer.Option(False, help="How long a process takes to its first epoch, beside such a query."),
     check: bool = typer.Option(True, help="Of --queries: compare each view of each epoch with DuckDB."),
     cache: Path | None = typer.Option(None, help="Where generated tables are kept; a temporary folder if not given."),
@@ -94,6 +95,7 @@ def spark(
     one, count = [*keys, "rely"][0], [*buckets, 0][0]
     if floor or first_epoch:
         pairs = repetitions if first_epoch else 0
+        layout = "judged" if stages == 2 and layout == "auto" else layout
         _floor_bench(query, sf, batch, epochs, one, layout, count, seed, pairs, kept, as_json)
         return
     _query_bench(query, sf, batch, epochs, one, layout, count, seed, repetitions, kept, as_json)

@@ -32,7 +32,16 @@ PATIENCE_S = 300.0
 
 
 class CountedKeys(StatefulProcessor):
-    """One number for each key, read and written once an epoch: the least that a stateful query can do."""
+    """One number for each key, read and written once an epoch: the least that a stateful query can do.
+
+    Parameters
+    ----------
+    is_last
+        Whether it reports; else it hands the number on, by its key.
+    """
+
+    def __init__(self, *, is_last: bool = True) -> None:
+        self._is_last = is_last
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the number."""
@@ -50,7 +59,7 @@ class CountedKeys(StatefulProcessor):
         found = self._count.get()
         count = 1 if found is None else found[0] + 1
         self._count.update((count,))
-        yield Row(report=str(count))
+        yield Row(report=str(count)) if self._is_last else Row(bucket=int(key[0]), value=count)
 
 
 class Turns:
@@ -92,7 +101,7 @@ class _Times:
 
 
 def idle_query(
-    spark: SparkSession, checkpoint: Path, keys: int, commit: Callable[[DataFrame, int], None]
+    spark: SparkSession, checkpoint: Path, keys: int, commit: Callable[[DataFrame, int], None], operators: int = 1
 ) -> StreamingQuery:
     """Start a stateful query that does nothing.
 
@@ -104,6 +113,8 @@ def idle_query(
         How many there are: as many tasks.
     commit
         Gets each of its batches, with the number.
+    operators
+        How many stateful ones there are, one behind the other.
     """
     source = (
         spark.readStream.format("rate-micro-batch")
@@ -113,13 +124,19 @@ def idle_query(
         .selectExpr(f"cast(value % {keys} as int) as bucket", "value")
     )
     spark.conf.set("spark.sql.shuffle.partitions", str(keys))
-    counted = source.groupBy("bucket").transformWithState(CountedKeys(), "report string", "append", "None")
+    counted = source
+    for left in reversed(range(operators)):
+        schema = "bucket int, value long" if left else "report string"
+        counting = CountedKeys(is_last=not left)
+        counted = counted.groupBy("bucket").transformWithState(counting, schema, "append", "None")
     writer = counted.writeStream.foreachBatch(commit).option("checkpointLocation", str(checkpoint))
     return writer.trigger(processingTime="0 seconds").start()
 
 
 @contextmanager
-def _in_turn(spark: SparkSession, folder: Path, keys: int, times: _Times, turns: Turns) -> Iterator[None]:
+def _in_turn(
+    spark: SparkSession, folder: Path, keys: int, operators: int, times: _Times, turns: Turns
+) -> Iterator[None]:
     """Run the query that does nothing; its first batch waits for its turn."""
 
     def commit(counts: DataFrame, batch: int) -> None:
@@ -129,7 +146,7 @@ def _in_turn(spark: SparkSession, folder: Path, keys: int, times: _Times, turns:
         turns.pass_on("floor")
         times.began = time.time()
 
-    query = idle_query(spark, folder / "floor", keys, commit)
+    query = idle_query(spark, folder / "floor", keys, commit, operators)
     try:
         yield
     finally:
@@ -166,7 +183,8 @@ def measure(
         product.began = time.time()
 
     run = maintain(spark, program, str(folder), out, on_epoch=take, wait=False, **options)
-    with _in_turn(spark, out, run.identity.plan.buckets, floor, turns):
+    operators = 2 if run.identity.plan.groups else 1
+    with _in_turn(spark, out, run.identity.plan.buckets, operators, floor, turns):
         run.wait()
     found = stages(log)
     rows = [
@@ -177,8 +195,8 @@ def measure(
             "trigger_ms": round(1000 * (mine[1] - mine[0])),
             "floor_ms": round(1000 * (least[1] - least[0])),
             "ratio": round((mine[1] - mine[0]) / (least[1] - least[0]), 2),
-            **{name: round(value) for name, value in _stage_times(found, mine).items()},
-            **{f"floor_{name}": round(value) for name, value in _stage_times(found, least).items()},
+            **{name: round(value) for name, value in _stage_times(found, mine, operators).items()},
+            **{f"floor_{name}": round(value) for name, value in _stage_times(found, least, operators).items()},
             **{f"our_{part}_ms": round(1000 * seconds) for part, seconds in product.parts[number - 2].items()},
         }
         for number, (mine, least) in enumerate(zip(product.batches, floor.batches, strict=False), 2)
@@ -214,17 +232,17 @@ def stages(folder: Path) -> list[Stage]:
     return sorted(found, key=lambda each: each.began)
 
 
-def _stage_times(log: list[Stage], turn: tuple[float, float]) -> dict[str, float]:
+def _stage_times(log: list[Stage], turn: tuple[float, float], operators: int) -> dict[str, float]:
     """Return the milliseconds of the stages of a turn, and of what is between them."""
     mine = [each for each in log if turn[0] <= each.began and each.done <= turn[1]]
     if not mine:
         return {"reading_ms": 0.0, "stateful_ms": 0.0, "task_ms": 0.0, "outside_ms": 1000 * (turn[1] - turn[0])}
-    stateful = mine[-1]
-    reading = mine[:-1]
+    stateful = mine[-operators:]
+    reading = mine[:-operators]
     return {
         "reading_ms": 1000 * sum(each.done - each.began for each in reading),
-        "stateful_ms": 1000 * (stateful.done - stateful.began),
-        "task_ms": 1000 * stateful.task_s,
+        "stateful_ms": 1000 * sum(each.done - each.began for each in stateful),
+        "task_ms": 1000 * sum(each.task_s for each in stateful),
         "outside_ms": 1000 * (turn[1] - turn[0] - sum(each.done - each.began for each in mine)),
     }
 
