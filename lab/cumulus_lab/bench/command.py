@@ -16,6 +16,7 @@ from cumulus_lab.bench.cluster_bench import cluster_bench
 from cumulus_lab.bench.compiler_bench import compile_bench
 from cumulus_lab.bench.edges_bench import edges_bench
 from cumulus_lab.bench.engine_bench import engine_bench
+from cumulus_lab.bench.layouts_bench import layouts_bench
 from cumulus_lab.bench.live.bank_bench import bank_bench
 from cumulus_lab.bench.live.live_bench import live_bench
 from cumulus_lab.bench.live.visibility_bench import visibility_bench
@@ -31,6 +32,7 @@ bench = typer.Typer(name="bench", help="Measure the compiler, the engine or a ho
 bench.command("compile")(compile_bench)
 bench.command("engine")(engine_bench)
 bench.command("edges")(edges_bench)
+bench.command("layouts")(layouts_bench)
 bench.command("cluster")(cluster_bench)
 bench.command("ring")(ring_bench)
 bench.command("serve")(serve_bench)

@@ -15,6 +15,7 @@ from cumulus.durable.store import Place
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.intake.packing import pack, pack_numbered, unpack_numbered
 from cumulus.epochs.output.manifest import Written
 from cumulus.epochs.output.parts import maps_of_cubes
@@ -39,6 +40,10 @@ class Writing:
 
 class Part(Protocol):
     """A place of a stage."""
+
+    @property
+    def poll(self) -> Poll:
+        """What it has said to deletions that wait, after the last epoch."""
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Take in what has come; return what each place of the next stage is to get, nothing after the last stage."""
@@ -88,6 +93,11 @@ class WholeBucket:
         self.bucket = bucket
         self._outcome = Outcome()
 
+    @property
+    def poll(self) -> Poll:
+        """What it has said to deletions that wait."""
+        return self._outcome.poll
+
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Take in what has come; nobody is behind."""
         self._outcome = self.bucket.apply(epoch, packed)
@@ -118,6 +128,11 @@ class RowJudge:
         ]
         self._places = plan.buckets
         self._outcome = Outcome()
+
+    @property
+    def poll(self) -> Poll:
+        """What it has said to deletions that wait."""
+        return self._outcome.poll
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Judge what has come; return what each place of the groups is to get."""
@@ -157,6 +172,11 @@ class GroupedViews:
                 given = (part, plan_of_group(group), index, maker.make_engine, 0, maker.functions)
                 self._buckets[number] = Bucket(*given)
                 self._maps[number] = own_maps(program, plan.groups, number)
+
+    @property
+    def poll(self) -> Poll:
+        """Nothing: judges vote."""
+        return Poll()
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Take in what judges have told; nobody is behind."""
