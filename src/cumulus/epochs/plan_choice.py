@@ -105,9 +105,9 @@ def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Stat
     if name == "judged":
         judged = _judged(choice, hint)
         if judged is None:
-            raise LayoutError(
-                "no table can be partitioned so that all keys are checked", hint="Use --layout one-bucket."
-            )
+            lost = unchecked_keys(judging_program(program)[0], _hint(program, hint))
+            what = f"with these columns nobody would check {lost[0]}" if lost else "no table can be partitioned"
+            raise LayoutError(f"--layout {layout}: {what}", hint="Judges are spread by columns of primary keys.")
         return judged
     simple = _simple(choice, name, hint)
     # Where tables keep rows, judging these is most of the work, and can be spread whatever the views are.
