@@ -6,6 +6,7 @@ from cumulus.compiler import compile_sql
 from cumulus.errors import LayoutError
 from cumulus.explain.layout.choice import choose_layout
 from cumulus.explain.layout.co_partitioning import Merge, lay_out
+from cumulus.explain.layout.load import loads_of
 from cumulus.explain.sizes import Statistics
 from cumulus.m3 import On, parse
 
@@ -244,3 +245,31 @@ def test_merging_adds_parts_and_drops_what_cancels():
         parse("RELATION r(a INT); MAP p[](n BIGINT, s BIGINT) COUNT n; ON +r(a) { p.n += 1 }"), {"r": "a"}
     )
     assert counted.merged("p", [[((), (1, 5))], [((), (-1, -4))]]) == {}
+
+
+SALES = """
+RELATION sales(id INT, day INT, amount INT) KEY (id, day);
+MAP by_day[day INT](s HUGEINT) = SUM[day](sales(id, day, amount) * amount);
+VIEW by_day(day INT, s HUGEINT) FROM by_day SELECT day, s;
+ON +sales(id, day, amount) { by_day[day] += amount }
+ON -sales(id, day, amount) { by_day[day] += -amount }
+"""
+
+
+def test_a_column_of_few_values_is_no_key_to_spread_by():
+    program = parse(SALES)
+    many = Statistics({"sales": 10**6}, {("sales", "id"): 500_000, ("sales", "day"): 20_000})
+    assert choose_layout(program, many).partitioned == {"sales": ("day",)}  # nothing to add up
+    few = Statistics({"sales": 10**6}, {("sales", "id"): 500_000, ("sales", "day"): 3})
+    assert choose_layout(program, few).partitioned == {"sales": ("id",)}
+    common = Statistics(many.rows, many.distinct, {("sales", "day"): 0.6})  # one day has most of the rows
+    assert choose_layout(program, common).partitioned == {"sales": ("id",)}
+    neither = Statistics({"sales": 10**6}, {("sales", "id"): 5, ("sales", "day"): 7})
+    assert choose_layout(program, neither).partitioned == {"sales": ("id", "day")}
+
+
+def test_shares_say_how_even_a_choice_is():
+    loads = loads_of(parse(SALES), Statistics({"sales": 100}, {("sales", "day"): 1}))
+    assert loads.heaviest({}, 4) == loads.heaviest({"sales": ("day",)}, 4) == 1.0
+    assert 0.25 < loads.heaviest({"sales": ("id", "day")}, 4) < 0.4
+    assert loads.distinct("sales", ("id", "day")) == 100

@@ -139,7 +139,7 @@ class LayoutChoices:
 
     def layout(self, hint: Partitioned | None = None, objection: Objection = lambda partitioned: "") -> Layout:
         """Return the layout of the whole program; `choose_layout` has the parameters."""
-        chosen = lay_out(self.program, hint) if hint else None
+        chosen = self._asked_for(hint) if hint else None
         try:
             topological(self.program)
         except LayoutError as cyclic:
@@ -149,6 +149,16 @@ class LayoutChoices:
             whole = {definition.name: SAME_TAG for definition in self.program.maps}
             return Layout(self.program, {}, whole, reasons=dict.fromkeys(streams, cyclic.message))
         return _Search(self, objection).layout(chosen)
+
+    def _asked_for(self, partitioned: Partitioned) -> Layout:
+        """Return the layout with some columns; LayoutError if there is none, with the view that forbids it."""
+        try:
+            return lay_out(self.program, partitioned)
+        except LayoutError as illegal:
+            refusal = self.first_refusal(partitioned) if _has_columns(self.program, partitioned) else None
+            if refusal is None or refusal.view == OTHER:
+                raise
+            raise LayoutError(f"view {refusal.view}: {refusal.reason}", hint=illegal.hint) from None
 
     def candidates(self) -> Iterator[dict[str, Columns]]:
         """Yield columns by which tables might be partitioned together: joined ones, and keys of several columns."""
@@ -304,6 +314,10 @@ class _Search:
 
     def _weight(self, partitioned: Iterable[str]) -> float:
         return sum(self._choice.loads.weights[name] for name in partitioned)
+
+
+def _has_columns(program: Program, partitioned: Partitioned) -> bool:
+    return all({*columns} <= {*program.relation(table).column_names} for table, columns in partitioned.items())
 
 
 def _simplicity(layout: Layout) -> tuple[int, int]:

@@ -68,7 +68,7 @@ class Loads:
         even = 1.0 / buckets
         spread = even + math.sqrt(2 * math.log(buckets) * even * (1 - even) / values)
         commonest = min(self.statistics.commonest.get((table, column), 0.0) for column in columns)
-        return min(1.0, max(spread, commonest))
+        return min(1.0, max(spread, commonest, 1.0 / values))
 
     def distinct(self, table: str, columns: Columns) -> int:
         """Return how many different values some columns have together, at least 1."""
