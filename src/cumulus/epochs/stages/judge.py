@@ -18,6 +18,7 @@ from cumulus.catalog.arrow import table_of
 from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, Row
 from cumulus.catalog.schema import Relation
 from cumulus.engine import snapshot
+from cumulus.engine.integrity import Integrity
 from cumulus.engine.protocol import Engine
 from cumulus.engine.referring_rows import ReferringRows
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
@@ -25,7 +26,7 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.intake.packing import Payload, unpack
 from cumulus.epochs.intake.reading import Reading
 from cumulus.epochs.keeping import judging_program
-from cumulus.epochs.plan import BucketPlan, Ownership
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.stages.origins import last_places
 from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import Program
@@ -95,8 +96,8 @@ class Judge:
         self._program, self._plan = program, plan
         self.bucket = Bucket(judging, replace(plan, groups=()), index, make_engine, late_epochs)
         self.index = index
-        self._ownership = Ownership(program, plan, index)
         self._ordered = parents_first(program)
+        self._known: tuple[Integrity, ReferringRows] | None = None
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[Reading]]:
         """Judge payloads; return what became of their rows, and what has changed in tables, of which this judge tells.
@@ -129,7 +130,7 @@ class Judge:
 
     def _moved(self, deltas: Iterable[TableDelta]) -> list[Reading]:
         """Return the rows that stay while what they refer to changes: they go before it and come back after it."""
-        referring = ReferringRows(self._program, self.bucket.integrity)
+        referring = self._referring()
         nets = {each.relation: each for each in deltas}
         found: dict[str, dict[Row, int]] = {}
         for name in referring.tables & nets.keys():
@@ -148,6 +149,13 @@ class Judge:
                 columns = columns.append_column(POSITION_COLUMN, pa.array([NOWHERE] * len(signed), pa.int64()))
                 readings.append(Reading(table, columns, "", (), is_moved=True))
         return readings
+
+    def _referring(self) -> ReferringRows:
+        """Return what finds rows that refer to others, among those that the bucket keeps now."""
+        integrity = self.bucket.integrity
+        if self._known is None or self._known[0] is not integrity:  # the bucket has another engine
+            self._known = integrity, ReferringRows(self._program, integrity)
+        return self._known[1]
 
     # --- where rows came from -----------------------------------------------------------------------------------------
 
