@@ -89,7 +89,7 @@ def random_plan(program: Program, draw: random.Random) -> BucketPlan:
         legal = [{}, *(each for each in choices.candidates() if not choices.held_back(each))]
         chosen = draw.choice(legal)
         groups.append(GroupPlan(mine, draw.randint(2, 4) if chosen else 1, chosen))
-    return BucketPlan(2, {"sales": ("id", "line")}, by_key=("sales",), groups=tuple(groups))
+    return BucketPlan(4, {"sales": ("id", "line")}, by_key=("sales",), groups=tuple(groups))
 
 
 @pytest.mark.parametrize("seed", sampled(range(200, 260), of=10))

@@ -82,7 +82,9 @@ def run(
         program = program_in(file, rely=False, enforced=False, functions=given)
     elif program is None:
         compiled, wanted = partial(program_in, file, functions=given), buckets or os.cpu_count() or 1
-        count = partial(counts_of_sources, layout=layout, buckets=wanted, storage=kept, known=(rows, distinct, source))
+        counted = source if layout.startswith("one-round") else []  # the others are counted when the run begins
+        known = (rows, distinct, counted)
+        count = partial(counts_of_sources, layout=layout, buckets=wanted, storage=kept, known=known)
         program, counts = program_of_run(compiled, layout, wanted, count)
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
