@@ -22,6 +22,7 @@ from cumulus.errors import StoreError, UsageError
 if TYPE_CHECKING:
     from cumulus.durable.store import Storage, Store
     from cumulus.epochs.plan import BucketPlan
+    from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
 
 
@@ -65,8 +66,7 @@ def run(
 
     Example: cumulus run views.sql --from data/ --out out/
     """
-    from cumulus.cli.programs import program_in, program_of_run
-    from cumulus.cli.table_counts import counts_of_sources
+    from cumulus.cli.programs import program_in
     from cumulus.durable.folders import check_output
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
@@ -77,15 +77,10 @@ def run(
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
     given = functions_in(functions)
+    compiled = partial(program_in, file, functions=given)
     program, counts = _resumed(file, out, checkpoint, kept), None
-    if program is None and host == "cluster":
-        program = program_in(file, rely=False, enforced=False, functions=given)
-    elif program is None:
-        compiled, wanted = partial(program_in, file, functions=given), buckets or os.cpu_count() or 1
-        counted = source if layout.startswith("one-round") else []  # the others are counted when the run begins
-        known = (rows, distinct, counted)
-        count = partial(counts_of_sources, layout=layout, buckets=wanted, storage=kept, known=known)
-        program, counts = program_of_run(compiled, layout, wanted, count)
+    if program is None:
+        program, counts = _program(compiled, host, layout, buckets, (rows, distinct, source), kept)
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
@@ -100,6 +95,27 @@ def run(
     with ProgressReporter(as_json) as progress:
         _HOSTS[host](program, source, out, settings, progress, note)
         progress.finish(out, time.perf_counter() - started)
+
+
+def _program(
+    compiled: Callable[..., Program],
+    host: str,
+    layout: str,
+    buckets: int,
+    known: tuple[list[str], list[str], list[str]],
+    storage: Storage,
+) -> tuple[Program, Statistics | None]:
+    """Return the program of a new run, and by what its layout is chosen, as far as that is known before it begins."""
+    from cumulus.cli.programs import program_of_run
+    from cumulus.cli.table_counts import counts_of_sources
+
+    if host == "cluster":
+        return compiled(rely=False, enforced=False), None
+    rows, distinct, source = known
+    said = (rows, distinct, source if layout.startswith("one-round") else [])  # others count files themselves
+    wanted = buckets or os.cpu_count() or 1
+    count = partial(counts_of_sources, layout=layout, buckets=wanted, storage=storage, known=said)
+    return program_of_run(compiled, layout, wanted, count)
 
 
 def _spark_settings(host: str, master: str, conf: list[str], partitions: int) -> dict[str, Any]:
