@@ -15,6 +15,7 @@ from cumulus.epochs.plan_choice import choice_of_plan, choose_plan
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.explain.sizes import Statistics
+from cumulus.m3 import parse
 
 BAG = "CREATE TABLE sales (shop INT, day INT, amount INT);"
 BY_SHOP = "CREATE VIEW by_shop AS SELECT shop, SUM(amount) AS s FROM sales GROUP BY shop;"
@@ -75,3 +76,15 @@ def test_files_that_tell_nothing_are_left_to_the_run(tmp_path: Path) -> None:
     assert count_first_files(program, sources) == Statistics()
     (tmp_path / "in" / "sales" / "0.parquet").write_bytes(b"no parquet")
     assert count_first_files(program, sources) == Statistics()
+
+
+def test_a_cyclic_program_has_one_bucket() -> None:
+    program = parse(
+        """
+        RELATION s(a INT) KEY (a) KEPT rows; RELATION t(b INT);
+        MAP rows[a INT](n BIGINT) = s(a); MAP m1[a INT](v BIGINT); MAP m2[a INT](v BIGINT);
+        VIEW v(a INT, x BIGINT) FROM m1 SELECT a, v;
+        ON +s(a) { rows[a] += 1; m1[a] += m2[a] } ON +t(b) { m2[b] += m1[b] }
+        """
+    )
+    assert "the maps of the program form a cycle: m1 → m2 → m1" in choose_plan(program, "auto", 3).why

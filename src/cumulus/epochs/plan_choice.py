@@ -17,6 +17,7 @@ from cumulus.explain.explanation import counted
 from cumulus.explain.layout.choice import HeldBack, LayoutChoices, SpreadViews
 from cumulus.explain.layout.co_partitioning import Columns, Layout, Partitioned, partition_text
 from cumulus.explain.sizes import Statistics
+from cumulus.m3.dataflow import cycles
 from cumulus.m3.program import Program
 
 LAYOUTS = ("auto", "one-bucket", "one-round", "judged")
@@ -51,8 +52,8 @@ class PlanChoice:
     share: float
 
     def __str__(self) -> str:
-        """Return the sentence of the plan, and where each map lies."""
-        if self.plan.buckets == 1:
+        """Return the sentence of the plan, and in one round where each map lies."""
+        if self.plan.buckets == 1 or self.plan.groups:
             return self.plan.why
         _, *details = self.layout.explain().split("\n")
         return "\n".join([self.plan.why, *details])
@@ -111,7 +112,7 @@ def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Stat
         return judged
     simple = _simple(choice, name, hint)
     # Where tables keep rows, judging these is most of the work, and can be spread whatever the views are.
-    if name == "auto" and program.kept and simple.share > _HOLDS_BACK / buckets:
+    if name == "auto" and program.kept and simple.share > _HOLDS_BACK / buckets and not cycles(program):
         judged = _judged(choice)
         if judged is not None and judged.share < PAYS * simple.share:
             return judged
@@ -155,7 +156,7 @@ def _judged(choice: LayoutChoices, hint: str = "") -> PlanChoice | None:
     judging, _ = judging_program(program)
     judges = LayoutChoices(judging, choice.statistics, buckets)
     found = _one_round(judges, _hint(program, hint))
-    if found.one_bucket or unchecked_keys(judging, found.partitioned):
+    if found.one_bucket or unchecked_keys(judging, found.partitioned) or not program.views:
         return None
     views = choice.groups()
     groups = tuple(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import nsmallest
 
 from cumulus.errors import LayoutError
 from cumulus.explain.layout.co_partitioning import Columns, Layout, Merge, Partitioned, lay_out
@@ -22,6 +23,8 @@ from cumulus.m3.program import Program
 
 BUCKETS = 4
 """For how many buckets a layout is chosen if nobody says."""
+_GROWN = 6
+"""So many of the best choices for a group of views are looked at with the tables of others: that takes long."""
 _ALIKE = 1.05
 """Shares of the heaviest bucket are alike up to this factor: then what needs less adding up is better."""
 
@@ -185,7 +188,8 @@ class LayoutChoices:
         found: list[SpreadViews] = []
         options = list(self.candidates())
         while left:
-            grown = (self._grown(option, left, options) for option in options)
+            likely = nsmallest(_GROWN, options, key=lambda option: self.group_cost(option, left))
+            grown = (self._grown(option, left, options) for option in likely)
             _, best = min(grown, key=lambda each: each[0], default=(0.0, {}))
             spread = [view for view in left if not self.why_not(view, best) and self._is_spread(view, best)]
             if not spread:
