@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from cumulus.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from cumulus.durable.store import Storage, Store
+    from cumulus.epochs.moves import Move
     from cumulus.epochs.plan import BucketPlan
     from cumulus.m3.program import Program
 
@@ -45,7 +46,7 @@ def run(
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
     layout: str = typer.Option("auto", help="auto, one-bucket or one-round."),
-    buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of a one-round layout; 0 for one per core."),
+    buckets: int = typer.Option(0, min=0, max=1024, help="Of one-round; 0: as the checkpoint has, or one per core."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
@@ -56,6 +57,7 @@ def run(
     conf: list[str] = typer.Option([], help="A setting of Spark, NAME=VALUE; repeatable."),
     dead_after: str = typer.Option("30s", help="A process that hangs so long is started again (--host cluster)."),
     functions: FunctionPlaces = None,
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what a reshape would do, and end (--host embedded)."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
 ) -> None:
     """Keep the views of FILE up to date, exactly once, and resume where the last run ended.
@@ -88,6 +90,8 @@ def run(
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
     else:
         settings["storage"] = kept
+    if dry_run:
+        return _preview(program, source, out, settings, host)
     started = time.perf_counter()
     note = partial(_note, file, source, store_of(out, kept), dict(settings))
     with ProgressReporter(as_json) as progress:
@@ -125,15 +129,23 @@ def _resumed(file: Path, out: str, checkpoint: str, storage: Storage) -> Program
     return resumed_program(store_of(checkpoint or below(out, "checkpoint"), storage))
 
 
-def _note(file: Path, source: list[str], out: Store, settings: dict[str, Any], plan: BucketPlan) -> None:
-    """Note in OUT where its views come from, for `cumulus recheck`."""
-    from cumulus.epochs.output.origin import Origin, with_absolute_path, write_origin
+def _note(
+    file: Path,
+    source: list[str],
+    out: Store,
+    settings: dict[str, Any],
+    plan: BucketPlan,
+    later: Sequence[tuple[int, BucketPlan]] = (),
+) -> None:
+    """Note in OUT where its views come from, for `cumulus recheck`; `later`: plans that have replaced the first one."""
+    from cumulus.epochs.output.origin import Origin, later_layouts, with_absolute_path, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
     sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
-    write_origin(out, Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late))
+    origin = Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late)
+    write_origin(out, replace(origin, later=later_layouts(later)))
 
 
 def _on_spark(
@@ -142,7 +154,7 @@ def _on_spark(
     out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
-    note: Callable[[BucketPlan], None],
+    note: Callable[..., None],
 ) -> None:
     from cumulus.epochs.sources import check_apart, sources_from
     from cumulus.spark.java import find_java
@@ -170,7 +182,7 @@ def _embedded(
     out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
-    note: Callable[[BucketPlan], None],
+    note: Callable[..., None],
 ) -> None:
     from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
@@ -179,27 +191,30 @@ def _embedded(
 
     trigger = parse_trigger(settings.pop("trigger"))
     wanted = settings.pop("epochs")
-    layout, buckets = settings["layout"], settings["buckets"]
-    if buckets > 1 and layout in ("auto", "one-bucket"):
-        raise UsageError(
-            f"--buckets {buckets} with --layout {layout}: --host embedded runs in one bucket",
-            hint="Leave out --buckets, or ask for it: --layout one-round.",
-        )
-    settings["buckets"] = buckets or os.cpu_count() or 1
-    if layout == "auto":
-        settings["layout"] = "one-bucket"  # one process has no use for more
+    layout = _layout_of_one_process(settings)
+    moves: list[Move] = []
+
+    def tell(move: Move) -> None:
+        moves.append(move)
+        progress.say(f"reshape: {move}")
+
+    sources = sources_from(source, program, storage=settings["storage"])
     with (
         Interrupt() as stop,
-        EmbeddedRun(program, sources_from(source, program, storage=settings["storage"]), out, **settings) as running,
+        EmbeddedRun(program, sources, out, **settings | {"layout": layout}, on_move=tell) as running,
     ):
-        note(running.identity.plan)
-        if layout != "auto":
-            began = "" if running.identity.fresh else ", as the checkpoint began"
-            progress.say(f"layout{began}: {running.identity.plan.why}")
+        noted = running.identity
+        note(running.first_plan, noted.later)
+        if layout or moves:
+            known = "" if noted.fresh or moves else ", as the checkpoint has it"
+            progress.say(f"layout{known}: {noted.plan.why}")
         done = 0
         while not stop.wished and not (wanted and done >= wanted):
             last = True if wanted and done + 1 >= wanted else None if trigger.every_s is None else False
             epoch = running.step(everything=trigger.once, last=last)
+            if running.identity is not noted:  # it was not alone, and its plan begins after another epoch
+                noted = running.identity
+                note(running.first_plan, noted.later)
             if epoch is not None:
                 progress.epoch(epoch)
                 done += 1
@@ -209,13 +224,44 @@ def _embedded(
                 time.sleep(trigger.every_s)
 
 
+def _layout_of_one_process(settings: dict[str, Any]) -> str:
+    """Return the layout that --host embedded is asked for; empty for the checkpoint's, or one bucket at first."""
+    from cumulus.epochs.layouts import several_buckets_refused
+
+    layout: str = settings["layout"]
+    if settings["buckets"] > 1 and layout == "one-bucket":
+        raise several_buckets_refused(settings["buckets"], layout)
+    return "" if layout == "auto" else layout
+
+
+def _preview(program: Program, source: list[str], out: str, settings: dict[str, Any], host: str) -> None:
+    """Say what a run would begin with, and change nothing."""
+    from cumulus.durable.store import below, store_of
+    from cumulus.epochs.embedded_run import HOST
+    from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
+    from cumulus.epochs.moves import previewed_move
+    from cumulus.epochs.sources import sources_from
+
+    if host != HOST:
+        raise UsageError(f"--dry-run with --host {host}: only --host {HOST} reshapes", hint="Leave out --dry-run.")
+    storage, layout = settings["storage"], _layout_of_one_process(settings)
+    sources = sources_from(source, program, storage=storage)
+    program, _ = match_sources_to_tables(require_definitions(program), sources)
+    checkpoint = store_of(settings["checkpoint"] or below(out, "checkpoint"), storage)
+    move = previewed_move(program, checkpoint, store_of(out, storage), HOST, layout, settings["buckets"])
+    if move is None:
+        print("dry run: nothing to reshape; the run would go on in the buckets that it has")
+    else:
+        print(f"dry run: {move}, in about {max(move.seconds, 1):.0f} s; nothing was changed")
+
+
 def _on_cluster(
     program: Program,
     source: list[str],
     out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
-    note: Callable[[BucketPlan], None],
+    note: Callable[..., None],
 ) -> None:
     from cumulus.cluster.processes.home import Home, buckets_of_plan
     from cumulus.cluster.processes.run import ClusterRun

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +21,43 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_files
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.votes import Poll
-from cumulus.epochs.epoch_log import EpochLog
+from cumulus.epochs.epoch_log import EpochLog, has_state, size_of_state
 from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.generations import (
+    FIRST_STATE,
+    STATES,
+    Generation,
+    create_generation,
+    drop_states,
+    in_force,
+    plans_up_to,
+    read_generations,
+    state_folder,
+)
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
-from cumulus.epochs.layouts import choose_plan, match_sources_to_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint, write_program
+from cumulus.epochs.layouts import (
+    choose_plan,
+    match_sources_to_tables,
+    require_definitions,
+    several_buckets_refused,
+    wanted_plan,
+)
+from cumulus.epochs.moves import Move, moved_states
+from cumulus.epochs.output.identity import Checkpoint, has_card, write_program
 from cumulus.epochs.output.publish import merge_functions, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.progress import Epoch
+from cumulus.epochs.reshape import opened_buckets
 from cumulus.epochs.sources import check_apart
 from cumulus.errors import StoreError
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
 
+HOST = "embedded"
 _RESTORES = 3
 
 
@@ -50,9 +73,19 @@ class EmbeddedRun:
         How object stores are reached.
     make_engine
         Gives an empty engine for a program and the functions that it calls.
-    layout, buckets, files_per_epoch, late_epochs, keep, snapshot_every
-        As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
-        comparison.
+    layout, buckets
+        As in `cumulus.spark.maintain`; nothing and 0 are what the checkpoint has, and one bucket for a new one. A
+        checkpoint that has another layout, or other buckets, goes on in those that are asked for (`moves`). Buckets are
+        done one after the other, so more than one has no use but comparison, and what another host is to take over.
+    files_per_epoch, late_epochs, keep, snapshot_every
+        As in `cumulus.spark.maintain`.
+    on_move
+        Called with what is to change before a checkpoint goes on in other buckets.
+
+    Raises
+    ------
+    LayoutError
+        If the layout is not right for the program, or not for the rows that are in.
     """
 
     def __init__(
@@ -65,12 +98,13 @@ class EmbeddedRun:
         make_engine: Callable[..., Engine],
         functions: Functions | None = None,
         storage: Storage = NO_STORAGE,
-        layout: str = "one-bucket",
-        buckets: int = 1,
+        layout: str = "",
+        buckets: int = 0,
         files_per_epoch: int = 1,
         late_epochs: int = LATE_EPOCHS,
         keep: int = 100,
         snapshot_every: int = 1,
+        on_move: Callable[[Move], None] | None = None,
     ) -> None:
         check_output(out, "--out", takes_addresses=True)
         check_output(checkpoint, "--checkpoint", takes_addresses=True)
@@ -79,25 +113,27 @@ class EmbeddedRun:
         program, self._sources = match_sources_to_tables(require_definitions(program), sources)
         check_apart(self._sources, out, checkpoint)
         self._program = program
+        self._layout, self._count, self._on_move = layout, buckets, on_move
         self._limit = files_per_epoch
-        self._keep = keep
+        self._keep, self._snapshot_every = keep, snapshot_every
         self.out = store_of(absolute(out), storage)
         place = absolute(checkpoint) if checkpoint else below(absolute(out), "checkpoint")
-        self._checkpoint = Checkpoint(store_of(place, storage), "embedded")
+        if buckets > 1 and not layout and not has_card(store_of(place, storage)):
+            raise several_buckets_refused(buckets, "auto")  # before folders are made
+        self._checkpoint = Checkpoint(store_of(place, storage), HOST)
         self._make_engine, self._late_epochs, self._functions = make_engine, late_epochs, functions
         self._is_first = True
         """Whether sources are to be listed whole, as at the start and at the end."""
         self._sink: Sink | None = None
         try:
-            self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout, buckets))
-            state = EpochLog(self._checkpoint.store)
-            has_state = state.exists()
-            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=has_state)
-            self._log = state
+            count = buckets or os.cpu_count() or 1
+            self.identity = self._checkpoint.bind(program, lambda: choose_plan(program, layout or "one-bucket", count))
+            self._first = Generation(0, self.identity.plan, HOST)
+            known = read_generations(self._checkpoint.store, self._first)
+            resuming = len(known) > 1 or has_state(self._checkpoint.store, FIRST_STATE)
+            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=resuming)
             write_program(self.out, program)
-            self._merge = merge_functions(self.identity.plan, program, self.out, functions)
-            self._snapshots = Snapshots.after(self._sink.newest(), snapshot_every)
-            self._restore()
+            self._restore(known)
         except OSError as problem:
             self.close()
             raise output_error(problem.filename or self.out, problem) from None
@@ -105,41 +141,113 @@ class EmbeddedRun:
             self.close()
             raise
 
+    @property
+    def first_plan(self) -> BucketPlan:
+        """The plan that the checkpoint began with."""
+        return self._first.plan
+
     def close(self) -> None:
         """Give the folders free."""
         if self._sink is not None:
             self._sink.close()
         self._checkpoint.close()
 
-    def _restore(self) -> None:
-        """Be what the last committed epoch has left."""
+    def _restore(self, known: Sequence[Generation] = ()) -> None:
+        """Be what the last committed epoch has left, in the buckets that are asked for.
+
+        Parameters
+        ----------
+        known
+            The generations of the checkpoint, if they were read.
+        """
         assert self._sink is not None
         for left in reversed(range(_RESTORES)):
             try:
-                self._restore_newest()
-                return
+                self._restore_newest(known or read_generations(self._checkpoint.store, self._first))
+                break
             except StoreError:
                 if self.out.is_local or not left:
                     raise
             self._sink.look()  # an earlier run may have committed its last epoch meanwhile, and compacted its log
+            known = ()
+        after = wanted_plan(self._program, self.identity.plan, self._layout, self._count)
+        if after is not self.identity.plan:
+            self._move(after)
+        self._drop_old_states()
 
-    def _restore_newest(self) -> None:
+    def _restore_newest(self, known: Sequence[Generation]) -> None:
         """Load the newest snapshots and replay the log up to the last committed epoch."""
         assert self._sink is not None
-        plan, newest = self.identity.plan, self._sink.newest()
-        self._buckets = [
-            Bucket(self._program, plan, at, self._make_engine, self._late_epochs, self._functions)
-            for at in range(plan.buckets)
-        ]
-        self._poll: Mapping[str, Any] = newest.poll if newest else {}
+        newest = self._sink.newest()
+        self._known, self._generation = known, in_force(known, newest)
         self.epoch = newest.epoch if newest else 0
         self._done: Progress = newest.offsets if newest else {}
+        self._begin_generation()
+        plan = self.identity.plan
+        self._buckets = [self._bucket(plan, at) for at in range(plan.buckets)]
+        self._log = EpochLog(self._checkpoint.store, self._generation.state, self._generation.epoch)
         self._log.open(self.epoch, plan.buckets, newest.began if newest else [], self._sink.run)
-        for bucket, snapshot in zip(self._buckets, self._log.snapshots(), strict=False):
-            bucket.load(snapshot)
-        for epoch in range(self._log.base + 1, self.epoch + 1):
-            for bucket in self._buckets:
-                bucket.apply(epoch, [self._log.payload(epoch, bucket.index)])
+        self._log.restore(self._buckets)
+
+    def _begin_generation(self) -> None:
+        """Go on as the generation in force says."""
+        assert self._sink is not None
+        newest, generation = self._sink.newest(), self._generation
+        plans = plans_up_to(self._known, generation)
+        self.identity = replace(self.identity, plan=generation.plan, later=plans[1:])
+        self._sink.generation = generation.number
+        self._merge = merge_functions(generation.plan, self._program, self.out, self._functions)
+        self._snapshots = Snapshots.after(newest, self._snapshot_every, generation=generation.number)
+        poll: Mapping[str, Any] = newest.poll if newest else {}
+        is_first = self.epoch == generation.epoch and generation.number > 0
+        self._is_due = is_first and Poll.of_plain(poll).granted > 0
+        """Whether deletions that the buckets before have agreed to wait for an epoch."""
+        self._poll = generation.poll if is_first else poll
+
+    def _bucket(self, plan: BucketPlan, at: int) -> Bucket:
+        return Bucket(self._program, plan, at, self._make_engine, self._late_epochs, self._functions)
+
+    def _move(self, after: BucketPlan) -> None:
+        """Go on in other buckets: write their state, then create the generation that says so."""
+        assert self._sink is not None
+        store, before, newest = self._checkpoint.store, self._generation, self._sink.newest()
+        number = len(self._known)
+        size = size_of_state(store, before.state, self.epoch, before.plan.buckets)
+        if self._on_move is not None:
+            self._on_move(Move(before.plan, after, self.epoch, size))
+        states = moved_states(self._program, self._buckets, after)
+        self._buckets = opened_buckets(states, self._buckets, partial(self._bucket, after))
+        poll = Poll.merge(bucket.vote() for bucket in self._buckets).plain()
+        made = Generation(number, after, HOST, self.epoch, state_folder(number), before.number, poll)
+        log = EpochLog(store, made.state, self.epoch)
+        packed = (state.pack() for state in states)
+        log.begin(self.epoch, after.buckets, packed, newest.began if newest else [], self._sink.run)
+        faults.crash_point("before-generation")
+        try:
+            self._sink.check()
+            created = create_generation(store, made)
+        except BaseException:
+            log.drop()
+            raise
+        if not created:  # another run was quicker: go on from there
+            log.drop()
+            self._restore()
+            return
+        faults.crash_point("after-generation")
+        self._known, self._generation, self._log = [*self._known, made], made, log
+        self._begin_generation()
+
+    def _drop_old_states(self) -> None:
+        """Remove the state of generations that no run goes back to."""
+        assert self._sink is not None
+        store = self._checkpoint.store
+        if len(self._known) == 1 and not (store.is_local and has_state(store, STATES)):
+            return
+        newest, kept = self._sink.newest(), [self._generation]
+        made_by = newest.generation if newest else 0
+        if not self.out.is_local:  # an earlier run may be about to commit its last epoch
+            kept.append(self._known[made_by])
+        drop_states(store, kept, len(self._known) - 1)
 
     def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
         """Do the next epoch; None if there are no new files, and no deletions that all buckets agree to.
@@ -170,7 +278,7 @@ class EmbeddedRun:
             lists = ObjectLists()
             files, done = next_files(self._sources, self._done, limit, sizes=True, lists=lists)
         self._is_first = False
-        if not files and not Poll.of_plain(self._poll).granted:
+        if not files and not Poll.of_plain(self._poll).granted and not self._is_due:
             return None
         epoch = self.epoch + 1
         notice = pack_notice(self._poll)
@@ -189,12 +297,15 @@ class EmbeddedRun:
             engine += time.perf_counter() - before
             written.append(write_outputs(bucket, outcome, epoch, attempt, self.out, self._snapshots, final=final))
         faults.crash_point("after-state-write")
-        manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
+        whole = self._snapshots.due(epoch, final) and self._snapshots.whole(epoch)
+        manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep, whole=whole)
         if not made:  # an earlier run was quicker with this epoch, its last one: go on from there
             self._restore()
             self._is_first = True
             return self.step(everything=everything, last=last)
-        self.epoch, self._done, self._poll = epoch, done, manifest.poll
+        self.epoch, self._done, self._poll, self._is_due = epoch, done, manifest.poll, False
+        if not self.out.is_local and self._generation.epoch + 1 == epoch and self._generation.number:
+            self._drop_old_states()
         if self._log.has_outgrown:
             self._log.compact(epoch, (bucket.dump() for bucket in self._buckets))
         ended = time.perf_counter()

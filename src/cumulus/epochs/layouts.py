@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -143,7 +144,7 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
             raise LayoutError(f"no table can be partitioned: {reasons}", hint="Use --layout one-bucket.")
         return BucketPlan(why=f"one bucket, since no table can be partitioned ({reasons})")
     lost = unchecked_keys(program, found.partitioned)
-    split = ", ".join(f"{name} by {column}" for name, column in found.partitioned.items())
+    split = spread_text(found.partitioned)
     if lost and layout == "auto":
         return BucketPlan(why=f"one bucket: with {split} in several, nobody would check {lost[0]}")
     if counts_on_unchecked(program, found.partitioned):
@@ -152,14 +153,89 @@ def choose_plan(program: Program, layout: str, buckets: int) -> BucketPlan:
             "because it is checked",
             hint="Compile it with enforced=False.",
         )
-    why = f"{buckets} buckets, {split}"
-    polled = polled_tables(program, found.partitioned)
+    return _spread_plan(program, found.partitioned, buckets)
+
+
+def wanted_plan(program: Program, now: BucketPlan, layout: str, buckets: int) -> BucketPlan:
+    """Return the plan that options ask for where a checkpoint has one: its own, the same object, if they fit it.
+
+    Parameters
+    ----------
+    now
+        The plan of the checkpoint.
+    layout
+        As `choose_plan` takes it. "auto" and nothing are the tables and columns of the checkpoint, and so is
+        "one-round" with no columns or with some of them.
+    buckets
+        0 for as many as there are.
+
+    Raises
+    ------
+    LayoutError, UsageError
+        If no such plan is right.
+    """
+    name, _, hint = layout.partition(":")
+    wishes = _hint(program, hint) if name == "one-round" else {}
+    if name in ("", "auto") or (
+        name == "one-round"
+        and now.partitioned
+        and all(now.partitioned.get(table) == column for table, column in wishes.items())
+    ):
+        if buckets in (0, now.buckets) or (buckets == 1 and not now.partitioned):
+            return now
+        if not now.partitioned:
+            if name == "auto":
+                return now
+            raise several_buckets_refused(buckets, "auto")
+        return _spread_plan(program, now.partitioned, buckets)
+    count = buckets or (now.buckets if now.partitioned else os.cpu_count() or 1)
+    try:
+        found = choose_plan(program, layout, count)
+    except LayoutError as problem:
+        raise LayoutError(
+            problem.message,
+            hint="Ask for another --layout, or leave it out: the run then goes on in the buckets that it has.",
+        ) from None
+    is_same = (found.buckets, dict(found.partitioned)) == (now.buckets, dict(now.partitioned))
+    return now if is_same else found
+
+
+def several_buckets_refused(buckets: int, layout: str) -> UsageError:
+    """Return the refusal of several buckets without a layout for them, on the host of one process."""
+    return UsageError(
+        f"--buckets {buckets} with --layout {layout}: --host embedded runs in one bucket",
+        hint="Leave out --buckets, or ask for it: --layout one-round.",
+    )
+
+
+def plan_text(plan: BucketPlan) -> str:
+    """Return a plan in a few words.
+
+    Examples
+    --------
+    >>> plan_text(BucketPlan(2, {"orders": "oid"})), plan_text(BucketPlan())
+    ('2 buckets (orders by oid)', '1 bucket')
+    """
+    spread = f" ({spread_text(plan.partitioned)})" if plan.partitioned else ""
+    return f"{plan.buckets} bucket{'s' * (plan.buckets != 1)}{spread}"
+
+
+def spread_text(partitioned: Mapping[str, str]) -> str:
+    """Return which tables are spread by which columns, in words."""
+    return ", ".join(f"{name} by {column}" for name, column in partitioned.items())
+
+
+def _spread_plan(program: Program, partitioned: Mapping[str, str], buckets: int) -> BucketPlan:
+    """Return the plan of a number of buckets among which tables are spread, with what the user should know."""
+    why = f"{buckets} buckets, {spread_text(partitioned)}"
+    polled = polled_tables(program, partitioned)
     if polled:
         which = " or ".join(polled)
         why += f"; a deletion from {which} counts an epoch later, when no bucket has rows that refer to it"
+    lost = unchecked_keys(program, partitioned)
     if lost:
         why += f"; not checked: {', '.join(lost)}"
-    return BucketPlan(buckets, found.partitioned, why)
+    return BucketPlan(buckets, partitioned, why)
 
 
 def _choose(program: Program, hint: str) -> Layout:
@@ -205,16 +281,31 @@ def counts_on_unchecked(program: Program, partitioned: Mapping[str, str]) -> boo
 def unchecked_keys(program: Program, partitioned: Mapping[str, str]) -> list[str]:
     """Return the keys and references that are checked in one bucket but cannot be with `partitioned`, in words."""
     kept = dict(program.kept)
+    unchecked = unchecked_primary_keys(program, partitioned)
     lost = []
     for relation in program.relations:
-        column = partitioned.get(relation.name)
-        if relation.name in kept and relation.key and column is not None and column not in relation.key:
+        if relation.name in unchecked:
             lost.append(f"the primary key of {relation.name}")
         for key in relation.foreign_keys:
             parent = program.relation(key.parent)
             if {relation.name, parent.name} <= kept.keys() and not is_checked(partitioned, relation.name, key, parent):
                 lost.append(f"{relation.name}({', '.join(key.columns)}) references {key.parent}")
     return lost
+
+
+def unchecked_primary_keys(program: Program, partitioned: Mapping[str, str]) -> list[str]:
+    """Return the kept tables whose primary keys cannot be checked with `partitioned`: each bucket has some rows of a
+    key.
+    """
+    kept = dict(program.kept)
+    return [
+        relation.name
+        for relation in program.relations
+        if relation.name in kept
+        and relation.key
+        and relation.name in partitioned
+        and partitioned[relation.name] not in relation.key
+    ]
 
 
 def polled_tables(program: Program, partitioned: Mapping[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from cumulus.catalog.events import Row
 from cumulus.catalog.partition import bucket_of
+from cumulus.catalog.schema import Relation
 from cumulus.explain.layout.co_partitioning import Layout, lay_out
 from cumulus.m3.program import Program
 
@@ -53,6 +54,15 @@ class Ownership:
         """Whether a row lives here."""
         place = self._places.get(relation)
         return place is None or self._plan.buckets == 1 or bucket_of(row[place], self._plan.buckets) == self._index
+
+    def may_own(self, relation: Relation, key: Row) -> bool:
+        """Whether a row with a primary key may live here: in each bucket if the key does not say in which."""
+        if relation.name not in self._places or self._places[relation.name] not in relation.key_positions:
+            return True
+        row: list[object] = [None] * len(relation.columns)
+        for place, value in zip(relation.key_positions, key, strict=True):
+            row[place] = value
+        return self.owns(relation.name, tuple(row))
 
     def reports(self, relation: str, row: Row | None) -> bool:
         """Whether this bucket is the one that speaks about a row: of several that saw it, exactly one does."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.reshape import reshaped_buckets
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -90,14 +92,20 @@ def replay(
         If files are gone that the epochs have read, or cannot be read any more.
     """
     keeping, names = keeping_program(program)
-    plan = origin.plan
+    plan, later = origin.plan, origin.later_plans
     refused = _refused(out, manifest)
-    buckets = [
-        Bucket(keeping, plan, at, make_engine, origin.late_epochs, refused=refused) for at in range(plan.buckets)
-    ]
+
+    def made(plan: BucketPlan, at: int) -> Bucket:
+        return Bucket(keeping, plan, at, make_engine, origin.late_epochs, refused=refused)
+
+    buckets = [made(plan, at) for at in range(plan.buckets)]
     notes: list[str] = []
     poll = Poll()
     for epoch, files in _epochs(out, sources, origin, manifest, notes):
+        while later and later[0][0] < epoch:
+            plan = later.pop(0)[1]
+            buckets = reshaped_buckets(buckets, plan, partial(made, plan))
+            poll = Poll.merge(bucket.vote() for bucket in buckets)
         packed = pack(read_files(program, sources, files), plan)
         notice = pack_notice(poll.plain())
         outcomes = [bucket.apply(epoch, [notice, rows]) for bucket, rows in zip(buckets, packed, strict=True)]

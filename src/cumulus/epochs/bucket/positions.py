@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,19 @@ from cumulus.m3.program import Program
 
 _FAR = 1 << 61
 """Sequence numbers beyond this have no room in a word for what else belongs to a position."""
+
+DumpedPositions: TypeAlias = tuple[dict[Key, Position], bytes]
+"""Positions as Python values, and those that machine code holds as an Arrow stream, empty if there are none."""
+
+
+def positions_of(dumped: DumpedPositions) -> dict[Key, Position]:
+    """Return the positions that `Positions.dump` has given, that of the last truncation by a key of NULLs."""
+    here, there = dumped
+    if not there:
+        return here
+    *keys, words = (column.to_pylist() for column in from_ipc(there).columns)
+    rows = zip(zip(*keys, strict=True), words, strict=True)
+    return {key: (word >> 1, word & 1) for key, word in rows} | here
 
 
 class Positions:
@@ -58,22 +71,20 @@ class Positions:
         self._here.update({key: place for key, place in positions.items() if key not in near})
         self._there.update({key: seq << 1 | last for key, (seq, last) in near.items()})
 
-    def dump(self) -> tuple[dict[Key, Position], bytes]:
+    def dump(self) -> DumpedPositions:
         """Return all positions; `load` takes them, with machine code or without."""
         here = self._here if self._truncated is None else {**self._here, self._every: self._truncated}
         return here, b"" if self._there is None else to_ipc(self._there.dump())
 
-    def load(self, dumped: tuple[dict[Key, Position], bytes]) -> None:
+    def load(self, dumped: DumpedPositions) -> None:
         """Remember what `dump` has given, and nothing else."""
         here, there = dumped
         self._here, self._truncated = {}, None
         if there and self._there is not None:
             self._there.load(from_ipc(there))
-        elif there:
-            *keys, words = (column.to_pylist() for column in from_ipc(there).columns)
-            rows = zip(zip(*keys, strict=True), words, strict=True)
-            self._here = {key: (word >> 1, word & 1) for key, word in rows}
-        self.update(here)
+            self.update(here)
+        else:
+            self.update(positions_of(dumped))
 
     def newer(self, payloads: Sequence[Payload]) -> list[Payload] | None:
         """Return payloads of one epoch without what is repeated, and remember the rest.
@@ -122,11 +133,11 @@ class TablePositions:
             self._last[relation.name] = Positions(relation, is_native=self._is_native)
         return self._last[relation.name]
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, DumpedPositions]:
         """Return them as `load` takes them."""
         return {name: each.dump() for name, each in self._last.items()}
 
-    def load(self, dumped: Mapping[str, Any]) -> None:
+    def load(self, dumped: Mapping[str, DumpedPositions]) -> None:
         """Replace them by what `dump` returned."""
         self._last = {}
         for name, positions in dumped.items():

@@ -40,12 +40,25 @@ def _text_hash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The card of a checkpoint; `fresh` if there was none: the run starts from nothing."""
+    """The card of a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint, program
+        The name of the checkpoint, and the hash of its program.
+    plan
+        The plan of the buckets.
+    fresh
+        Whether there was no card: the run starts from nothing.
+    later
+        The plans that have taken the place of the card's, each with the epoch after which it did; `plan` is the last.
+    """
 
     checkpoint: str
     program: str
     plan: BucketPlan
     fresh: bool
+    later: tuple[tuple[int, BucketPlan], ...] = ()
 
 
 def resumed_program(checkpoint: Place) -> Program | None:
@@ -134,36 +147,11 @@ class Checkpoint:
         MismatchError
             If the checkpoint was made by another program or host.
         """
-        store = self.store
-        text = str(program)
-        now = _text_hash(text)
-        try:
-            known = None if store.size(_CARD) is None else store.get(_CARD)
-        except OSError as problem:
-            raise StoreError(
-                f"{store}: the checkpoint cannot be read: {problem.strerror}", hint="Mend that, or give another one."
-            ) from None
+        known = read_identity(self.store, program, self.host, self.state)
         if known is not None:
-            found = json.loads(known)
-            if found["host"] != self.host:
-                raise MismatchError(
-                    f"{store}: this checkpoint was made by --host {found['host']}",
-                    hint=f"Run with --host {found['host']}, or start with new folders.",
-                )
-            if found.get("state", 1) != self.state:
-                raise MismatchError(
-                    f"{store}: another release made this checkpoint, and keeps its state in another form",
-                    hint="Run that release, or start with a new --out and --checkpoint.",
-                )
-            if found["program"] != now:
-                change = _difference(found["text"], program)
-                raise MismatchError(
-                    f"{store}: the program has changed since this checkpoint was made: {change}",
-                    hint="State of one program is not that of another: start with a new --out and --checkpoint, "
-                    "or run the old SQL.",
-                )
-            warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
-            return Identity(found["checkpoint"], now, BucketPlan(**found["plan"]), False)
+            return known
+        store, text = self.store, str(program)
+        now = _text_hash(text)
         plan = choose()
         identity = uuid.uuid4().hex
         content = {
@@ -177,6 +165,60 @@ class Checkpoint:
         }
         store.put(_CARD, json.dumps(content, indent=1).encode())
         return Identity(identity, now, plan, True)
+
+
+def has_card(checkpoint: Store) -> bool:
+    """Whether a checkpoint was begun."""
+    return checkpoint.size(_CARD) is not None
+
+
+def read_identity(store: Store, program: Program, host: str, state: int = 1) -> Identity | None:
+    """Return the identity of a checkpoint, None if it was not begun; nothing is locked or written.
+
+    Parameters
+    ----------
+    store, program
+        The checkpoint, and the program of a run.
+    host, state
+        Who keeps its state, and in which form.
+
+    Raises
+    ------
+    MismatchError
+        If the checkpoint was made by another program or host.
+    StoreError
+        If it cannot be read.
+    """
+    text = str(program)
+    now = _text_hash(text)
+    try:
+        known = store.get(_CARD) if has_card(store) else None
+    except OSError as problem:
+        raise StoreError(
+            f"{store}: the checkpoint cannot be read: {problem.strerror}", hint="Mend that, or give another one."
+        ) from None
+    if known is None:
+        return None
+    found = json.loads(known)
+    if found["host"] != host:
+        raise MismatchError(
+            f"{store}: this checkpoint was made by --host {found['host']}",
+            hint=f"Run with --host {found['host']}, or start with new folders.",
+        )
+    if found.get("state", 1) != state:
+        raise MismatchError(
+            f"{store}: another release made this checkpoint, and keeps its state in another form",
+            hint="Run that release, or start with a new --out and --checkpoint.",
+        )
+    if found["program"] != now:
+        change = _difference(found["text"], program)
+        raise MismatchError(
+            f"{store}: the program has changed since this checkpoint was made: {change}",
+            hint="State of one program is not that of another: start with a new --out and --checkpoint, "
+            "or run the old SQL.",
+        )
+    warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
+    return Identity(found["checkpoint"], now, BucketPlan(**found["plan"]), False)
 
 
 def _difference(old_text: str, new: Program) -> str:

@@ -88,6 +88,8 @@ class Manifest:
         The number of the run, in an object store; 0 in a folder.
     began
         The epochs from which on other runs have committed, each with the number of the run.
+    generation
+        Of the checkpoint: the number of the plan by which the epoch was made (`cumulus.epochs.generations`).
     """
 
     epoch: int
@@ -112,6 +114,7 @@ class Manifest:
     nonce: str = ""
     run: int = 0
     began: list[list[int]] = field(default_factory=list)
+    generation: int = 0
 
     def __post_init__(self) -> None:
         if not self.snapshot:  # a manifest from before there were such epochs

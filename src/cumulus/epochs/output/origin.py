@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,13 +29,15 @@ class Origin:
     sources
         The `--from` texts, with absolute paths.
     buckets, partitioned
-        The layout of the run.
+        The layout of the run, at first.
     files_per_epoch
         Of one table, at most; 0 for all there were.
     late_epochs
         How many epochs a row might wait for its parent.
     has_clients
         Whether rows may have come from elsewhere, too: then it cannot be rechecked.
+    later
+        The layouts that have taken its place: each with the epoch after which it did, its buckets and tables.
     """
 
     name: str
@@ -46,11 +48,24 @@ class Origin:
     files_per_epoch: int = 1
     late_epochs: int = LATE_EPOCHS
     has_clients: bool = False
+    later: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def plan(self) -> BucketPlan:
-        """The buckets of the run."""
+        """The buckets of the run, at first."""
         return BucketPlan(self.buckets, dict(self.partitioned))
+
+    @property
+    def later_plans(self) -> list[tuple[int, BucketPlan]]:
+        """The plans that have taken the place of the first one, each with the epoch after which it did."""
+        return [(each["epoch"], BucketPlan(each["buckets"], dict(each["partitioned"]))) for each in self.later]
+
+
+def later_layouts(plans: Iterable[tuple[int, BucketPlan]]) -> tuple[Mapping[str, Any], ...]:
+    """Return `Origin.later` of some plans, each with the epoch after which it holds."""
+    return tuple(
+        {"epoch": epoch, "buckets": plan.buckets, "partitioned": dict(plan.partitioned)} for epoch, plan in plans
+    )
 
 
 def with_absolute_path(text: str) -> str:
@@ -69,6 +84,8 @@ def with_absolute_path(text: str) -> str:
 def write_origin(out: Place, origin: Origin) -> None:
     """Note where the output `out` comes from."""
     content = {**asdict(origin), "partitioned": dict(origin.partitioned)}
+    if not origin.later:
+        del content["later"]  # releases that know of one layout alone read it
     store_of(out).put(CARD, json.dumps(content, indent=1).encode())
 
 
@@ -85,7 +102,7 @@ def read_origin(out: Place) -> Origin | None:
         if store.size(CARD) is None:
             return None
         found: dict[str, Any] = json.loads(store.get(CARD))
-        return Origin(**{**found, "sources": tuple(found["sources"])})
+        return Origin(**{**found, "sources": tuple(found["sources"]), "later": tuple(found.get("later", ()))})
     except (OSError, ValueError, TypeError, KeyError) as problem:
         place = store.place(CARD)
         raise StoreError(f"{place} cannot be read: {problem}", hint="Give the script and --from instead.") from None

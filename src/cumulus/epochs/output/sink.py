@@ -14,7 +14,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from cumulus.durable import faults
@@ -59,6 +59,8 @@ class Sink:
         self.store = store_of(out)
         self.checkpoint = checkpoint
         self.program = program
+        self.generation = 0
+        """Of the checkpoint, by whose plan the next epoch is made."""
         self._turn: FolderTurn | RunNumber | None = None
         try:
             self._turn = FolderTurn(self.store.path) if isinstance(self.store, FileStore) else RunNumber(self.store)
@@ -143,6 +145,8 @@ class Sink:
         offsets: Any = None,
         merge: Mapping[str, Any] | None = None,
         keep: int = 100,
+        *,
+        whole: bool = False,
     ) -> tuple[Manifest, bool]:
         """Commit an epoch.
 
@@ -150,6 +154,8 @@ class Sink:
         ----------
         merge
             View → function from its buckets' files to the path of one finished file; other views need no merging.
+        whole
+            Whether the buckets have written all views: what other buckets wrote of them before is listed no more.
 
         Returns
         -------
@@ -168,7 +174,7 @@ class Sink:
         if before is not None and epoch <= before.epoch:
             self.check()
             return self._kept(read_manifest(self.store, epoch), reports), False
-        manifest = self._next(epoch, before, reports, offsets, merge or {})
+        manifest = self._next(epoch, before, reports, offsets, merge or {}, whole=whole)
         faults.crash_point("before-manifest")
         self.check()
         before_files = frozenset() if before is None else self._files[before.epoch]
@@ -206,9 +212,18 @@ class Sink:
         return manifest
 
     def _next(
-        self, epoch: int, before: Manifest | None, reports: Sequence[Written], offsets: Any, merge: Mapping[str, Any]
+        self,
+        epoch: int,
+        before: Manifest | None,
+        reports: Sequence[Written],
+        offsets: Any,
+        merge: Mapping[str, Any],
+        *,
+        whole: bool,
     ) -> Manifest:
-        before = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        shown = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        before = replace(shown, views={name: {} for name in shown.views}, parts={}, merged={}, failing={})
+        before = before if whole else shown
         views = {name: dict(files) for name, files in before.views.items()}
         parts = {name: dict(files) for name, files in before.parts.items()}
         merged, quarantine, errors = dict(before.merged), list(before.quarantine), dict(before.errors)
@@ -226,7 +241,7 @@ class Sink:
             errors |= report.errors
             counts = totals_with(counts, report.counts)
         failing = _failing(before, reports)
-        held = {name: before.held.get(name, before.files(name)) for name in failing}
+        held = {name: shown.held.get(name, shown.files(name)) for name in failing}
         for name in sorted(touched - failing.keys()):
             errors.pop(name, None)
             if name in merge:
@@ -234,6 +249,7 @@ class Sink:
                     merged[name] = merge[name](epoch, list(views[name].values()))
                 except EvaluationError as problem:
                     errors[name] = problem.message
+        held |= _unmerged(shown, merge, merged, errors)
         error_files, error_counts = self._errors(epoch, before, reports)
         counts["errors"] = sum(error_counts.values())
         totals = dict(before.totals)
@@ -263,6 +279,7 @@ class Sink:
             uuid.uuid4().hex,
             self.run,
             [*before.began, [epoch, self.run]] if self.run != before.run else before.began,
+            self.generation,
         )
 
     def _errors(
@@ -332,6 +349,14 @@ def _failing(before: Manifest, reports: Iterable[Written]) -> dict[str, list[int
         for view in report.errors:
             found.setdefault(view, set()).add(report.bucket)
     return {view: sorted(buckets) for view, buckets in found.items() if buckets}
+
+
+def _unmerged(
+    before: Manifest, merge: Mapping[str, Any], merged: Mapping[str, str], errors: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return the last good files of views whose rows could not be merged since other buckets write them."""
+    last = {name: before.held.get(name, before.files(name)) for name in merge if name in errors and name not in merged}
+    return {name: files for name, files in last.items() if files}
 
 
 def _epoch_of(path: str) -> int:
