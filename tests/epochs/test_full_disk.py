@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,23 +12,11 @@ from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import StoreError
 from support.engines import engine_of
+from support.full_disk import room
 
 PROGRAM = compile_sql(
     "CREATE TABLE t (id INT); CREATE VIEW v AS SELECT id, COUNT(*) AS n FROM t GROUP BY id", rely=False
 )
-
-
-@contextmanager
-def room(size: int) -> Iterator[None]:
-    """Let no file grow beyond a size, as a disk without room would."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("size", [1_000, 9_000, 30_000])

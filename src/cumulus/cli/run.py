@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from cumulus.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from cumulus.durable.store import Storage, Store
+    from cumulus.epochs.moves import Move
     from cumulus.epochs.plan import BucketPlan
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
@@ -46,7 +48,7 @@ def run(
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),
     epochs: int = typer.Option(0, min=0, help="Stop after so many epochs; 0 for no limit."),
     layout: str = typer.Option("auto", help="auto, one-bucket, one-round or judged."),
-    buckets: int = typer.Option(0, min=0, max=1024, help="Buckets of a layout; 0 for one per core."),
+    buckets: int = typer.Option(0, min=0, max=1024, help="Of a layout; 0: as the checkpoint has, or one per core."),
     rows: list[str] = typer.Option([], "--rows", help="TABLE=N: its rows, to choose a layout by; repeatable."),
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
     partitions: int = typer.Option(0, min=0, max=1024, help="Of Spark's state, for its buckets; 0 for as many as now."),
@@ -60,6 +62,7 @@ def run(
     conf: list[str] = typer.Option([], help="A setting of Spark, NAME=VALUE; repeatable."),
     dead_after: str = typer.Option("30s", help="A process that hangs so long is started again (--host cluster)."),
     functions: FunctionPlaces = None,
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would change in the checkpoint, and end."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per epoch on standard output."),
 ) -> None:
     """Keep the views of FILE up to date, exactly once, and resume where the last run ended.
@@ -90,6 +93,10 @@ def run(
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
     else:
         settings |= {"storage": kept, "statistics": counts}
+    if buckets > 1 and layout == "one-bucket":
+        raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
+    if dry_run:
+        return _preview(program, source, out, settings, host)
     started = time.perf_counter()
     note = partial(_note, file, source, store_of(out, kept), dict(settings))
     with ProgressReporter(as_json) as progress:
@@ -150,16 +157,43 @@ def _resumed(file: Path, out: str, checkpoint: str, storage: Storage) -> Program
     return resumed_program(store_of(checkpoint or below(out, "checkpoint"), storage))
 
 
-def _note(file: Path, source: list[str], out: Store, settings: dict[str, Any], plan: BucketPlan) -> None:
-    """Note in OUT where its views come from, for `cumulus recheck`."""
-    from cumulus.epochs.output.origin import Origin, with_absolute_path, write_origin
+def _preview(program: Program, source: list[str], out: str, settings: dict[str, Any], host: str) -> None:
+    """Say what a run would begin with, and change nothing."""
+    from cumulus.durable.store import below, store_of
+    from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
+    from cumulus.epochs.moves import previewed_move
+    from cumulus.epochs.sources import sources_from
+
+    if host == "cluster":
+        raise UsageError("--dry-run with --host cluster, which does not reshape", hint="Leave out --dry-run.")
+    storage = settings["storage"]
+    sources = sources_from(source, program, storage=storage)
+    program, _ = match_sources_to_tables(require_definitions(program), sources)
+    checkpoint = store_of(settings["checkpoint"] or below(out, "checkpoint"), storage)
+    move = previewed_move(program, checkpoint, store_of(out, storage), host, settings["layout"], settings["buckets"])
+    if move is None:
+        print("dry run: nothing to reshape; the run would go on in the buckets that it has")
+    else:
+        print(f"dry run: {move}, in about {max(move.seconds, 1):.0f} s; nothing was changed")
+
+
+def _note(
+    file: Path,
+    source: list[str],
+    out: Store,
+    settings: dict[str, Any],
+    plan: BucketPlan,
+    later: Sequence[tuple[int, BucketPlan]] = (),
+) -> None:
+    """Note in OUT where its views come from, for `cumulus recheck`; `later`: plans that have replaced the first one."""
+    from cumulus.epochs.output.origin import Origin, later_layouts, with_absolute_path, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
     sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
     origin = Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late, by_key=plan.by_key)
-    write_origin(out, origin)
+    write_origin(out, replace(origin, later=later_layouts(later)))
 
 
 def _on_spark(
@@ -168,7 +202,7 @@ def _on_spark(
     out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
-    note: Callable[[BucketPlan], None],
+    note: Callable[..., None],
 ) -> None:
     from cumulus.epochs.sources import check_apart, sources_from
     from cumulus.spark.java import find_java
@@ -185,7 +219,7 @@ def _on_spark(
     from cumulus.spark.pipeline import maintain
 
     running = maintain(spark, program, folders, out, on_epoch=progress.epoch, say=progress.say, wait=False, **settings)
-    note(running.identity.plan)
+    note(running.first_plan, running.identity.later)
     plan = running.identity.plan
     progress.say(f"layout: {plan.why}")
     if plan.buckets > 1:
@@ -199,7 +233,7 @@ def _embedded(
     out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
-    note: Callable[[BucketPlan], None],
+    note: Callable[..., None],
 ) -> None:
     from cumulus.epochs.embedded_run import EmbeddedRun
     from cumulus.epochs.sources import sources_from
@@ -208,24 +242,27 @@ def _embedded(
 
     trigger = parse_trigger(settings.pop("trigger"))
     wanted = settings.pop("epochs")
-    layout, buckets = settings["layout"], settings["buckets"]
-    if buckets > 1 and layout == "one-bucket":
-        raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
-    settings["buckets"] = buckets or os.cpu_count() or 1
-    if layout == "auto" and not buckets:
-        settings["layout"] = "one-bucket"  # one process has no use for more
-    with (
-        Interrupt() as stop,
-        EmbeddedRun(program, sources_from(source, program, storage=settings["storage"]), out, **settings) as running,
-    ):
-        note(running.identity.plan)
-        if layout != "auto" or buckets:
-            began = "" if running.identity.fresh else ", as the checkpoint began"
-            progress.say(f"layout{began}: {running.identity.plan.why}")
+    moves: list[Move] = []
+
+    def tell(move: Move) -> None:
+        moves.append(move)
+        progress.say(f"reshape: {move}")
+
+    sources = sources_from(source, program, storage=settings["storage"])
+    settings |= {"on_move": tell, "spark_parts": _spark_parts}
+    with Interrupt() as stop, EmbeddedRun(program, sources, out, **settings) as running:
+        noted = running.identity
+        note(running.first_plan, noted.later)
+        if settings["layout"] != "auto" or settings["buckets"] or moves:
+            known = "" if noted.fresh or moves else ", as the checkpoint has it"
+            progress.say(f"layout{known}: {noted.plan.why}")
         done = 0
         while not stop.wished and not (wanted and done >= wanted):
             last = True if wanted and done + 1 >= wanted else None if trigger.every_s is None else False
             epoch = running.step(everything=trigger.once, last=last)
+            if running.identity is not noted:  # it was not alone, and its plan begins after another epoch
+                noted = running.identity
+                note(running.first_plan, noted.later)
             if epoch is not None:
                 progress.epoch(epoch)
                 done += 1
@@ -235,13 +272,23 @@ def _embedded(
                 time.sleep(trigger.every_s)
 
 
+def _spark_parts(*known: Any) -> Sequence[bytes]:
+    """Read the state that Spark has kept, with a session that is begun for it."""
+    from cumulus.spark.java import find_java
+    from cumulus.spark.session import session
+    from cumulus.spark.stored_parts import stored_parts
+
+    find_java()
+    return stored_parts(*known, spark=session("", {}))
+
+
 def _on_cluster(
     program: Program,
     source: list[str],
     out: str,
     settings: dict[str, Any],
     progress: ProgressReporter,
-    note: Callable[[BucketPlan], None],
+    note: Callable[..., None],
 ) -> None:
     from cumulus.cluster.processes.home import Home, buckets_of_plan
     from cumulus.cluster.processes.run import ClusterRun

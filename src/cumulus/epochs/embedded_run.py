@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,35 @@ from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_file
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.epoch_log import EpochLog
-from cumulus.epochs.first_counts import counts_for, write_counts
+from cumulus.epochs.first_counts import counts_for, read_counts, with_given, write_counts
 from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.generations import (
+    EMBEDDED,
+    STATES,
+    Generation,
+    drop_states,
+    first_generation,
+    in_force,
+    plans_up_to,
+    read_generations,
+)
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
+from cumulus.epochs.moves import Move, PartsReader, make_generation, move_of
 from cumulus.epochs.output.identity import Checkpoint, write_program
+from cumulus.epochs.output.manifest import progress_of
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.plan_choice import choose_plan
+from cumulus.epochs.plan_choice import choose_plan, wanted_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import check_apart
 from cumulus.epochs.stages.parts import PartMaker, Writing
 from cumulus.epochs.stages.stages import Stages
-from cumulus.errors import StoreError
+from cumulus.errors import MissingError, StoreError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
@@ -56,9 +69,23 @@ class EmbeddedRun:
         How object stores are reached.
     make_engine
         Gives an empty engine for a program and the functions that it calls.
-    layout, buckets, statistics, files_per_epoch, late_epochs, keep, snapshot_every
-        As in `cumulus.spark.maintain`; buckets are done one after the other, so more than one has no use but
-        comparison.
+    layout, buckets, statistics
+        As in `cumulus.spark.maintain`, but one bucket for a new checkpoint if nothing else is asked for. A checkpoint
+        that has another layout, other buckets or another host goes on with what is asked for (`moves`). Buckets are
+        done one after the other, so more than one has no use but comparison, and what another host is to take over.
+    files_per_epoch, late_epochs, keep, snapshot_every
+        As in `cumulus.spark.maintain`.
+    on_move
+        Called with what is to change before a checkpoint goes on in other buckets.
+    spark_parts
+        Reads the state that Spark has kept, if a checkpoint of Spark is to be gone on with.
+
+    Raises
+    ------
+    LayoutError
+        If the layout is not right for the program, or not for the rows that are in.
+    MissingError
+        If Spark has kept the state, and nothing reads it.
     """
 
     def __init__(
@@ -71,13 +98,15 @@ class EmbeddedRun:
         make_engine: Callable[..., Engine],
         functions: Functions | None = None,
         storage: Storage = NO_STORAGE,
-        layout: str = "one-bucket",
-        buckets: int = 1,
+        layout: str = "auto",
+        buckets: int = 0,
         statistics: Statistics | None = None,
         files_per_epoch: int = 1,
         late_epochs: int = LATE_EPOCHS,
         keep: int = 100,
         snapshot_every: int = 1,
+        on_move: Callable[[Move], None] | None = None,
+        spark_parts: PartsReader | None = None,
     ) -> None:
         check_output(out, "--out", takes_addresses=True)
         check_output(checkpoint, "--checkpoint", takes_addresses=True)
@@ -86,25 +115,25 @@ class EmbeddedRun:
         program, self._sources = match_sources_to_tables(require_definitions(program), sources)
         check_apart(self._sources, out, checkpoint)
         self._program = program
+        self._asked = layout, buckets, statistics
+        self._on_move, self._spark_parts = on_move, spark_parts
         self._limit = files_per_epoch
-        self._keep = keep
+        self._keep, self._snapshot_every = keep, snapshot_every
         self.out = store_of(absolute(out), storage)
         place = absolute(checkpoint) if checkpoint else below(absolute(out), "checkpoint")
-        self._checkpoint = Checkpoint(store_of(place, storage), "embedded")
+        self._checkpoint = Checkpoint(store_of(place, storage), EMBEDDED)
         self._make_engine, self._late_epochs, self._functions = make_engine, late_epochs, functions
         self._is_first = True
         """Whether sources are to be listed whole, as at the start and at the end."""
         self._sink: Sink | None = None
         try:
-            self.identity = self._checkpoint.bind(program, lambda: self._chosen_plan(layout, buckets, statistics))
-            state = EpochLog(self._checkpoint.store)
-            has_state = state.exists()
-            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=has_state)
-            self._log = state
+            self.identity = self._checkpoint.bind(program, self._choose_first_plan)
+            self._first = first_generation(self.identity)
+            known = read_generations(self._checkpoint.store, self._first)
+            resuming = self._checkpoint.has_commits or len(known) > 1 or bool(self._checkpoint.store.list(EMBEDDED))
+            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=resuming)
             write_program(self.out, program)
-            self._merge = merge_functions(self.identity.plan, program, self.out, functions)
-            self._snapshots = Snapshots.after(self._sink.newest(), snapshot_every)
-            self._restore()
+            self._restore(known)
         except OSError as problem:
             self.close()
             raise output_error(problem.filename or self.out, problem) from None
@@ -112,10 +141,20 @@ class EmbeddedRun:
             self.close()
             raise
 
-    def _chosen_plan(self, layout: str, buckets: int, given: Statistics | None) -> BucketPlan:
-        counts = counts_for(self._program, self._sources, layout, buckets, given)
+    @property
+    def first_plan(self) -> BucketPlan:
+        """The plan that the checkpoint began with."""
+        return self._first.plan
+
+    def _choose_first_plan(self) -> BucketPlan:
+        """Return the plan of a new checkpoint."""
+        layout, buckets, given = self._asked
+        if layout == "auto" and not buckets:
+            layout = "one-bucket"  # one process has no use for more
+        count = buckets or os.cpu_count() or 1
+        counts = counts_for(self._program, self._sources, layout, count, given)
         write_counts(self._checkpoint.store, counts)
-        return choose_plan(self._program, layout, buckets, counts)
+        return choose_plan(self._program, layout, count, counts)
 
     def close(self) -> None:
         """Give the folders free."""
@@ -123,31 +162,108 @@ class EmbeddedRun:
             self._sink.close()
         self._checkpoint.close()
 
-    def _restore(self) -> None:
-        """Be what the last committed epoch has left."""
+    def _restore(self, known: Sequence[Generation] = ()) -> None:
+        """Be what the last committed epoch has left, in the buckets that are asked for.
+
+        Parameters
+        ----------
+        known
+            The generations of the checkpoint, if they were read.
+        """
         assert self._sink is not None
         for left in reversed(range(_RESTORES)):
             try:
-                self._restore_newest()
-                return
+                self._restore_newest(known or read_generations(self._checkpoint.store, self._first))
+                break
             except StoreError:
                 if self.out.is_local or not left:
                     raise
             self._sink.look()  # an earlier run may have committed its last epoch meanwhile, and compacted its log
+            known = ()
+        self._drop_old_states()
 
-    def _restore_newest(self) -> None:
-        """Load the newest snapshots and replay the log up to the last committed epoch."""
+    def _restore_newest(self, known: Sequence[Generation]) -> None:
+        """Load the newest snapshots and replay the log up to the last committed epoch, or take over from others."""
         assert self._sink is not None
-        plan, newest = self.identity.plan, self._sink.newest()
-        self._stages = Stages(PartMaker(self._program, plan, self._make_engine, self._late_epochs, self._functions))
-        self._poll: Mapping[str, Any] = newest.poll if newest else {}
+        newest = self._sink.newest()
+        self._known, self._generation = known, in_force(known, newest)
+        layout, buckets, given = self._asked
+        counts = with_given(read_counts(self._checkpoint.store), given or Statistics())
+        after = wanted_plan(self._program, self._generation.plan, layout, buckets, counts)
+        move = move_of(self._checkpoint.store, self._generation, after, EMBEDDED, newest)
+        if move is not None and self._on_move is not None:
+            self._on_move(move)
+        if self._generation.host == EMBEDDED:
+            self._open_log()
+            parts: Sequence[bytes] = []
+            if move is not None:
+                parts = list(self._stages.dumps())
+                del self._stages  # the old ones and the new ones need not fit into memory at once
+        elif newest is None:
+            parts = []
+        elif self._spark_parts is None:
+            raise MissingError(
+                f"{self._checkpoint.store}: Spark has kept this state, and nothing here reads it",
+                hint="Use `cumulus run --host embedded`, or give EmbeddedRun spark_parts=cumulus.spark.stored_parts.",
+            )
+        else:
+            maker = self._maker(self._generation.plan)
+            parts = self._spark_parts(maker, self._checkpoint.store, self._generation, newest)
+        if move is not None:
+            self._move(after, parts)
+        self._begin_generation(after)
+
+    def _maker(self, plan: BucketPlan) -> PartMaker:
+        return PartMaker(self._program, plan, self._make_engine, self._late_epochs, self._functions)
+
+    def _open_log(self) -> None:
+        """Bring the parts of the generation in force to the last committed epoch."""
+        assert self._sink is not None
+        newest, generation = self._sink.newest(), self._generation
+        self._stages = Stages(self._maker(generation.plan))
+        self._log = EpochLog(self._checkpoint.store, generation.state, generation.epoch)
+        began = newest.began if newest else []
+        self._log.open(newest.epoch if newest else 0, self._stages.count, began, self._sink.run)
+        self._log.restore(self._stages)
+
+    def _move(self, after: BucketPlan, parts: Sequence[bytes]) -> None:
+        """Go on in other buckets; if another run was quicker, in those that it has made."""
+        assert self._sink is not None
+        store, newest = self._checkpoint.store, self._sink.newest()
+        told = self._maker(after), store, self._known, self._generation, EMBEDDED, newest, parts, self._sink.check
+        made = make_generation(*told)
+        if made is None:
+            raise StoreError(
+                f"{store}: another run has gone on with this checkpoint", hint="Stop one of them, and run again."
+            )
+        self._known, self._generation = [*self._known, made], made
+        self._open_log()
+
+    def _begin_generation(self, plan: BucketPlan) -> None:
+        """Go on as the generation in force says."""
+        assert self._sink is not None
+        newest, generation = self._sink.newest(), self._generation
+        plans = plans_up_to(self._known, generation)
+        self.identity = replace(self.identity, plan=plan, later=plans[1:])
+        self._sink.generation = generation.number
+        self._merge = merge_functions(generation.plan, self._program, self.out, self._functions)
+        self._snapshots = Snapshots.after(newest, self._snapshot_every, generation=generation.number)
         self.epoch = newest.epoch if newest else 0
-        self._done: Progress = newest.offsets if newest else {}
-        self._log.open(self.epoch, self._stages.count, newest.began if newest else [], self._sink.run)
-        for index, snapshot in enumerate(self._log.snapshots()):
-            self._stages.load(index, snapshot)
-        for epoch in range(self._log.base + 1, self.epoch + 1):
-            self._stages.apply(epoch, [self._log.payload(epoch, index) for index in range(plan.buckets)])
+        self._done: Progress = progress_of(newest) if newest else {}
+        self._poll: Mapping[str, Any] = generation.poll_after(newest)
+        self._is_due = generation.has_granted(newest)
+
+    def _drop_old_states(self) -> None:
+        """Remove the state of generations that no run goes back to."""
+        assert self._sink is not None
+        store = self._checkpoint.store
+        if len(self._known) == 1 and not (store.is_local and store.list(STATES)):
+            return
+        newest, kept = self._sink.newest(), [self._generation]
+        made_by = newest.generation if newest else 0
+        if not self.out.is_local:  # an earlier run may be about to commit its last epoch
+            kept.append(self._known[made_by])
+        drop_states(store, kept, len(self._known) - 1)
 
     def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
         """Do the next epoch; None if there are no new files, and no deletions that all buckets agree to.
@@ -178,7 +294,7 @@ class EmbeddedRun:
             lists = ObjectLists()
             files, done = next_files(self._sources, self._done, limit, sizes=True, lists=lists)
         self._is_first = False
-        if not files and not Poll.of_plain(self._poll).granted:
+        if not files and not self._is_due:
             return None
         epoch = self.epoch + 1
         notice = pack_notice(self._poll)
@@ -193,12 +309,16 @@ class EmbeddedRun:
         self._stages.apply(epoch, packed)
         written = self._stages.write(Writing(epoch, attempt, self.out, self._snapshots, final))
         faults.crash_point("after-state-write")
-        manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep)
+        whole = self._snapshots.due(epoch, final) and self._snapshots.whole(epoch)
+        manifest, made = self._sink.commit(epoch, written, done, self._merge, self._keep, whole=whole)
         if not made:  # an earlier run was quicker with this epoch, its last one: go on from there
             self._restore()
             self._is_first = True
             return self.step(everything=everything, last=last)
         self.epoch, self._done, self._poll = epoch, done, manifest.poll
+        self._is_due = Poll.of_plain(self._poll).granted > 0
+        if not self.out.is_local and self._generation.epoch + 1 == epoch and self._generation.number:
+            self._drop_old_states()
         if self._log.has_outgrown:
             self._log.compact(epoch, self._stages.dumps())
         ended = time.perf_counter()

@@ -119,16 +119,28 @@ def counts_on_unchecked(program: Program, partitioned: Partitioned) -> bool:
 def unchecked_keys(program: Program, partitioned: Partitioned) -> list[str]:
     """Return the keys and references that are checked in one bucket but cannot be with `partitioned`, in words."""
     kept = dict(program.kept)
+    unchecked = unchecked_primary_keys(program, partitioned)
     lost = []
     for relation in program.relations:
-        columns = partitioned.get(relation.name, ())
-        if relation.name in kept and relation.key and not {*columns} <= {*relation.key}:
+        if relation.name in unchecked:
             lost.append(f"the primary key of {relation.name}")
         for key in relation.foreign_keys:
             parent = program.relation(key.parent)
             if {relation.name, parent.name} <= kept.keys() and not is_checked(partitioned, relation.name, key, parent):
                 lost.append(f"{relation.name}({', '.join(key.columns)}) references {key.parent}")
     return lost
+
+
+def unchecked_primary_keys(program: Program, partitioned: Partitioned) -> list[str]:
+    """Return the kept tables whose primary keys cannot be checked with `partitioned`: each bucket has some rows of a
+    key.
+    """
+    kept = dict(program.kept)
+    return [
+        relation.name
+        for relation in program.relations
+        if relation.name in kept and relation.key and not {*partitioned.get(relation.name, ())} <= {*relation.key}
+    ]
 
 
 def polled_tables(program: Program, partitioned: Partitioned) -> list[str]:

@@ -9,13 +9,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cumulus.catalog.events import Row
-from cumulus.catalog.partition import bucket_of_row
+from cumulus.catalog.partition import bucket_of_row, buckets_of
+from cumulus.catalog.schema import Relation
 from cumulus.explain.layout.co_partitioning import Columns, Layout, Partitioned, lay_out
 from cumulus.explain.layout.view_parts import part_of_views
 from cumulus.m3.program import Program
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class Ownership:
     """The rows of the bucket with a number."""
 
     def __init__(self, program: Program, plan: BucketPlan, index: int) -> None:
-        self._plan, self._index = plan, index
+        self._plan, self.index = plan, index
         self._places = {
             name: tuple(map(program.relation(name).position, columns)) for name, columns in plan.partitioned.items()
         }
@@ -137,10 +141,27 @@ class Ownership:
         places = self._places.get(relation)
         if places is None or self._plan.buckets == 1:
             return True
-        return bucket_of_row([row[place] for place in places], self._plan.buckets) == self._index
+        return bucket_of_row([row[place] for place in places], self._plan.buckets) == self.index
+
+    def may_own(self, relation: Relation, key: Row) -> bool:
+        """Whether a row with a primary key may live here: in each bucket if the key does not say in which."""
+        if not {*self._places.get(relation.name, ())} <= {*relation.key_positions}:
+            return True
+        row: list[object] = [None] * len(relation.columns)
+        for place, value in zip(relation.key_positions, key, strict=True):
+            row[place] = value
+        return self.owns(relation.name, tuple(row))
+
+    def buckets_of_keys(self, relation: Relation, keys: pa.Table) -> pa.Array | None:
+        """Return the bucket of each primary key in a table; None where a key does not say in which its row is."""
+        columns = self._plan.partitioned.get(relation.name, ())
+        if not columns or self._plan.buckets == 1 or not {*columns} <= {*relation.key}:
+            return None
+        first, *more = (keys.column(name) for name in columns)
+        return buckets_of(first, self._plan.buckets, *more)
 
     def reports(self, relation: str, row: Row | None) -> bool:
         """Whether this bucket is the one that speaks about a row: of several that saw it, exactly one does."""
         if relation not in self._places:
-            return self._index == 0
+            return self.index == 0
         return row is None or self.owns(relation, row)

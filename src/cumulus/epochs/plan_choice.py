@@ -5,9 +5,10 @@ Whoever asks for a layout asks here, so that `cumulus explain`, the first line o
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cumulus.epochs.keeping import judging_program
 from cumulus.epochs.layouts import counts_on_unchecked, polled_tables, unchecked_keys
@@ -68,6 +69,68 @@ def choose_plan(program: Program, layout: str, buckets: int, statistics: Statist
         As in `choice_of_plan`.
     """
     return choice_of_plan(program, layout, buckets, statistics).plan
+
+
+def wanted_plan(
+    program: Program, now: BucketPlan, layout: str, buckets: int, statistics: Statistics | None = None
+) -> BucketPlan:
+    """Return the plan that options ask for where a checkpoint has one: its own, if they fit it (`is_same_plan`).
+
+    Parameters
+    ----------
+    now
+        The plan of the checkpoint.
+    layout
+        As `choice_of_plan` takes it. "auto" are the tables and columns of the checkpoint, if it has spread any; and so
+        is the name of its layout with no columns, or with some of them.
+    buckets
+        0 for as many as there are.
+    statistics
+        What is known of the tables.
+
+    Raises
+    ------
+    LayoutError, UsageError
+        If no such plan is right.
+    """
+    name, _, hint = layout.partition(":")
+    if buckets in (0, now.buckets) and name == "auto":
+        return now
+    wishes = _hint(program, hint)
+    is_kept = all(now.partitioned.get(table) == columns for table, columns in wishes.items())
+    has_it = name == ("judged" if now.groups else "one-round" if now.partitioned else "one-bucket")
+    if now.partitioned and (name == "auto" or (has_it and is_kept)) and buckets != 1:
+        if buckets in (0, now.buckets):
+            return now
+        columns = "+".join(f"{table}={','.join(each)}" for table, each in now.partitioned.items())
+        layout = f"{'judged' if now.groups else 'one-round'}:{columns}"
+    count = buckets or (now.buckets if now.partitioned else os.cpu_count() or 1)
+    try:
+        found = choose_plan(program, layout, count, statistics)
+    except LayoutError as problem:
+        raise LayoutError(
+            problem.message,
+            hint="Ask for another --layout, or leave it out: the run then goes on in the buckets that it has.",
+        ) from None
+    return found
+
+
+def is_same_plan(one: BucketPlan, other: BucketPlan) -> bool:
+    """Whether two plans have the same buckets, whatever they say of them."""
+    return replace(one, why=other.why) == other
+
+
+def plan_text(plan: BucketPlan) -> str:
+    """Return a plan in a few words.
+
+    Examples
+    --------
+    >>> plan_text(BucketPlan(2, {"orders": ("oid",)})), plan_text(BucketPlan())
+    ('2 buckets (orders by oid)', '1 bucket')
+    """
+    spread = f" ({partition_text(plan.partitioned)})" if plan.partitioned else ""
+    then = f", then views in {counted(len(plan.groups), 'group')}" if plan.groups else ""
+    return f"{counted(plan.buckets, 'bucket')}{' of judges' if plan.groups else ''}{spread}{then}"
 
 
 def choice_of_plan(program: Program, layout: str, buckets: int, statistics: Statistics | None = None) -> PlanChoice:

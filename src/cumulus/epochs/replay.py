@@ -7,10 +7,8 @@ refused because a view could not be computed is taken from the quarantine, since
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,9 +22,10 @@ from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.keeping import keeping_program
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, progress_of, read_manifest
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.plan import BucketPlan
+from cumulus.epochs.reshape import reshape
 from cumulus.errors import InputError, StoreError
 from cumulus.m3.program import Program
 
@@ -88,14 +87,24 @@ def replay(
         If files are gone that the epochs have read, or cannot be read any more.
     """
     keeping, names = keeping_program(program)
-    plan = origin.plan
+    plan, later = origin.plan, origin.later_plans
     refused = _refused(out, manifest)
-    buckets = [
-        Bucket(keeping, plan, at, make_engine, origin.late_epochs, refused=refused) for at in range(plan.buckets)
-    ]
+
+    def made(plan: BucketPlan) -> list[Bucket]:
+        each = (keeping, plan), (make_engine, origin.late_epochs)
+        return [Bucket(*each[0], at, *each[1], refused=refused) for at in range(plan.buckets)]
+
+    buckets = made(plan)
     notes: list[str] = []
     poll = Poll()
     for epoch, files in _epochs(out, sources, origin, manifest, notes):
+        while later and later[0][0] < epoch:
+            before, plan = plan, later.pop(0)[1]
+            moved = reshape(keeping, before, [bucket.dump() for bucket in buckets], plan)
+            buckets = made(plan)
+            for bucket, data in zip(buckets, moved, strict=True):
+                bucket.load(data)
+            poll = Poll.merge(bucket.vote() for bucket in buckets)
         packed = pack(read_files(program, sources, files), plan)
         notice = pack_notice(poll.plain())
         outcomes = [bucket.apply(epoch, [notice, rows]) for bucket, rows in zip(buckets, packed, strict=True)]
@@ -129,25 +138,6 @@ def _epochs(
         files, done = next_files(sources, done, 0, target)
         _check_whole(sources, done, target)
         yield each.epoch, files
-
-
-def progress_of(manifest: Manifest) -> Progress:
-    """Return which files were in after an epoch.
-
-    Raises
-    ------
-    InputError
-        If the run did not read folders.
-    """
-    offsets: Any = manifest.offsets
-    if isinstance(offsets, list) and offsets and isinstance(offsets[0], dict) and "done" in offsets[0]:
-        offsets = json.loads(offsets[0]["done"])
-    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
-        raise InputError(
-            f"epoch {manifest.epoch} does not say which files it has read: its sources were not folders",
-            hint="Only runs over folders can be rechecked.",
-        )
-    return {name: dict(each) for name, each in offsets.items()}
 
 
 def _check_whole(sources: Iterable[FolderSource], done: Progress, target: Progress) -> None:

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from cumulus.epochs.output.identity import note_commit, program_of
 from cumulus.epochs.output.manifest import Manifest, Written, committed_epochs, read_manifest
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import CARD, Sink
+from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import StoreError
 from cumulus.machine_facts import host_name
@@ -82,6 +83,10 @@ class Commit:
         Whether some source is a DataFrame, whose offsets only Spark knows.
     partitions
         The partitions of Spark's state that have buckets.
+    snapshots
+        Which epochs write views.
+    generation, first
+        Of the checkpoint: the number of the plan that makes the epochs, and the last epoch before it.
     """
 
     out: str
@@ -97,7 +102,10 @@ class Commit:
     keep: int
     goal: int
     has_frames: bool
-    partitions: int
+    partitions: int = 0
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    generation: int = 0
+    first: int = 0
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])
@@ -105,7 +113,9 @@ class Commit:
     @cached_property
     def sink(self) -> Sink:
         """The output, opened: this process has the turn to write there."""
-        return Sink(store_of(self.out, self.storage), self.identity, self.program_hash, resuming=self.resuming)
+        sink = Sink(store_of(self.out, self.storage), self.identity, self.program_hash, resuming=self.resuming)
+        sink.generation = self.generation
+        return sink
 
     @cached_property
     def _merge(self) -> Mapping[str, Any]:
@@ -159,6 +169,7 @@ class Commit:
         last = [json.loads(row.report) for row in reports.collect()]
         collected = time.perf_counter()
         rows = [each for row in last for each in (row, *row.pop("before"))]
+        is_whole = self._is_whole(epoch, any(row["final"] for row in last))
         written = [Written(**{name: each[name] for name in WRITTEN}) for row in rows for each in row["written"]]
         assert len(rows) in (0, self.plan.buckets * self._stages), "an epoch wakes all buckets, or none"
         assert all(row["epoch"] == epoch for row in rows), f"buckets have done another epoch than {epoch}"
@@ -169,7 +180,7 @@ class Commit:
             check_state_seen(Path(self.spark_place), self.partitions, self._stages)
         ours = next((row["offsets"] for row in rows if row["offsets"]), "")
         offsets = self._offsets(batch, ours)
-        manifest, is_new = sink.commit(epoch, written, offsets, self._merge, self.keep, batch)
+        manifest, is_new = sink.commit(epoch, written, offsets, self._merge, self.keep, batch, whole=is_whole)
         if is_first:
             note_commit(checkpoint)
         parts = rows[0]["seconds"] if rows else ()
@@ -181,15 +192,27 @@ class Commit:
         seconds["commit"] = time.perf_counter() - collected
         return Committed(manifest, is_new, seconds, tuple(sorted({row["how"] for row in rows})))
 
+    def _is_whole(self, epoch: int, is_final: bool) -> bool:
+        """Whether an epoch writes all views, whoever wrote them before."""
+        return self.snapshots.due(epoch, is_final) and self.snapshots.whole(epoch)
+
     def _epoch_of(self, batch: int) -> int:
         """Return the epoch that a batch is: the next one, or a committed one if Spark does the batch once more."""
         store, newest = self.sink.store, self.sink.newest()
         if newest is None:
             return 1
+        if newest.generation != self.generation:
+            if newest.epoch == self.first:
+                return newest.epoch + 1
+            raise StoreError(
+                f"{store}: another run has committed epoch {newest.epoch} while this one took its state over",
+                hint="Stop it, and run again.",
+            )
         if batch > newest.batch:
             return newest.epoch + 1
         for epoch in reversed(committed_epochs(store)):
-            if read_manifest(store, epoch).batch == batch:
+            made = read_manifest(store, epoch)
+            if (made.batch, made.generation) == (batch, self.generation):
                 return epoch
         raise StoreError(
             f"{store}: Spark begins batch {batch}, but batch {newest.batch} is committed as epoch {newest.epoch}",

@@ -23,9 +23,9 @@ from pyspark.sql.types import StructType
 from cumulus.durable import faults
 from cumulus.durable.store import Storage, is_address, store_of
 from cumulus.epochs.arrivals import ObjectLists, Progress, next_files
-from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.folder_source import FolderSource, file_label
 from cumulus.epochs.formats.arrow_tables import RowGroups
+from cumulus.epochs.generations import Generation
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
 from cumulus.epochs.output.identity import program_of
@@ -54,7 +54,15 @@ _MOST_UNPACKED = 16
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Settings of a Spark task that reads and packs files."""
+    """Settings of a Spark task that reads and packs files.
+
+    Parameters
+    ----------
+    begun
+        The files that are in, where Spark begins.
+    generation
+        The generation of the checkpoint.
+    """
 
     sources: tuple[FolderSource, ...]
     program: str
@@ -65,6 +73,8 @@ class ReadTask:
     storage: Storage
     is_voting: bool
     tasks: int
+    begun: Mapping[str, Any]
+    generation: Generation
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])
@@ -105,7 +115,7 @@ class _Reader(_Prefetching, SupportsTriggerAvailableNow):
         self._small: _Files | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        return {"done": "{}", "files": "{}"}
+        return {"done": json.dumps(self._settings.begun), "files": "{}"}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self._settings.files_per_epoch
@@ -150,8 +160,9 @@ class _Reader(_Prefetching, SupportsTriggerAvailableNow):
     def _deletions_only(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the offset of an epoch without files, if all buckets agree to deletions that wait; else `start`."""
         settings = self._settings
-        newest = newest_manifest(store_of(settings.out, settings.storage)) if settings.is_voting else None
-        if newest is None or not Poll.of_plain(newest.poll).granted:
+        may_have = settings.is_voting or settings.generation.number
+        newest = newest_manifest(store_of(settings.out, settings.storage)) if may_have else None
+        if newest is None or not settings.generation.has_granted(newest):
             return start
         final = "yes" if self._target is not None else "no"
         return {"done": start["done"], "files": "{}", "final": final, "after": str(newest.epoch)}

@@ -32,7 +32,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        self._store = BucketState(handle, self._work.compact_bytes)
+        self._store = BucketState(handle, self._work.compact_bytes, self._work.seed)
 
     def handleInputRows(  # noqa: N802 (Spark's name)
         self,
@@ -44,7 +44,7 @@ class BucketProcessor(StatefulProcessor):
         index = self._work.keys.index(int(key[0]))
         with carry_errors_through_spark():
             report = self._epoch(index, rows)
-        handed, final = report.pop("handed"), report.pop("final")
+        handed, final = report.pop("handed"), report["final"]
         if self._work.is_last:
             yield Row(report=json.dumps(report))
             return
@@ -57,11 +57,13 @@ class BucketProcessor(StatefulProcessor):
 
     def _notice(self, epoch: int) -> bytes:
         """Return what all buckets have said in the epoch before."""
+        seed = self._work.seed
         if epoch == 1 or not self._work.is_voting:
             return b""
         from cumulus.epochs.intake.packing import pack_notice
 
-        return pack_notice(read_manifest(self._work.store(), epoch - 1).poll)
+        is_first = epoch == seed.epoch + 1
+        return pack_notice(seed.poll if is_first else read_manifest(self._work.store(), epoch - 1).poll)
 
     def _epoch(self, index: int, rows: Iterator[Any]) -> dict[str, Any]:
         from pyspark import TaskContext
@@ -70,7 +72,7 @@ class BucketProcessor(StatefulProcessor):
         assert context is not None
         started = time.perf_counter()
         head = self._store.head()
-        before = head.epoch if head else 0
+        before = head.epoch if head else self._work.seed.epoch
         epoch = epoch_of_task() or before + 1
         assert before < epoch, f"epoch {epoch} comes to bucket {index}, whose state is of epoch {before}"
         packed = sorted(rows, key=lambda row: (row.source, row.payload))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from cumulus.epochs.generations import Generation
+
 _MASK = 0xFFFFFFFF
 _SEED = 42
 _FACTORS = (0xCC9E2D51, 0x1B873593, 0x85EBCA6B, 0xC2B2AE35)
@@ -38,6 +40,12 @@ def searched_keys(buckets: int) -> tuple[int, ...]:
         found.setdefault(murmur3(key) % buckets, key)
         key += 1
     return tuple(found[bucket] for bucket in range(buckets))
+
+
+def grouping_keys(generation: Generation) -> tuple[int, ...]:
+    """Return the keys of the buckets of a generation that Spark keeps, in all stages."""
+    buckets = generation.plan.buckets
+    return generation.keys or (spread_keys(buckets) if generation.number else searched_keys(buckets))
 
 
 def partitions_with_keys(keys: Sequence[int], partitions: int) -> int:

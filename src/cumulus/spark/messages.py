@@ -6,7 +6,7 @@ engines, whose import would be half a second of the first epoch in each Python p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,12 @@ from pyspark import cloudpickle
 
 from cumulus.durable.store import Storage, Store, store_of
 from cumulus.epochs.output.snapshots import Snapshots
+from cumulus.errors import StoreError
 from cumulus.spark.workers import pack_task
 
 if TYPE_CHECKING:
     from cumulus.engine.protocol import Engine
+    from cumulus.epochs.generations import Generation
     from cumulus.epochs.plan import BucketPlan
 
 
@@ -34,6 +36,64 @@ def epoch_of_task() -> int:
     context = TaskContext.get()
     assert context is not None
     return int(context.getLocalProperty(EPOCH) or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The states with which the parts of a generation begin, in a checkpoint.
+
+    Parameters
+    ----------
+    place, storage
+        The checkpoint; credentials are those of the worker's machine.
+    folder
+        Of the generation's state.
+    epoch
+        The last one of the generation before; 0 if all parts begin empty.
+    poll
+        What they say after it about deletions that wait.
+    first
+        The number of the first part of a stage, among those of all stages.
+    """
+
+    place: str
+    storage: Storage
+    folder: str
+    epoch: int
+    poll: Mapping[str, Any]
+    first: int = 0
+
+    @classmethod
+    def of(cls, generation: Generation, checkpoint: Store, storage: Storage, stage: int = 0) -> Seed:
+        """Return the seed of the parts of a stage; that of generation 0 is empty."""
+        epoch, first = generation.epoch, stage * generation.plan.buckets
+        return cls(checkpoint.address, storage, generation.state, epoch, generation.poll, first)
+
+    def snapshot(self, index: int, store: Store | None = None) -> bytes:
+        """Return the state of the part with a number, in its stage; nothing if it begins empty.
+
+        Parameters
+        ----------
+        index
+            The number.
+        store
+            The checkpoint, if it is open.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be read.
+        """
+        if not self.epoch:
+            return b""
+        store, name = store or store_of(self.place, self.storage), f"{self.folder}/{self.epoch}/{self.first + index}"
+        try:
+            return store.get(name)
+        except OSError as problem:
+            raise StoreError(
+                f"{store.place(name)}: this part of the state cannot be read: {problem.strerror}",
+                hint="Workers must see the checkpoint; if they do, it is damaged: bring it back from a copy.",
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +144,8 @@ class Work:
         Bucket → the grouping key that Spark's hash spreads evenly.
     is_voting
         Whether some deletions are left to the vote of all buckets.
+    seed
+        What the buckets begin with.
     is_last
         Whether it reports to the driver; else it hands on to the next stage, with its report.
     """
@@ -96,6 +158,7 @@ class Work:
     keys: tuple[int, ...]
     snapshots: Snapshots
     is_voting: bool
+    seed: Seed
     is_last: bool = True
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:

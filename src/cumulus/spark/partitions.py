@@ -45,8 +45,13 @@ class LastBatch:
         return self.is_change and not self.is_done
 
 
-def last_batch(checkpoint: Store) -> LastBatch | None:
+def last_batch(checkpoint: Store, place: str) -> LastBatch | None:
     """Return the last batch that Spark has begun, None before the first one.
+
+    Parameters
+    ----------
+    checkpoint, place
+        Ours, and the folder in it in which Spark has its own.
 
     Raises
     ------
@@ -54,12 +59,12 @@ def last_batch(checkpoint: Store) -> LastBatch | None:
         If Spark's log cannot be read.
     """
     try:
-        begun, done = _batches(checkpoint, "spark/offsets"), _batches(checkpoint, "spark/commits")
+        begun, done = _batches(checkpoint, f"{place}/offsets"), _batches(checkpoint, f"{place}/commits")
         if not begun:
             return None
         last = max(begun)
-        partitions = _partitions_of(checkpoint, last)
-        is_change = last - 1 in begun and _partitions_of(checkpoint, last - 1) != partitions
+        partitions = _partitions_of(checkpoint, place, last)
+        is_change = last - 1 in begun and _partitions_of(checkpoint, place, last - 1) != partitions
     except (OSError, ValueError, LookupError, TypeError) as problem:
         raise StoreError(
             f"{checkpoint}: Spark's log cannot be read: {problem}", hint="Bring the checkpoint back from a copy."
@@ -72,8 +77,8 @@ def _batches(checkpoint: Store, folder: str) -> set[int]:
     return {int(name) for name in names if name.isdigit()}
 
 
-def _partitions_of(checkpoint: Store, batch: int) -> int:
-    settings = checkpoint.get(f"spark/offsets/{batch}").decode().splitlines()[1]
+def _partitions_of(checkpoint: Store, place: str, batch: int) -> int:
+    settings = checkpoint.get(f"{place}/offsets/{batch}").decode().splitlines()[1]
     return int(json.loads(settings)["conf"][SHUFFLE_PARTITIONS])
 
 
@@ -91,7 +96,7 @@ def check_partitions(asked: int, buckets: int) -> None:
         has = "is one bucket" if buckets == 1 else f"are {buckets} buckets"
         raise UsageError(
             f"--partitions {asked}, but there {has}, and a bucket lies in one partition: the others would be empty",
-            hint=f"Give {buckets} at most. More buckets (--buckets, --layout) need a new --out and --checkpoint.",
+            hint=f"Give {buckets} at most, or ask for more buckets too: --buckets {asked}.",
         )
 
 
@@ -104,6 +109,8 @@ class StatePartitions:
         By the run; 0 for those of the checkpoint, at the beginning one per core, and never more than buckets.
     buckets, cores
         Of the checkpoint, and of the session.
+    place
+        The folder in the checkpoint in which Spark has its own.
 
     Attributes
     ----------
@@ -120,11 +127,13 @@ class StatePartitions:
         If Spark's log cannot be read.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: Store, *, asked: int, buckets: int, cores: int) -> None:
+    def __init__(
+        self, spark: SparkSession, checkpoint: Store, *, asked: int, buckets: int, cores: int, place: str
+    ) -> None:
         check_partitions(asked, buckets)
         self._spark = spark
         self._checkpoint = checkpoint
-        last = last_batch(checkpoint)
+        last = last_batch(checkpoint, place)
         self.number = last.partitions if last else asked or min(cores, buckets)
         self._wanted = asked or self.number
         self._is_cut = last is not None and last.is_cut_change

@@ -21,14 +21,16 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.generations import EMBEDDED, SPARK, has_moved
 from cumulus.epochs.layouts import match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, write_program
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_epoch, read_manifest
+from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_epoch, progress_of, read_manifest
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import wait_for_turn
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
+from cumulus.epochs.stages.parts import PartMaker
 from cumulus.epochs.trigger import Schedule, parse_trigger
 from cumulus.errors import StoreError, UsageError
 from cumulus.explain.sizes import Statistics
@@ -38,13 +40,14 @@ from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.commit import Commit, Committed, GoalReached
 from cumulus.spark.folders import ReadTask, packed_rows
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.key_spreading import partitions_with_keys, searched_keys, spread_keys
+from cumulus.spark.key_spreading import grouping_keys, partitions_with_keys, spread_keys
 from cumulus.spark.partitions import SHUFFLE_PARTITIONS, StatePartitions, check_partitions
 from cumulus.spark.session import PROVIDER, cores_of, is_remote, setting, state_provider
-from cumulus.spark.state import COMPACT_BYTES, STATE_FORM
+from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.stateful_stages import reports_of, stage_works
 from cumulus.spark.streams import Frame, Source, as_sources
 from cumulus.spark.tables import register
+from cumulus.spark.takeover import Wish, take_over
 from cumulus.spark.workers import check_checkpoint_known, failed_to_connect, query_error
 
 if TYPE_CHECKING:
@@ -202,8 +205,8 @@ class Run:
         self._started = time.perf_counter()
         self._storage = storage
         place = absolute(checkpoint) if checkpoint else below(self.out.address, "checkpoint")
-        self.checkpoint = Checkpoint(store_of(place, storage), "spark", STATE_FORM)
-        self._spark_place = below(place, "spark")
+        self.checkpoint = Checkpoint(store_of(place, storage), SPARK)
+        self._place = place
         self.newest: Manifest | None = None
         self._ends_batch = False
 
@@ -215,34 +218,20 @@ class Run:
         register(self._spark)
         options = self._options
         self._cores = cores_of(self._spark)
-        self.identity = identity = self.checkpoint.bind(self._program, self._chosen_plan, spread_keys)
-        buckets = identity.plan.buckets
-        told = {"asked": options.partitions, "buckets": buckets, "cores": self._cores}
-        self.partitions = StatePartitions(self._spark, self.checkpoint.store, **told)
-        self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
-        self._keys = identity.keys or searched_keys(buckets)
+        self.identity = self.checkpoint.bind(self._program, self._chosen_plan, spread_keys)
+        self.first_plan = self.identity.plan
         functions = pack_functions(self._functions)
-        # Spark may do an epoch once more; then its buckets read the votes of the epoch before.
-        keep = max(options.keep, 2 if self._is_voting else 1)
-        self._commit = Commit(
-            self.out.address,
-            self._storage,
-            self.checkpoint.store.address,
-            self._spark_place,
-            identity.checkpoint,
-            identity.program,
-            str(self._program),
-            identity.plan,
-            functions,
-            self.checkpoint.has_commits,
-            keep,
-            0,
-            bool(self._frames),
-            0,
-        )
+        self._commit = self._opened_commit(functions)
         self.newest = self._commit.sink.newest()
+        maker = PartMaker(self._program, self.first_plan, make_engine, options.late_epochs, self._functions)
+        self._take_over(maker)
+        identity = self.identity
+        self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
+        self._keys = grouping_keys(self._generation)
+        # Spark may do an epoch once more; then its buckets read the votes of the epoch before.
+        self._commit.keep = max(options.keep, 2 if self._is_voting else 1)
         write_program(self.out, self._program)
-        snapshots = self._snapshots()
+        snapshots = self._commit.snapshots = self._snapshots()
         self._works = stage_works(
             self._program,
             identity,
@@ -251,7 +240,7 @@ class Run:
             (self.out.address, self._storage),
             options.late_epochs,
             options.compact_bytes,
-            self._keys,
+            (self._generation, self.checkpoint.store),
             snapshots,
         )
         if self._is_remote:  # the server opens it, where the epochs are committed
@@ -261,6 +250,42 @@ class Run:
             self._change_partitions()
         if not self._has_reached_goal:
             self._begin_query()
+
+    def _opened_commit(self, functions: bytes) -> Commit:
+        """Return what commits the epochs, of the plan that the checkpoint began with."""
+        identity, store = self.identity, self.checkpoint.store
+        resuming = self.checkpoint.has_commits or has_moved(store) or bool(store.list(EMBEDDED))
+        return Commit(
+            self.out.address,
+            self._storage,
+            store.address,
+            "",
+            identity.checkpoint,
+            identity.program,
+            str(self._program),
+            identity.plan,
+            functions,
+            resuming,
+            self._options.keep,
+            0,
+            bool(self._frames),
+        )
+
+    def _take_over(self, maker: PartMaker) -> None:
+        """Go on with the checkpoint, in the buckets that are asked for."""
+        options = self._options
+        wish = Wish(options.layout, options.buckets, options.statistics)
+        frames = [frame.relation for frame in self._frames]
+        assert self._commit is not None
+        known = self._spark, self.checkpoint.store, self.identity, maker, wish
+        self.identity, self._generation = take_over(*known, self._commit.sink, frames, self._say)
+        told = {"asked": options.partitions, "buckets": self.identity.plan.buckets, "cores": self._cores}
+        place = self._generation.spark_place
+        self.partitions = StatePartitions(self._spark, self.checkpoint.store, **told, place=place)
+        self._spark_place = self._commit.spark_place = below(self._place, place)
+        self._commit.plan = self.identity.plan
+        self._commit.generation, self._commit.first = self._generation.number, self._generation.epoch
+        self._commit.sink.generation = self._generation.number
 
     def _chosen_plan(self) -> BucketPlan:
         """Return the plan of a new checkpoint."""
@@ -334,7 +359,7 @@ class Run:
             )
         epoch = self.newest.epoch if self.newest else 0
         self._goal = epoch + self._options.epochs if self._options.epochs else 0
-        return Snapshots.after(self.newest, every, self._goal)
+        return Snapshots.after(self.newest, every, self._goal, self._generation.number)
 
     def _read_task(self) -> ReadTask:
         return ReadTask(
@@ -347,6 +372,8 @@ class Run:
             self._storage,
             self._is_voting,
             max(self._cores, self.identity.plan.buckets),
+            progress_of(self.newest) if self.newest and self._generation.number else {},
+            self._generation,
         )
 
     def _commit_here(self, reports: DataFrame, batch: int) -> None:

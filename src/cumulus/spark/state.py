@@ -16,13 +16,11 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 
 from cumulus.durable import faults
 from cumulus.spark.bucket_client import BucketClient
-from cumulus.spark.messages import Pending
+from cumulus.spark.messages import Pending, Seed
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-STATE_FORM = 2
-"""The form of what is stored. The first one had a state variable for each kind of entry, and ran on pandas."""
 COMPACT_BYTES = 32 << 20
 """The log may grow to this, or to the size of the pages, before it is compacted: writing costs at most twice the input,
 and machine code reads such a log again in a second or two."""
@@ -58,7 +56,7 @@ def _schema(**columns: DataType) -> StructType:
 
 _KEY = _schema(kind=LongType(), number=LongType())
 _ENTRY = _schema(nonce=StringType(), data=BinaryType())
-_HEAD, _LOG = -1, 0
+HEAD, LOG = -1, 0
 """Kinds of entries; the pages of a snapshot have its generation, from 1, as theirs."""
 
 
@@ -86,16 +84,20 @@ class _Entries:
 class BucketState:
     """The state of one bucket: of the grouping key that Spark's `handle` is about.
 
-    The log may grow to `compact_bytes` at least.
+    The log may grow to `compact_bytes` at least. `seed` is what the bucket begins with, if not empty.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle, compact_bytes: int = COMPACT_BYTES) -> None:
+    def __init__(
+        self, handle: StatefulProcessorHandle, compact_bytes: int = COMPACT_BYTES, seed: Seed | None = None
+    ) -> None:
         self._compact_bytes = compact_bytes
+        self._seed = seed
+        self._first = seed.epoch if seed else 0
         self._entries = _Entries(handle)
 
     def head(self) -> StateHead | None:
         """Return what the store says, None before the first epoch."""
-        found = self._entries.get(_HEAD, 0)
+        found = self._entries.get(HEAD, 0)
         return None if found is None else StateHead(*json.loads(found[1]))
 
     def revive(self, head: StateHead | None, bucket: BucketClient, index: int, work: bytes) -> str:
@@ -107,41 +109,44 @@ class BucketState:
             What a bucket must know, pickled, if it must be made anew.
         """
         if head is None:
-            bucket.call("start", work, index, b"", 0, "")
-            return "new"
+            bucket.call("start", work, index, self._begun_with(index), self._first, "")
+            return "rebuilt" if self._first else "new"
         if bucket.stamp == (head.epoch, head.nonce):
             return "kept"
         if bucket.stamp is not None and head.base <= bucket.stamp[0] < head.epoch:
             epoch, nonce = bucket.stamp
-            entry = self._entries.get(_LOG, epoch)
+            entry = self._entries.get(LOG, epoch)
             if entry is not None and entry[0] == nonce:
                 self._replay(bucket, epoch, head)
                 return "caught up"
         pages = [self._entries.get(head.generation, page) for page in range(head.pages)]
         assert all(page is not None for page in pages), f"a page of generation {head.generation} is missing"
-        snapshot = b"".join(page[1] for page in pages if page is not None)
+        snapshot = b"".join(page[1] for page in pages if page is not None) or self._begun_with(index)
         bucket.call("start", work, index, snapshot, head.base, "")
         self._replay(bucket, head.base, head)
         return "rebuilt"
 
+    def _begun_with(self, index: int) -> bytes:
+        return self._seed.snapshot(index) if self._seed else b""
+
     def _replay(self, bucket: BucketClient, after: int, head: StateHead) -> None:
         for epoch in range(after + 1, head.epoch + 1):
-            entry = self._entries.get(_LOG, epoch)
+            entry = self._entries.get(LOG, epoch)
             if entry is not None:  # an epoch without rows for this bucket
                 bucket.call("replay", entry[1], epoch)
         bucket.call("restamp", head.epoch, head.nonce)
 
     def record(self, head: StateHead | None, bucket: BucketClient, epoch: int, nonce: str, payload: bytes) -> StateHead:
         """Write the epoch that a bucket has just applied, compact if it is time, and stamp the store."""
-        before = head or StateHead(0, "")
-        self._entries.put(_LOG, epoch, (nonce, payload))
+        before = head or StateHead(self._first, "", self._first)
+        self._entries.put(LOG, epoch, (nonce, payload))
         after = replace(before, epoch=epoch, nonce=nonce, log_bytes=before.log_bytes + len(payload))
         pending = bucket.call("pending")
         if pending is None and after.log_bytes > max(self._compact_bytes, after.base_bytes):
             bucket.call("dump")
         if pending is not None:
             after = self._compact(after, bucket, Pending(*pending), len(payload))
-        self._entries.put(_HEAD, 0, (nonce, json.dumps(list(asdict(after).values())).encode()))
+        self._entries.put(HEAD, 0, (nonce, json.dumps(list(asdict(after).values())).encode()))
         faults.crash_point("after-state-write")
         return after
 
@@ -161,13 +166,13 @@ class BucketState:
             return head
         dropped = 0
         for kind, number in self._entries.all_keys():
-            if kind == _LOG and number <= pending.epoch:
-                entry = self._entries.get(_LOG, number)
+            if kind == LOG and number <= pending.epoch:
+                entry = self._entries.get(LOG, number)
                 dropped += len(entry[1]) if entry is not None and number > head.base else 0
                 if number < pending.epoch:  # the last one stays: its nonce lets other workers catch up
-                    self._entries.remove(_LOG, number)
+                    self._entries.remove(LOG, number)
             # Also pages of an attempt that was given up, should there be any.
-            elif kind > _LOG and (kind != head.generation + 1 or number >= pending.pages):
+            elif kind > LOG and (kind != head.generation + 1 or number >= pending.pages):
                 self._entries.remove(kind, number)
         return replace(
             head,

@@ -10,14 +10,16 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cumulus.durable.store import Storage
+from cumulus.durable.store import Storage, Store
 from cumulus.engine.protocol import Engine
+from cumulus.epochs.generations import Generation
 from cumulus.epochs.layouts import polled_tables
 from cumulus.epochs.output.identity import Identity
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.m3.program import Program
 from cumulus.spark.handler import HANDED, REPORTS, BucketProcessor
-from cumulus.spark.messages import BucketWork, Work
+from cumulus.spark.key_spreading import grouping_keys
+from cumulus.spark.messages import BucketWork, Seed, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +33,7 @@ def stage_works(
     out: tuple[str, Storage],
     late_epochs: int,
     compact_bytes: int,
-    keys: tuple[int, ...],
+    generation: tuple[Generation, Store],
     snapshots: Snapshots,
 ) -> tuple[Work, ...]:
     """Return what the workers of each stage must know.
@@ -44,19 +46,22 @@ def stage_works(
         As in `cumulus.spark.messages`.
     out
         Where the output is.
-    keys
-        Bucket → grouping key, in all stages.
+    generation
+        Of the checkpoint that makes the next epoch, and the checkpoint.
     """
     plan = identity.plan
     count = 2 if plan.groups else 1
-    known = f"{identity.checkpoint}/{late_epochs}/{hashlib.sha256(functions).hexdigest()}"
+    made, checkpoint = generation
+    keys = grouping_keys(made)
+    known = f"{identity.checkpoint}/{made.state}/{late_epochs}/{hashlib.sha256(functions).hexdigest()}"
     works = []
     for stage in range(count):
         bucket = BucketWork(str(program), plan, make_engine, functions, *out, late_epochs, stage)
         is_voting = stage == 0 and bool(polled_tables(program, plan.partitioned))
         name = f"{known}/views" if stage else known
         is_last = stage == count - 1
-        works.append(Work(bucket.pickled(), name, *out, compact_bytes, keys, snapshots, is_voting, is_last))
+        seed = Seed.of(made, checkpoint, out[1], stage)
+        works.append(Work(bucket.pickled(), name, *out, compact_bytes, keys, snapshots, is_voting, seed, is_last))
     return tuple(works)
 
 

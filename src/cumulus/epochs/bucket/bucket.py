@@ -7,14 +7,12 @@ gives the same maps, the same quarantine, the same errors and the same waiting r
 from __future__ import annotations
 
 import decimal
-import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, Row
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
@@ -26,9 +24,10 @@ from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.protocol import Engine
 from cumulus.engine.session import Session
 from cumulus.engine.transaction import Transaction
+from cumulus.epochs.bucket.contents import BucketContents
 from cumulus.epochs.bucket.fast_path import NOTHING_CHOSEN, ColumnarChoice, ColumnarPath
 from cumulus.epochs.bucket.net_change_finder import NetChangeFinder
-from cumulus.epochs.bucket.net_changes import InputChange, NetChange, changes_of
+from cumulus.epochs.bucket.net_changes import NetChange, changes_of
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.positions import TablePositions
 from cumulus.epochs.bucket.references import WaitingRows, is_checked, row_of, violations
@@ -286,26 +285,36 @@ class Bucket:
             outcome.errors += failed_rows(self.program, done.errors, net_changes)
             outcome.error_counts = totals_with(outcome.error_counts, done.errors.counts)
 
+    @property
+    def state(self) -> BucketContents:
+        """All that the bucket remembers."""
+        maps = {each.name: snapshot.dump(self.engine, each.name) for each in self.program.maps}
+        return BucketContents(maps, self._positions.dump(), list(self._waiting))
+
     def dump(self) -> bytes:
         """Return the whole state, compressed; `load` reads it back."""
-        maps = {each.name: to_ipc(snapshot.dump(self.engine, each.name)) for each in self.program.maps}
-        rest = pickle.dumps((self._positions.dump(), [tuple(change) for change in self._waiting]), protocol=5)
-        return pickle.dumps((maps, len(rest), pa.compress(rest, codec="lz4", asbytes=True)), protocol=5)
+        return self.state.pack()
 
     def load(self, data: bytes) -> None:
         """Replace the state by what `dump` returned."""
-        packed, size, compressed = pickle.loads(data)
-        last, waiting = pickle.loads(pa.decompress(compressed, size, codec="lz4", asbytes=True))
-        self._positions.load(last)
-        self._waiting.replace([InputChange(*each) for each in waiting])
-        maps = {name: from_ipc(table) for name, table in packed.items()}
+        self.take(BucketContents.unpack(data))
+
+    def take(self, state: BucketContents) -> None:
+        """Replace the state."""
+        self._positions.load(state.positions)
+        self._waiting.replace(list(state.waiting))
         try:
-            self._restore(maps)
+            self._restore(state.maps)
         except EvaluationError:
             if self.engine.fast is None:
                 raise
             self._open(self._make_unbounded(), is_unbounded=True)
-            self._restore(maps)
+            self._restore(state.maps)
+
+    def vote(self) -> Poll:
+        """Return what this bucket says to the deletions that wait."""
+        with decimal.localcontext(EXACT):
+            return self._voter.vote(self._waiting)
 
     def _restore(self, maps: Mapping[str, pa.Table]) -> None:
         for name, table in maps.items():

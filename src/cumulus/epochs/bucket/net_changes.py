@@ -124,7 +124,7 @@ def drop_repeated(
     for change in in_order(changes):
         place = change.place()
         if place is not None:
-            key = tuple([change.row[at] for at in key_at])
+            key = every if change.op == TRUNCATE else tuple([change.row[at] for at in key_at])
             before = seen.get(key) or last(key)
             if (before is not None and place <= before) or (truncated is not None and place <= truncated):
                 dropped.append(change)

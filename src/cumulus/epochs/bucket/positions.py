@@ -4,20 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.events import DELETE, OP_COLUMN, ORDER_COLUMN
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.bucket.net_changes import Key, Position
 from cumulus.epochs.intake.packing import Payload
+from cumulus.epochs.plan import Ownership
 from cumulus.m3.program import Program
 
 _FAR = 1 << 61
 """Sequence numbers beyond this have no room in a word for what else belongs to a position."""
+
+DumpedPositions: TypeAlias = tuple[dict[Key, Position], bytes]
+"""Positions as Python values, and those that machine code holds as an Arrow stream, empty if there are none."""
+
+
+def positions_of(dumped: DumpedPositions) -> dict[Key, Position]:
+    """Return the positions that `Positions.dump` has given, that of the last truncation by a key of NULLs."""
+    here, there = dumped
+    if not there:
+        return here
+    *keys, words = (column.to_pylist() for column in from_ipc(there).columns)
+    rows = zip(zip(*keys, strict=True), words, strict=True)
+    return {key: (word >> 1, word & 1) for key, word in rows} | here
+
+
+def last_positions(seen: Sequence[DumpedPositions]) -> DumpedPositions:
+    """Return the last position of each key in several buckets: an update goes to all, so several may have seen one."""
+    if len(seen) == 1:
+        return seen[0]
+    tables = [from_ipc(there) for _, there in seen if there]
+    heres: list[dict[Key, Position]] = [here for here, _ in seen]
+    if len(tables) == len(seen) and not any(map(pa.types.is_floating, tables[0].schema.types)):
+        *names, position = tables[0].column_names
+        found = pa.concat_tables(tables).group_by(names).aggregate([(position, "max")])
+        there = to_ipc(found.select([*names, f"{position}_max"]).rename_columns([*names, position]))
+    else:
+        heres, there = list(map(positions_of, seen)), b""
+    last: dict[Key, Position] = {}
+    for here in heres:
+        for key, place in here.items():
+            if key not in last or place > last[key]:
+                last[key] = place
+    return last, there
+
+
+def owned_positions(last: DumpedPositions, relation: Relation, owner: Ownership) -> DumpedPositions:
+    """Return those positions of a table that a bucket must know; a key of NULLs stands for the last truncation."""
+    here, there = last
+    mine = {
+        key: place for key, place in here.items() if all(value is None for value in key) or owner.may_own(relation, key)
+    }
+    if there:
+        table = from_ipc(there)
+        at = owner.buckets_of_keys(relation, table)
+        there = there if at is None else to_ipc(table.filter(pc.equal(at, owner.index)))
+    return mine, there
 
 
 class Positions:
@@ -58,22 +106,20 @@ class Positions:
         self._here.update({key: place for key, place in positions.items() if key not in near})
         self._there.update({key: seq << 1 | last for key, (seq, last) in near.items()})
 
-    def dump(self) -> tuple[dict[Key, Position], bytes]:
+    def dump(self) -> DumpedPositions:
         """Return all positions; `load` takes them, with machine code or without."""
         here = self._here if self._truncated is None else {**self._here, self._every: self._truncated}
         return here, b"" if self._there is None else to_ipc(self._there.dump())
 
-    def load(self, dumped: tuple[dict[Key, Position], bytes]) -> None:
+    def load(self, dumped: DumpedPositions) -> None:
         """Remember what `dump` has given, and nothing else."""
         here, there = dumped
         self._here, self._truncated = {}, None
         if there and self._there is not None:
             self._there.load(from_ipc(there))
-        elif there:
-            *keys, words = (column.to_pylist() for column in from_ipc(there).columns)
-            rows = zip(zip(*keys, strict=True), words, strict=True)
-            self._here = {key: (word >> 1, word & 1) for key, word in rows}
-        self.update(here)
+            self.update(here)
+        else:
+            self.update(positions_of(dumped))
 
     def newer(self, payloads: Sequence[Payload]) -> list[Payload] | None:
         """Return payloads of one epoch without what is repeated, and remember the rest.
@@ -122,11 +168,11 @@ class TablePositions:
             self._last[relation.name] = Positions(relation, is_native=self._is_native)
         return self._last[relation.name]
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, DumpedPositions]:
         """Return them as `load` takes them."""
         return {name: each.dump() for name, each in self._last.items()}
 
-    def load(self, dumped: Mapping[str, Any]) -> None:
+    def load(self, dumped: Mapping[str, DumpedPositions]) -> None:
         """Replace them by what `dump` returned."""
         self._last = {}
         for name, positions in dumped.items():

@@ -18,6 +18,12 @@ from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
 from cumulus.m3.program import Program
 
+STATE_FORMS = {"embedded": 1, "spark": 2, "cluster": 1}
+"""Host → the number of the form in which it keeps its state. On Spark the first one had a state variable for each kind
+of entry, and ran on pandas.
+"""
+_GO_ON = frozenset({"embedded", "spark"})
+"""The hosts that go on with each other's checkpoints."""
 _CARD = "cumulus.json"
 _PROGRAM = "program.m3"
 _COMMITTED = "committed.json"
@@ -44,10 +50,18 @@ class Identity:
 
     Parameters
     ----------
+    checkpoint, program
+        The name of the checkpoint, and the hash of its program.
+    plan
+        The plan of the buckets.
     fresh
-        There was no card: the run starts from nothing.
+        Whether there was no card: the run starts from nothing.
     keys
         By which the host's state knows the buckets; none if the card has none.
+    host
+        Who has begun it.
+    later
+        The plans that have taken the place of the card's, each with the epoch after which it did; `plan` is the last.
     """
 
     checkpoint: str
@@ -55,6 +69,8 @@ class Identity:
     plan: BucketPlan
     fresh: bool
     keys: tuple[int, ...] = ()
+    host: str = ""
+    later: tuple[tuple[int, BucketPlan], ...] = ()
 
 
 def resumed_program(checkpoint: Place) -> Program | None:
@@ -101,14 +117,12 @@ def note_commit(checkpoint: Store) -> None:
 class Checkpoint:
     """A checkpoint, made if it is not there; a folder is locked by the run that uses it.
 
-    The states of the hosts "spark" and "embedded" are not the same; `state` is the number of the form in which a host
-    keeps its. In an object store nothing is locked: there the output says whose turn it is.
+    In an object store nothing is locked: there the output says whose turn it is.
     """
 
-    def __init__(self, place: Place, host: str, state: int = 1) -> None:
+    def __init__(self, place: Place, host: str) -> None:
         self.store = store_of(place)
         self.host = host
-        self.state = state
         self._lock: IO[bytes] | None = None
         if not isinstance(self.store, FileStore):
             return
@@ -153,46 +167,20 @@ class Checkpoint:
         Raises
         ------
         MismatchError
-            If the checkpoint was made by another program or host.
+            As `read_identity`.
         """
-        store = self.store
-        text = str(program)
-        now = _text_hash(text)
-        try:
-            known = None if store.size(_CARD) is None else store.get(_CARD)
-        except OSError as problem:
-            raise StoreError(
-                f"{store}: the checkpoint cannot be read: {problem.strerror}", hint="Mend that, or give another one."
-            ) from None
+        known = read_identity(self.store, program, self.host)
         if known is not None:
-            found = json.loads(known)
-            if found["host"] != self.host:
-                raise MismatchError(
-                    f"{store}: this checkpoint was made by --host {found['host']}",
-                    hint=f"Run with --host {found['host']}, or start with new folders.",
-                )
-            if found.get("state", 1) != self.state:
-                raise MismatchError(
-                    f"{store}: another release made this checkpoint, and keeps its state in another form",
-                    hint="Run that release, or start with a new --out and --checkpoint.",
-                )
-            if found["program"] != now:
-                change = _difference(found["text"], program)
-                raise MismatchError(
-                    f"{store}: the program has changed since this checkpoint was made: {change}",
-                    hint="State of one program is not that of another: start with a new --out and --checkpoint, "
-                    "or run the old SQL.",
-                )
-            warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
-            keys = tuple(found.get("keys", ()))
-            return Identity(found["checkpoint"], now, BucketPlan.of_plain(found["plan"]), False, keys)
+            return known
+        store, text = self.store, str(program)
+        now = _text_hash(text)
         plan = choose()
         keys = make_keys(plan.buckets)
         identity = uuid.uuid4().hex
         content = {
             "checkpoint": identity,
             "host": self.host,
-            "state": self.state,
+            "state": STATE_FORMS[self.host],
             "program": now,
             "dialect": FOLLOWED,
             "plan": plan.plain(),
@@ -200,7 +188,61 @@ class Checkpoint:
             "text": text,
         }
         store.put(_CARD, json.dumps(content, indent=1).encode())
-        return Identity(identity, now, plan, True, keys)
+        return Identity(identity, now, plan, True, keys, self.host)
+
+
+def has_card(checkpoint: Store) -> bool:
+    """Whether a checkpoint was begun."""
+    return checkpoint.size(_CARD) is not None
+
+
+def read_identity(store: Store, program: Program, host: str) -> Identity | None:
+    """Return the identity of a checkpoint, None if it was not begun; nothing is locked or written.
+
+    Parameters
+    ----------
+    store, program, host
+        The checkpoint, and the program and the host of a run.
+
+    Raises
+    ------
+    MismatchError
+        If the checkpoint was made by another program, by a host with whose state this one cannot go on, or by a release
+        that keeps state in another form.
+    StoreError
+        If it cannot be read.
+    """
+    text = str(program)
+    now = _text_hash(text)
+    try:
+        known = store.get(_CARD) if has_card(store) else None
+    except OSError as problem:
+        raise StoreError(
+            f"{store}: the checkpoint cannot be read: {problem.strerror}", hint="Mend that, or give another one."
+        ) from None
+    if known is None:
+        return None
+    found = json.loads(known)
+    if found["host"] != host and not {found["host"], host} <= _GO_ON:
+        raise MismatchError(
+            f"{store}: this checkpoint was made by --host {found['host']}",
+            hint=f"Run with --host {found['host']}, or start with new folders.",
+        )
+    if found.get("state", 1) != STATE_FORMS.get(found["host"]):
+        raise MismatchError(
+            f"{store}: another release made this checkpoint, and keeps its state in another form",
+            hint="Run that release, or start with a new --out and --checkpoint.",
+        )
+    if found["program"] != now:
+        change = _difference(found["text"], program)
+        raise MismatchError(
+            f"{store}: the program has changed since this checkpoint was made: {change}",
+            hint="State of one program is not that of another: start with a new --out and --checkpoint, "
+            "or run the old SQL.",
+        )
+    warn_if_changed(str(store), found.get("dialect", UNRECORDED), text)
+    keys = tuple(found.get("keys", ()))
+    return Identity(found["checkpoint"], now, BucketPlan.of_plain(found["plan"]), False, keys, found["host"])
 
 
 def _difference(old_text: str, new: Program) -> str:

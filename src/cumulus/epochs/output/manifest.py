@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cumulus.durable.store import FileStore, Place, store_of
-from cumulus.errors import StoreError
+from cumulus.epochs.arrivals import Progress
+from cumulus.errors import InputError, StoreError
 
 REFUSED = ""
 """What `Written.files` calls the file of the quarantine: no view has this name."""
@@ -90,6 +91,8 @@ class Manifest:
         The epochs from which on other runs have committed, each with the number of the run.
     batch
         The number that the host gives the epoch: on Spark its batch, from 0, of which some are no epochs.
+    generation
+        Of the checkpoint: the number of the plan by which the epoch was made (`cumulus.epochs.generations`).
     """
 
     epoch: int
@@ -115,6 +118,7 @@ class Manifest:
     run: int = 0
     began: list[list[int]] = field(default_factory=list)
     batch: int = -1
+    generation: int = 0
 
     def __post_init__(self) -> None:
         if self.batch < 0:  # nothing but an epoch was a batch before this was noted
@@ -129,6 +133,25 @@ class Manifest:
         if view in self.merged:
             return [self.merged[view]]
         return [path for _, path in sorted(self.views.get(view, {}).items()) if not path.endswith(".share")]
+
+
+def progress_of(manifest: Manifest) -> Progress:
+    """Return which files were in after an epoch.
+
+    Raises
+    ------
+    InputError
+        If a source is not a folder.
+    """
+    offsets: Any = manifest.offsets
+    if isinstance(offsets, list) and offsets and isinstance(offsets[0], dict) and "done" in offsets[0]:
+        offsets = json.loads(offsets[0]["done"])
+    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+        raise InputError(
+            f"epoch {manifest.epoch} does not say which files it has read: its sources were not folders",
+            hint="Only runs over folders can be rechecked, or go on in other buckets.",
+        )
+    return {name: dict(each) for name, each in offsets.items()}
 
 
 def listed_files(manifest: Manifest) -> set[str]:

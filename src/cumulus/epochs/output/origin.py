@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,13 +30,15 @@ class Origin:
     sources
         The `--from` texts, with absolute paths.
     buckets, partitioned
-        The layout of the run.
+        The layout of the run, at first.
     files_per_epoch
         Of one table, at most; 0 for all there were.
     late_epochs
         How many epochs a row might wait for its parent.
     has_clients
         Whether rows may have come from elsewhere, too: then it cannot be rechecked.
+    later
+        The layouts that have taken its place: each with the epoch after which it did, its buckets and tables.
     """
 
     name: str
@@ -47,11 +50,25 @@ class Origin:
     late_epochs: int = LATE_EPOCHS
     has_clients: bool = False
     by_key: tuple[str, ...] = ()
+    later: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def plan(self) -> BucketPlan:
-        """The buckets of the run."""
+        """The buckets of the run, at first."""
         return BucketPlan(self.buckets, self.partitioned, by_key=self.by_key)
+
+    @property
+    def later_plans(self) -> list[tuple[int, BucketPlan]]:
+        """The plans that have taken the place of the first one, each with the epoch after which it did."""
+        return [(each["epoch"], BucketPlan.of_plain({"why": "", **each})) for each in self.later]
+
+
+def later_layouts(plans: Iterable[tuple[int, BucketPlan]]) -> tuple[Mapping[str, Any], ...]:
+    """Return `Origin.later` of some plans, each with the epoch after which it holds."""
+    return tuple(
+        {"epoch": epoch, "buckets": plan.buckets, "partitioned": plan.partitioned, "by_key": plan.by_key}
+        for epoch, plan in plans
+    )
 
 
 def with_absolute_path(text: str) -> str:
@@ -70,6 +87,8 @@ def with_absolute_path(text: str) -> str:
 def write_origin(out: Place, origin: Origin) -> None:
     """Note where the output `out` comes from."""
     content = asdict(origin)
+    if not origin.later:
+        del content["later"]  # releases that know of one layout alone read it
     store_of(out).put(CARD, json.dumps(content, indent=1).encode())
 
 
@@ -87,7 +106,8 @@ def read_origin(out: Place) -> Origin | None:
             return None
         found: dict[str, Any] = json.loads(store.get(CARD))
         found["partitioned"] = columns_of_plain(found.get("partitioned", {}))
-        return Origin(**{**found, "sources": tuple(found["sources"]), "by_key": tuple(found.get("by_key", ()))})
+        tuples = {name: tuple(found.get(name, ())) for name in ("sources", "by_key", "later")}
+        return Origin(**{**found, **tuples})
     except (OSError, ValueError, TypeError, KeyError) as problem:
         place = store.place(CARD)
         raise StoreError(f"{place} cannot be read: {problem}", hint="Give the script and --from instead.") from None

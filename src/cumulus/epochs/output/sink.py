@@ -59,6 +59,8 @@ class Sink:
         self.store = store_of(out)
         self.checkpoint = checkpoint
         self.program = program
+        self.generation = 0
+        """Of the checkpoint, by whose plan the next epoch is made."""
         self._turn: FolderTurn | RunNumber | None = None
         try:
             self._turn = FolderTurn(self.store.path) if isinstance(self.store, FileStore) else RunNumber(self.store)
@@ -144,6 +146,8 @@ class Sink:
         merge: Mapping[str, Any] | None = None,
         keep: int = 100,
         batch: int = -1,
+        *,
+        whole: bool = False,
     ) -> tuple[Manifest, bool]:
         """Commit an epoch.
 
@@ -153,6 +157,8 @@ class Sink:
             View → function from its buckets' files to the path of one finished file; other views need no merging.
         batch
             As `Manifest.batch`.
+        whole
+            Whether the buckets have written all views: what other buckets wrote of them before is listed no more.
 
         Returns
         -------
@@ -171,7 +177,8 @@ class Sink:
         if before is not None and epoch <= before.epoch:
             self.check()
             return self._kept(read_manifest(self.store, epoch), reports), False
-        manifest = replace(self._next(epoch, before, reports, offsets, merge or {}), batch=batch)
+        following = self._next(epoch, before, reports, offsets, merge or {}, whole=whole)
+        manifest = replace(following, batch=batch, generation=self.generation)
         faults.crash_point("before-manifest")
         self.check()
         before_files = frozenset() if before is None else self._files[before.epoch]
@@ -209,9 +216,18 @@ class Sink:
         return manifest
 
     def _next(
-        self, epoch: int, before: Manifest | None, reports: Sequence[Written], offsets: Any, merge: Mapping[str, Any]
+        self,
+        epoch: int,
+        before: Manifest | None,
+        reports: Sequence[Written],
+        offsets: Any,
+        merge: Mapping[str, Any],
+        *,
+        whole: bool,
     ) -> Manifest:
-        before = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        shown = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        before = replace(shown, views={name: {} for name in shown.views}, parts={}, merged={}, failing={})
+        before = before if whole else shown
         views = {name: dict(files) for name, files in before.views.items()}
         parts = {name: dict(files) for name, files in before.parts.items()}
         merged, quarantine, errors = dict(before.merged), list(before.quarantine), dict(before.errors)
@@ -229,7 +245,7 @@ class Sink:
             errors |= report.errors
             counts = totals_with(counts, report.counts)
         failing = _failing(before, reports)
-        held = {name: before.held.get(name, before.files(name)) for name in failing}
+        held = {name: shown.held.get(name, shown.files(name)) for name in failing}
         for name in sorted(touched - failing.keys()):
             errors.pop(name, None)
             if name in merge:
@@ -237,6 +253,7 @@ class Sink:
                     merged[name] = merge[name](epoch, list(views[name].values()))
                 except EvaluationError as problem:
                     errors[name] = problem.message
+        held |= _unmerged(shown, merge, merged, errors)
         error_files, error_counts = self._errors(epoch, before, reports)
         counts["errors"] = sum(error_counts.values())
         totals = dict(before.totals)
@@ -335,6 +352,14 @@ def _failing(before: Manifest, reports: Iterable[Written]) -> dict[str, list[int
         for view in report.errors:
             found.setdefault(view, set()).add(report.bucket)
     return {view: sorted(buckets) for view, buckets in found.items() if buckets}
+
+
+def _unmerged(
+    before: Manifest, merge: Mapping[str, Any], merged: Mapping[str, str], errors: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return the last good files of views whose rows could not be merged since other buckets write them."""
+    last = {name: before.held.get(name, before.files(name)) for name in merge if name in errors and name not in merged}
+    return {name: files for name, files in last.items() if files}
 
 
 def _epoch_of(path: str) -> int:

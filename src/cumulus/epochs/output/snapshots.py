@@ -21,7 +21,8 @@ class Snapshots:
     last
         The number of the last epoch of the run, if it is known; else 0. Spark may do one more.
     behind
-        The epochs before this run's first one ended without a snapshot, so that `first` writes all views.
+        The epochs before this run's first one ended without a snapshot, or other buckets have made it, so that `first`
+        writes all views.
     first
         The first new epoch of this run.
     """
@@ -32,11 +33,22 @@ class Snapshots:
     first: int = 1
 
     @classmethod
-    def after(cls, newest: Manifest | None, every: int, last: int = 0) -> Snapshots:
-        """Return those of a run that goes on after the newest committed epoch."""
+    def after(cls, newest: Manifest | None, every: int, last: int = 0, generation: int = 0) -> Snapshots:
+        """Return those of a run that goes on after the newest committed epoch.
+
+        Parameters
+        ----------
+        newest
+            The manifest of that epoch; None before the first.
+        every, last
+            As the fields are.
+        generation
+            Of the checkpoint: the number of the plan that makes the next epoch.
+        """
         if newest is None:
             return cls(every, last)
-        return cls(every, last, newest.snapshot != newest.epoch, newest.epoch + 1)
+        behind = newest.snapshot != newest.epoch or newest.generation != generation
+        return cls(every, last, behind, newest.epoch + 1)
 
     def due(self, epoch: int, final: bool) -> bool:
         """Whether `epoch` writes views; `final`: nothing is left to read after it."""

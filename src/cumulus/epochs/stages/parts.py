@@ -22,6 +22,7 @@ from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.epochs.output.publish import write_outcome, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan, GroupPlan, plan_of_group, program_of_group
+from cumulus.epochs.stages.contents import pack_groups
 from cumulus.epochs.stages.judge import Judge
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions
@@ -44,6 +45,9 @@ class Part(Protocol):
     @property
     def poll(self) -> Poll:
         """What it has said to deletions that wait, after the last epoch."""
+
+    def vote(self) -> Poll:
+        """Return what it says to them now."""
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Take in what has come; return what each place of the next stage is to get, nothing after the last stage."""
@@ -91,21 +95,26 @@ class WholeBucket:
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        self._outcome = Outcome()
+        self.outcome = Outcome()
+        """What became of the rows of the last epoch."""
 
     @property
     def poll(self) -> Poll:
         """What it has said to deletions that wait."""
-        return self._outcome.poll
+        return self.outcome.poll
+
+    def vote(self) -> Poll:
+        """Return what it says to them now."""
+        return self.bucket.vote()
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Take in what has come; nobody is behind."""
-        self._outcome = self.bucket.apply(epoch, packed)
+        self.outcome = self.bucket.apply(epoch, packed)
         return []
 
     def write(self, writing: Writing) -> list[Written]:
         """Write what the last epoch has changed."""
-        return [_written(self.bucket, self._outcome, writing)]
+        return [_written(self.bucket, self.outcome, writing)]
 
     def dump(self) -> bytes:
         """Return the whole state."""
@@ -127,16 +136,21 @@ class RowJudge:
             {trigger.relation for trigger in program_of_group(program, group).triggers} for group in plan.groups
         ]
         self._places = plan.buckets
-        self._outcome = Outcome()
+        self.outcome = Outcome()
+        """What became of the rows of the last epoch."""
 
     @property
     def poll(self) -> Poll:
         """What it has said to deletions that wait."""
-        return self._outcome.poll
+        return self.outcome.poll
+
+    def vote(self) -> Poll:
+        """Return what it says to them now."""
+        return self._judge.bucket.vote()
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Judge what has come; return what each place of the groups is to get."""
-        self._outcome, readings = self._judge.apply(epoch, packed)
+        self.outcome, readings = self._judge.apply(epoch, packed)
         handed: list[list[bytes]] = [[] for _ in range(self._places)]
         for number, (group, tables) in enumerate(zip(self._groups, self._tables, strict=True)):
             mine = [each for each in readings if each.relation in tables]
@@ -147,7 +161,7 @@ class RowJudge:
 
     def write(self, writing: Writing) -> list[Written]:
         """Write what was refused."""
-        return [write_outcome(self._outcome, self._judge.index, writing.epoch, writing.attempt, writing.out)]
+        return [write_outcome(self.outcome, self._judge.index, writing.epoch, writing.attempt, writing.out)]
 
     def dump(self) -> bytes:
         """Return the whole state."""
@@ -178,6 +192,10 @@ class GroupedViews:
         """Nothing: judges vote."""
         return Poll()
 
+    def vote(self) -> Poll:
+        """Return nothing: judges vote."""
+        return Poll()
+
     def apply(self, epoch: int, packed: Sequence[bytes]) -> list[bytes]:
         """Take in what judges have told; nobody is behind."""
         told = unpack_numbered(packed)
@@ -195,7 +213,7 @@ class GroupedViews:
 
     def dump(self) -> bytes:
         """Return the whole state."""
-        return pickle.dumps({number: bucket.dump() for number, bucket in self._buckets.items()}, protocol=5)
+        return pack_groups({number: bucket.dump() for number, bucket in self._buckets.items()})
 
     def load(self, data: bytes) -> None:
         """Replace the state by what `dump` returned."""

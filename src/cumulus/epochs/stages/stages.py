@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cumulus.durable import faults
 from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.stages.contents import part_counts
 from cumulus.epochs.stages.parts import Part, PartMaker, Writing
 
 
@@ -14,7 +15,7 @@ class Stages:
     """The parts of a run, empty."""
 
     def __init__(self, maker: PartMaker) -> None:
-        counts = [maker.plan.buckets] * (2 if maker.plan.groups else 1)
+        counts = part_counts(maker.plan)
         self._parts = [[maker.make(stage, index) for index in range(count)] for stage, count in enumerate(counts)]
         self.seconds = 0.0
         """What the parts took for the last epoch, without writing."""
@@ -41,6 +42,11 @@ class Stages:
     def load(self, index: int, data: bytes) -> None:
         """Replace the state of the part with a number by what `dumps` yielded."""
         list(self._all())[index].load(data)
+
+    @property
+    def first(self) -> int:
+        """How many parts the first stage has."""
+        return len(self._parts[0])
 
     @property
     def count(self) -> int:

@@ -107,11 +107,11 @@ class Layout:
         needed = {self.merge(name) for name in self.program.view(view).reads}
         return next((merge for merge in (Merge.ADD, Merge.UNION) if merge in needed), Merge.ANY)
 
-    def merged(self, name: str, buckets: Iterable[Iterable[tuple[Key, Values]]]) -> dict[Key, Values]:
-        """Return the entries of the map `name`, from what is stored of it in every bucket, bucket 0 first.
+    def stored(self, name: str, buckets: Iterable[Iterable[tuple[Key, Values]]]) -> dict[Key, Values]:
+        """Return what one bucket would store of the map `name`, from what is stored in every bucket, bucket 0 first.
 
-        An entry that does not exist, as where parts cancel, is left out: by the COUNT column if there is one, else if
-        all values are 0. Sums of DOUBLE are cells (`cumulus.algebra.float_sums`), before and after.
+        That is more than readers see: an entry whose COUNT is 0 is stored as long as another value is not. Sums of
+        DOUBLE are cells (`cumulus.algebra.float_sums`), before and after.
         """
         definition, merge = self.program.map(name), self.merge(name)
         entries: dict[Key, Values] = {}
@@ -128,8 +128,20 @@ class Layout:
         return {
             key: values
             for key, values in entries.items()
-            if (any(map(_is_something, values)) if count is None else values[count])
+            if (count is not None and values[count]) or any(map(_is_something, values))
         }
+
+    def merged(self, name: str, buckets: Iterable[Iterable[tuple[Key, Values]]]) -> dict[Key, Values]:
+        """Return the entries of the map `name`, from what is stored of it in every bucket, bucket 0 first.
+
+        An entry that does not exist, as where parts cancel, is left out: by the COUNT column if there is one, else if
+        all values are 0. Sums of DOUBLE are cells (`cumulus.algebra.float_sums`), before and after.
+        """
+        definition, stored = self.program.map(name), self.stored(name, buckets)
+        if not definition.count:
+            return stored
+        count = definition.column_index(definition.count)
+        return {key: values for key, values in stored.items() if values[count]}
 
     def bucket_program(self, bucket: int, buckets: int) -> Program:
         """Return what one of `buckets` runs: bucket 0 all, the others without the statements that only bucket 0 runs.

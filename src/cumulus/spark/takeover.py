@@ -1,0 +1,121 @@
+"""How a run on Spark goes on with a checkpoint: with Spark's own, or with states of other buckets or another host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cumulus.durable.store import Store
+from cumulus.epochs.first_counts import read_counts, with_given
+from cumulus.epochs.generations import (
+    EMBEDDED,
+    SPARK,
+    Generation,
+    drop_states,
+    first_generation,
+    in_force,
+    plans_up_to,
+    read_generations,
+)
+from cumulus.epochs.moves import embedded_parts, make_generation, move_of
+from cumulus.epochs.output.identity import Identity
+from cumulus.epochs.output.manifest import Manifest, progress_of
+from cumulus.epochs.output.sink import Sink
+from cumulus.epochs.plan_choice import wanted_plan
+from cumulus.epochs.stages.parts import PartMaker
+from cumulus.errors import InputError, StoreError, UsageError
+from cumulus.explain.sizes import Statistics
+from cumulus.spark.stored_parts import stored_parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The buckets that a run asks for: as in `cumulus.epochs.plan_choice.wanted_plan`."""
+
+    layout: str
+    buckets: int
+    statistics: Statistics | None
+
+
+def take_over(
+    spark: SparkSession,
+    checkpoint: Store,
+    identity: Identity,
+    maker: PartMaker,
+    wish: Wish,
+    sink: Sink,
+    frames: Sequence[str],
+    say: Callable[[str], None] | None,
+) -> tuple[Identity, Generation]:
+    """Return the generation with which a run goes on, made now if it asks for other buckets; and the identity with its
+    plan.
+
+    Parameters
+    ----------
+    checkpoint, identity
+        The checkpoint, and what its card says.
+    maker
+        Makes parts of the card's plan.
+    wish, frames
+        What the run asks for, and which of its tables come from DataFrames.
+    sink
+        The output, of which this run has the turn.
+    say
+        Called with a sentence before states are moved.
+
+    Raises
+    ------
+    LayoutError, UsageError
+        If the buckets asked for are not right, or cannot take the place of those that are there.
+    StoreError
+        If states cannot be read or written, or another run was quicker.
+    """
+    known = read_generations(checkpoint, first_generation(identity))
+    newest = sink.newest()
+    now = in_force(known, newest)
+    after = now.plan
+    if not identity.fresh:
+        counts = with_given(read_counts(checkpoint), wish.statistics or Statistics())
+        after = wanted_plan(maker.program, now.plan, wish.layout, wish.buckets, counts)
+    move = move_of(checkpoint, now, after, SPARK, newest)
+    made = now
+    if move is not None:
+        _check_sources(newest, frames)
+        if say is not None:
+            say(f"reshape: {move}")
+        old, new = replace(maker, plan=now.plan), replace(maker, plan=after)
+        parts: Sequence[bytes] = []
+        if newest is not None and now.host == EMBEDDED:
+            parts = embedded_parts(old, checkpoint, now, newest)
+        elif newest is not None:
+            parts = stored_parts(old, checkpoint, now, newest, spark=spark)
+        found = make_generation(new, checkpoint, known, now, SPARK, newest, parts, sink.check)
+        if found is None:
+            raise StoreError(
+                f"{checkpoint}: another run has gone on with this checkpoint", hint="Stop one of them, and run again."
+            )
+        known, made = [*known, found], found
+    if len(known) > 1 and (checkpoint.is_local or (newest is not None and newest.generation == made.number)):
+        drop_states(checkpoint, [made], len(known) - 1)
+    plans = plans_up_to(known, made)
+    return replace(identity, plan=after, later=plans[1:]), made
+
+
+def _check_sources(newest: Manifest | None, frames: Sequence[str]) -> None:
+    """Check that a manifest says which rows of all sources are in: of DataFrames only Spark knows."""
+    way = "Leave out --buckets, --layout and --host: the run goes on as it was; --partitions spreads it more widely."
+    if frames:
+        raise UsageError(
+            f"table {frames[0]} comes from a DataFrame, of which only Spark's checkpoint knows what is in: the buckets "
+            "of this run stay what they are",
+            hint=way,
+        )
+    if newest is not None:
+        try:
+            progress_of(newest)
+        except InputError as problem:
+            raise UsageError(problem.message, hint=way) from None
