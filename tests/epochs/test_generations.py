@@ -146,7 +146,8 @@ def test_options_that_are_as_before_or_not_given_change_nothing(tmp_path: Path) 
             assert run.identity.plan.buckets == 3
         assert tree(tmp_path) == before, options
     with opened(tmp_path, buckets=2) as run:  # the layout that there is, in as many as are asked for
-        assert (run.identity.plan.buckets, run.identity.plan.why) == (2, "2 buckets, t by id")
+        assert run.identity.plan.buckets == 2
+        assert run.identity.plan.why.startswith("2 buckets, t by id; the heaviest has ")
     with opened(tmp_path) as run:
         assert run.identity.plan.buckets == 2
 

@@ -276,7 +276,7 @@ def _spark_parts(*known: Any) -> Sequence[bytes]:
     """Read the state that Spark has kept, with a session that is begun for it."""
     from cumulus.spark.java import find_java
     from cumulus.spark.session import session
-    from cumulus.spark.stored_parts import stored_parts
+    from cumulus.spark.stored_state import stored_parts
 
     find_java()
     return stored_parts(*known, spark=session("", {}))

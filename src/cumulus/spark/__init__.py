@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cumulus.spark.pipeline import Run, maintain
     from cumulus.spark.session import local_session
+    from cumulus.spark.stored_state import stored_parts
     from cumulus.spark.streams import Frame
     from cumulus.spark.tables import register
 
-__all__ = ["Frame", "Run", "local_session", "maintain", "register"]
+__all__ = ["Frame", "Run", "local_session", "maintain", "register", "stored_parts"]
 
 _PLACES = {
     "Frame": "streams",
@@ -18,6 +19,7 @@ _PLACES = {
     "local_session": "session",
     "maintain": "pipeline",
     "register": "tables",
+    "stored_parts": "stored_state",
 }
 
 

@@ -148,8 +148,9 @@ class Commit:
                 hint=f"{SHARED}.",
             )
 
-    def commit(self, reports: DataFrame, batch: int) -> Committed:
-        """Commit one micro-batch: exactly one action, always, also on a replay.
+    def commit(self, reports: DataFrame, batch: int) -> Committed | None:
+        """Commit one micro-batch: exactly one action, always, also on a replay. None if it is no epoch: Spark begins
+        each checkpoint with a batch, also if no file is there.
 
         The last manifest says which epoch it is: a change of partitions takes batches of Spark, but no epochs.
 
@@ -173,6 +174,8 @@ class Commit:
         written = [Written(**{name: each[name] for name in WRITTEN}) for row in rows for each in row["written"]]
         assert len(rows) in (0, self.plan.buckets * self._stages), "an epoch wakes all buckets, or none"
         assert all(row["epoch"] == epoch for row in rows), f"buckets have done another epoch than {epoch}"
+        if not rows and not self.has_frames:
+            return None
         check_output_seen(sink.store, rows)
         is_first = sink.newest() is None
         checkpoint = store_of(self.checkpoint, self.storage)
@@ -225,7 +228,7 @@ class Commit:
         """
         found = [json.loads(ours)] if ours else []
         if not self.has_frames:
-            return found or None
+            return found
         try:
             lines = (Path(self.spark_place) / "offsets" / str(batch)).read_text().splitlines()[2:]
         except OSError:

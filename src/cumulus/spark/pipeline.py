@@ -380,7 +380,9 @@ class Run:
         """Commit one micro-batch in this process."""
         try:
             assert self._commit is not None
-            self._take(self._commit.commit(reports, batch))
+            done = self._commit.commit(reports, batch)
+            if done is not None:
+                self._take(done)
         except GoalReached:
             raise
         except BaseException as problem:

@@ -67,7 +67,7 @@ def stored_parts(
         found = _entries(spark, checkpoint, generation, operator, newest, last)
         for index, key in enumerate(grouping_keys(generation)[:count]):
             part = maker.make(stage, index)
-            _restore(part, found.get(key, {}), checkpoint, generation, newest.epoch, len(parts))
+            _restore(part, found.get(key, {}), checkpoint, generation, newest, len(parts))
             parts.append(part.dump())
     return parts
 
@@ -97,11 +97,15 @@ def _entries(
     return found
 
 
-def _restore(part: Part, entries: Entries, checkpoint: Store, generation: Generation, epoch: int, number: int) -> None:
+def _restore(
+    part: Part, entries: Entries, checkpoint: Store, generation: Generation, newest: Manifest, number: int
+) -> None:
     """Bring a part to what Spark has of it."""
+    epoch = newest.epoch
     told = entries.get((HEAD, 0))
     head = StateHead(*json.loads(told[1])) if told else StateHead(generation.epoch, "", generation.epoch)
-    if head.epoch > epoch or (told is None and epoch > generation.epoch):
+    is_empty = told is None and not newest.totals.get("events")  # as the first epoch without files of early releases
+    if head.epoch > epoch or (told is None and epoch > generation.epoch and not is_empty):
         raise StoreError(
             f"{checkpoint}: the state of bucket {number} is of epoch {head.epoch}, and epoch {epoch} is committed",
             hint=_DAMAGED,

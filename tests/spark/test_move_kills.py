@@ -1,0 +1,143 @@
+"""Runs that are killed while they move between hosts and buckets: whatever happens, every epoch is there once and says
+what a run says that nobody has moved. Files that were read are gone, so nothing is read again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cumulus.compiler.pipeline import compile_sql
+from cumulus.engine.engines import make_engine
+from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, newest_manifest, progress_of
+from cumulus.epochs.sources import sources_from
+from cumulus.workloads import changes, flights, shop
+from cumulus_lab.experiments.equal_outputs import difference
+from cumulus_lab.workloads import tpch
+
+pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+LEGS = [
+    ("embedded",),
+    ("spark", "--layout", "judged", "--buckets", "2"),
+    ("spark", "--buckets", "8"),
+    ("spark", "--buckets", "3"),
+    ("embedded", "--layout", "one-bucket"),
+]
+POINTS = ("in-reshape:1", "before-generation:1", "after-generation:1", "in-reshape:2")
+STARTS_S = {"embedded": 1.5, "spark": 14.0}
+"""About how long a run takes to its first epoch: the kills fall into that time."""
+
+
+def write(workload: str, folder: Path) -> str:
+    """Write the input of a workload; return its script."""
+    if workload == "shop":
+        shop.write(folder, seed=3)
+        return shop.sql()
+    if workload == "flights":
+        flights.write(folder, epochs=10)
+        return flights.sql()
+    shares = {"epochs": 10, "deletions": 0.2, "updates": 0.1, "repeats": True, "seed": 5}
+    stream = tpch.refreshes(tpch.sample(), queries=("q3", "q5", "q17"), **shares)
+    changes.write(folder, stream.epochs())
+    return stream.sql("foreign")
+
+
+class Killed:
+    """A run of the command line over a folder."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.draw = folder, random.Random(seed)
+        self.kills = 0
+
+    def start(self, leg: tuple[str, ...], epochs: int, crash: str = "") -> subprocess.Popen[str]:
+        command = [str(Path(sys.executable).with_name("cumulus")), "run", "views.sql", "--from", "in", "--out", "out"]
+        command += ["--host", *leg, "--epochs", str(epochs), "--json"]
+        environment = {**os.environ, "CUMULUS_CRASH": crash, "CUMULUS_CRASH_DIR": str(self.folder)}
+        return subprocess.Popen(
+            [*command, *(["--master", "local[2]"] if leg[0] == "spark" else [])],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str]:
+        said, errors = process.communicate(timeout=300)
+        with_children = process.returncode == -signal.SIGKILL
+        if with_children:
+            self.end(process)
+            self.kills += 1
+        return process.returncode, said + errors
+
+    def end(self, process: subprocess.Popen[str]) -> None:
+        """End what a killed run has started, too."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def move(self, leg: tuple[str, ...], point: str, epochs: int) -> None:
+        """Kill a run at a point, one at some time, and let one go on."""
+        out = self.folder / "out"
+        wanted = (newest_epoch(out) or 0) + epochs
+        code, told = self.ended(self.start(leg, epochs, point))
+        assert code == -signal.SIGKILL, told[-3000:]
+        process = self.start(leg, epochs)
+        time.sleep(self.draw.uniform(0.2, 1.0) * STARTS_S[leg[0]])
+        self.end(process)
+        self.ended(process)
+        left = wanted - (newest_epoch(out) or 0)
+        if left > 0:
+            code, told = self.ended(self.start(leg, left))
+            assert code == 0, told[-3000:]
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the files that are in; of the last of each table the name and the size stay."""
+        newest = newest_manifest(self.folder / "out")
+        assert newest is not None
+        for table, state in progress_of(newest).items():
+            for file in sorted((self.folder / "in" / table).iterdir()):
+                if file.name < str(state["last"]):
+                    file.unlink()
+                elif file.name == state["last"]:
+                    file.write_bytes(b"?" * file.stat().st_size)
+
+
+@pytest.mark.parametrize("workload", ["shop", "flights", "tpch"])
+def test_a_run_is_killed_twice_in_each_move(tmp_path: Path, workload: str) -> None:
+    text = write(workload, tmp_path / "in")
+    (tmp_path / "views.sql").write_text(text)
+    program = compile_sql(text, rely=False)
+    with EmbeddedRun(
+        program,
+        sources_from([str(tmp_path / "in")], program),
+        tmp_path / "one",
+        make_engine=partial(make_engine, "auto"),
+    ) as run:
+        epochs = len(list(run.steps()))
+    killed = Killed(tmp_path, 7)
+    code, told = killed.ended(killed.start(LEGS[0], 2))
+    assert code == 0, told
+    killed.forget()
+    for number, (leg, point) in enumerate(zip(LEGS[1:], POINTS, strict=True)):
+        rest = epochs - (newest_epoch(tmp_path / "out") or 0)
+        killed.move(leg, point, min(2, rest) if number < len(POINTS) - 1 else rest)
+    assert committed_epochs(tmp_path / "out") == list(range(1, epochs + 1))
+    assert not difference(tmp_path / "one", tmp_path / "out", same_host=False)
+    moved = [
+        json.loads(file.read_text())["host"] for file in sorted((tmp_path / "out/checkpoint/generations").iterdir())
+    ]
+    assert [*dict.fromkeys(moved)] == ["spark", "embedded"]
+    print(f"{workload}: {epochs} epochs, {killed.kills} kills, generations {moved}")
