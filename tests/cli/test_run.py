@@ -90,8 +90,8 @@ def test_buckets_are_for_a_layout_that_has_some(folders: Path) -> None:
     assert told.stdout.startswith("layout: 3 buckets, items by id; the heaviest has ")
     told = cumulus(*given, "--layout", "one-round", "--epochs", "1")  # a bucket for each core
     assert told.stdout.startswith(f"layout: {os.cpu_count()} buckets, items by id")
-    told = cumulus(*given, "--layout", "one-bucket")
-    assert told.stdout.startswith(f"layout, as the checkpoint began: {os.cpu_count()} buckets")
+    told = cumulus(*given, "--layout", "one-round")
+    assert told.stdout.startswith(f"layout, as the checkpoint has it: {os.cpu_count()} buckets, items by id")
     assert json.loads(cumulus("query", folders / "out", "FROM totals", "--json").stdout) == {"n": 2, "s": "3.00"}
 
 

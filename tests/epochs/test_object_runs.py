@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,6 +100,38 @@ def test_the_state_of_a_run_over_objects_may_be_in_a_folder(proxy: Proxy, tmp_pa
         with opened(f"{place}/in", f"{place}/out", storage, checkpoint=tmp_path / "state") as run:
             for _ in range(2):
                 assert run.step() is not None
+    check(stream, store_of(f"{place}/out", storage))
+
+
+def test_a_run_over_objects_goes_on_in_other_buckets(proxy: Proxy, tmp_path: Path) -> None:
+    stream = stream_of(tmp_path / "in", 6)
+    storage, place = proxy.storage(), "s3://runs-one/moved"
+    given_to(store_of(f"{place}/in", storage), stream.folder)
+    out = store_of(f"{place}/out", storage)
+    for number, options in enumerate([{}, {"layout": "one-round", "buckets": 3}, {"buckets": 2}]):
+        with opened(f"{place}/in", f"{place}/out", storage, **options) as run:
+            for _ in range(2):
+                assert run.step() is not None
+        folders = {"/".join(file.name.split("/")[1:3]) for file in out.list("checkpoint/state")}
+        assert len(folders) == min(number, 1), folders  # what no run goes back to is removed
+    assert [read_manifest(out, epoch).generation for epoch in range(1, 7)] == [0, 0, 1, 1, 2, 2]
+    check(stream, out)
+
+
+def test_buckets_that_are_made_while_an_earlier_run_commits_are_void(proxy: Proxy, tmp_path: Path) -> None:
+    stream = stream_of(tmp_path / "in", 4)
+    storage, place = proxy.storage(), "s3://runs-one/void"
+    given_to(store_of(f"{place}/in", storage), stream.folder)
+    with opened(f"{place}/in", f"{place}/out", storage) as early:
+        assert early.step() is not None
+        late = opened(f"{place}/in", f"{place}/out", storage, layout="one-round", buckets=3)
+        assert late.identity.plan.buckets == 3
+        with suppress(CumulusError):  # the last epoch that it may still commit, or none
+            early.step()
+    with late:
+        while late.step() is not None:
+            pass
+        assert late.identity.plan.buckets == 3
     check(stream, store_of(f"{place}/out", storage))
 
 

@@ -30,7 +30,7 @@ LEGS = [
     ("spark", "--layout", "judged", "--buckets", "2"),
     ("spark", "--buckets", "8"),
     ("spark", "--buckets", "3"),
-    ("embedded", "--layout", "one-bucket"),
+    ("embedded",),
 ]
 POINTS = ("in-reshape:1", "before-generation:1", "after-generation:1", "in-reshape:2")
 STARTS_S = {"embedded": 1.5, "spark": 14.0}
@@ -91,6 +91,8 @@ class Killed:
         """Kill a run at a point, one at some time, and let one go on."""
         out = self.folder / "out"
         wanted = (newest_epoch(out) or 0) + epochs
+        for reached in self.folder.glob("*.reached"):
+            reached.unlink()
         code, told = self.ended(self.start(leg, epochs, point))
         assert code == -signal.SIGKILL, told[-3000:]
         process = self.start(leg, epochs)

@@ -92,6 +92,8 @@ def test_a_run_goes_to_spark_and_comes_back(spark: Any, tmp_path: Path) -> None:
     moving = Moving(spark, PROGRAM, tmp_path, tmp_path / "all")
     moving.go_on(("embedded", {}), 3)
     moving.go_on(("spark", {"layout": "judged", "buckets": 2}), 2)
+    states = tmp_path / "out" / "checkpoint" / "state"
+    assert [state.name.partition("-")[0] for state in states.iterdir()] == ["1"]
     moving.go_on(("embedded", {}), 2)
     assert [words.split(",")[0] for words in moving.said] == ["reshape: embedded", "reshape: spark"]
     moving.check()
@@ -100,6 +102,7 @@ def test_a_run_goes_to_spark_and_comes_back(spark: Any, tmp_path: Path) -> None:
 CHAIN: list[Leg] = [
     ("embedded", {}),
     ("spark", {"layout": "judged", "buckets": 2, "compact_bytes": 3000}),
+    ("spark", {"buckets": 3}),  # which does nothing
     ("spark", {"buckets": 5, "compact_bytes": 3000}),
     ("spark", {"layout": "one-bucket"}),
     ("embedded", {"layout": "judged", "buckets": 3}),
@@ -117,7 +120,7 @@ def test_a_run_goes_through_all_layouts_on_both_hosts(spark: Any, tmp_path: Path
     draw = random.Random(seed)
     for number, leg in enumerate(CHAIN):
         more = len(CHAIN) - 1 - number
-        moving.go_on(leg, draw.randint(1, 3) if more else 20 - moving.done)
+        moving.go_on(leg, 0 if leg[1] == {"buckets": 3} else draw.randint(1, 3) if more else 20 - moving.done)
         states = tmp_path / "out" / "checkpoint" / "state"
         assert len(list(states.iterdir()) if states.exists() else ()) == (number > 0)
     moving.check()
@@ -166,6 +169,17 @@ def test_votes_go_along(spark: Any, tmp_path: Path) -> None:
             read_manifest(tmp_path / "out", at).poll.get("asked", 0) for at in committed_epochs(tmp_path / "out")
         )
     assert asked > 0
+
+
+@pytest.mark.slow
+def test_a_run_killed_before_spark_has_noted_its_batch_moves(spark: Any, tmp_path: Path) -> None:
+    Stream(9, parents_go=False).write(tmp_path / "all", 4)
+    moving = Moving(spark, PROGRAM, tmp_path, tmp_path / "all")
+    moving.go_on(("spark", {"layout": "judged", "buckets": 2}), 3)
+    (tmp_path / "out" / "checkpoint" / "spark" / "commits" / "2").unlink()
+    (tmp_path / "out" / "checkpoint" / "spark" / "commits" / ".2.crc").unlink()
+    moving.go_on(("embedded", {}), 1)
+    moving.check()
 
 
 def test_a_run_over_dataframes_keeps_its_buckets(spark: Any, tmp_path: Path) -> None:

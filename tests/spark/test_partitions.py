@@ -27,10 +27,10 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import MissingError, StoreError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import maintain
+from cumulus.spark.checkpoints.key_spreading import murmur3, partitions_with_keys, searched_keys, spread_keys
+from cumulus.spark.checkpoints.partitions import LastBatch, StatePartitions, check_partitions, last_batch
+from cumulus.spark.checkpoints.state import STATE_FORM
 from cumulus.spark.java import find_java
-from cumulus.spark.key_spreading import murmur3, partitions_with_keys, searched_keys, spread_keys
-from cumulus.spark.partitions import LastBatch, StatePartitions, check_partitions, last_batch
-from cumulus.spark.state import STATE_FORM
 from support.command_line import cumulus
 from support.object_server import Proxy
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows

@@ -13,7 +13,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import MismatchError, UsageError
 from cumulus.m3 import parse
 from cumulus.spark import maintain
-from cumulus.spark.state import STATE_FORM
+from cumulus.spark.checkpoints.state import STATE_FORM
 from support.orders_stream import PROGRAM
 
 NO_SESSION: Any = None

@@ -37,7 +37,8 @@ def layouts_bench(
     """Apply refreshes of TPC-H, with keys that are checked, to the buckets of layouts.
 
     A row has the CPU seconds of each bucket in both stages, the heaviest, and how many times those of one bucket that
-    is.
+    is. Then what a reshape takes: of the state in one bucket to the layout (its snapshots, the seconds to make others
+    of them, and to load these), and the events that one core replays in a second, as after a move from a log.
 
     Example: cumulus bench layouts --queries all --sf 0.1 --layout auto
     """
@@ -99,6 +100,10 @@ def _measured(stream: Any, layout: str, buckets: int, rows: dict[str, int]) -> d
             if not stage:
                 poll = Poll.merge(part.poll for part in parts)
     both = [sum(each) for each in zip(*used, strict=True)]
+    told = {
+        "replayed_events_s": round(events / sum(both)),
+        **_reshaped(maker, [part.dump() for parts in stages for part in parts]),
+    }
     return {
         "layout": layout,
         "buckets": plan.buckets,
@@ -107,4 +112,31 @@ def _measured(stream: Any, layout: str, buckets: int, rows: dict[str, int]) -> d
         "events": events,
         **{f"stage_{stage + 1}_s": " ".join(f"{each:.2f}" for each in used[stage]) for stage in range(2)},
         "heaviest_s": round(max(both), 3),
+        **told,
+    }
+
+
+def _reshaped(maker: Any, dumps: Sequence[bytes]) -> dict[str, float]:
+    """Return what it takes to bring states from the buckets of a layout into one bucket, and from there back."""
+    from cumulus.epochs.plan import BucketPlan
+    from cumulus.epochs.reshape import reshape
+    from cumulus.epochs.stages.contents import part_counts
+
+    one = BucketPlan()
+    began = time.thread_time()
+    whole = reshape(maker.program, maker.plan, dumps, one)
+    joined = time.thread_time()
+    shares = iter(reshape(maker.program, one, whole, maker.plan))
+    split = time.thread_time()
+    parts = [maker.make(stage, index) for stage, count in enumerate(part_counts(maker.plan)) for index in range(count)]
+    made = time.thread_time()
+    for part in parts:
+        part.load(next(shares))
+    loaded = time.thread_time()
+    size = len(whole[0]) / 1e6
+    return {
+        "state_mb": round(size, 1),
+        "join_mb_s": round(size / (joined - began)),
+        "split_mb_s": round(size / (split - joined)),
+        "load_mb_s": round(size / (loaded - made)),
     }

@@ -70,18 +70,19 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
+    from cumulus.cli.table_counts import statistics_given
     from cumulus.durable.folders import check_output
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
 
-    if host not in _HOSTS:
-        raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
+    _check_asked(host, layout, buckets)
     check_engine(engine)
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
     given = functions_in(functions)
     compiled = partial(program_in, file, functions=given)
-    program, counts = _resumed(file, out, checkpoint, kept), None
+    program = _resumed(file, out, checkpoint, kept)
+    counts: Statistics | None = None if program is None else statistics_given(program, rows, distinct)
     if program is None:
         program, counts = _program(compiled, host, layout, buckets, (rows, distinct, source), kept)
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
@@ -93,8 +94,6 @@ def run(
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
     else:
         settings |= {"storage": kept, "statistics": counts}
-    if buckets > 1 and layout == "one-bucket":
-        raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
     if dry_run:
         return _preview(program, source, out, settings, host)
     started = time.perf_counter()
@@ -102,6 +101,13 @@ def run(
     with ProgressReporter(as_json) as progress:
         _HOSTS[host](program, source, out, settings, progress, note)
         progress.finish(out, time.perf_counter() - started)
+
+
+def _check_asked(host: str, layout: str, buckets: int) -> None:
+    if host not in _HOSTS:
+        raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
+    if buckets > 1 and layout == "one-bucket":
+        raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
 
 
 def _program(
@@ -170,7 +176,8 @@ def _preview(program: Program, source: list[str], out: str, settings: dict[str, 
     sources = sources_from(source, program, storage=storage)
     program, _ = match_sources_to_tables(require_definitions(program), sources)
     checkpoint = store_of(settings["checkpoint"] or below(out, "checkpoint"), storage)
-    move = previewed_move(program, checkpoint, store_of(out, storage), host, settings["layout"], settings["buckets"])
+    asked = settings["layout"], settings["buckets"], settings["statistics"]
+    move = previewed_move(program, checkpoint, store_of(out, storage), host, *asked)
     if move is None:
         print("dry run: nothing to reshape; the run would go on in the buckets that it has")
     else:
@@ -274,9 +281,9 @@ def _embedded(
 
 def _spark_parts(*known: Any) -> Sequence[bytes]:
     """Read the state that Spark has kept, with a session that is begun for it."""
+    from cumulus.spark.checkpoints.stored_state import stored_parts
     from cumulus.spark.java import find_java
     from cumulus.spark.session import session
-    from cumulus.spark.stored_state import stored_parts
 
     find_java()
     return stored_parts(*known, spark=session("", {}))

@@ -13,7 +13,7 @@ from cumulus.durable import faults
 from cumulus.durable.store import Store
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.epoch_log import EpochLog, StateSize, size_of_state
-from cumulus.epochs.first_counts import read_counts
+from cumulus.epochs.first_counts import read_counts, with_given
 from cumulus.epochs.generations import (
     EMBEDDED,
     Generation,
@@ -34,6 +34,7 @@ from cumulus.epochs.stages.parts import PartMaker
 from cumulus.epochs.stages.stages import Stages
 from cumulus.errors import LayoutError, UsageError
 from cumulus.explain.explanation import size_text
+from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 
 PartsReader = Callable[[PartMaker, Store, Generation, Manifest], Sequence[bytes]]
@@ -92,15 +93,20 @@ def move_of(store: Store, now: Generation, after: BucketPlan, host: str, newest:
     if is_same_plan(after, now.plan) and host == now.host:
         return None
     epoch = newest.epoch if newest else 0
-    if now.host == EMBEDDED:
-        size = size_of_state(store, now.state, epoch, sum(part_counts(now.plan)))
-    else:
-        size = StateSize(0, sum(file.size for file in store.list(f"{now.spark_place}/state")))
+    size = size_of_state(store, now.state, epoch, sum(part_counts(now.plan)))
+    if now.host != EMBEDDED:
+        size = StateSize(size.snapshots, sum(file.size for file in store.list(f"{now.spark_place}/state")))
     return Move(now.plan, after, (now.host, host), epoch, size)
 
 
 def previewed_move(
-    program: Program, checkpoint: Store, out: Store, host: str, layout: str, buckets: int
+    program: Program,
+    checkpoint: Store,
+    out: Store,
+    host: str,
+    layout: str,
+    buckets: int,
+    statistics: Statistics | None = None,
 ) -> Move | None:
     """Return the move that a run would begin with, None if it would go on as it is; nothing is written or locked.
 
@@ -110,7 +116,7 @@ def previewed_move(
         The program of the run.
     checkpoint, out, host
         The checkpoint, the output and the host of the run.
-    layout, buckets
+    layout, buckets, statistics
         As `cumulus.epochs.plan_choice.wanted_plan` takes them.
 
     Raises
@@ -125,12 +131,23 @@ def previewed_move(
         raise UsageError(f"{checkpoint}: there is no checkpoint to reshape", hint="Run without --dry-run: it begins.")
     newest = newest_manifest(out)
     now = in_force(read_generations(checkpoint, first_generation(identity)), newest)
-    after = wanted_plan(program, now.plan, layout, buckets, read_counts(checkpoint))
+    counts = with_given(read_counts(checkpoint), statistics or Statistics())
+    after = wanted_plan(program, now.plan, layout, buckets, counts)
     return move_of(checkpoint, now, after, host, newest)
 
 
 def embedded_parts(maker: PartMaker, store: Store, now: Generation, newest: Manifest) -> Sequence[bytes]:
-    """Return the states of the parts of a generation that a run in one process has kept: a `PartsReader`."""
+    """Return the states of the parts of a generation that a run in one process has kept: a `PartsReader`.
+
+    Parameters
+    ----------
+    maker
+        Makes the parts.
+    store, now
+        The checkpoint, and the generation.
+    newest
+        The last committed epoch.
+    """
     stages, log = Stages(maker), EpochLog(store, now.state, now.epoch)
     log.open(newest.epoch, stages.count, newest.began, 0)
     log.restore(stages)

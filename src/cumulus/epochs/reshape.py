@@ -71,6 +71,13 @@ def repeated_key(
     """Return a table and a primary key that several of its kept rows have, of some tables; None if there is none.
 
     Buckets that each have some rows of a key cannot see that it is repeated.
+
+    Parameters
+    ----------
+    program, plan, parts
+        As `reshape` takes them.
+    tables
+        Those to look at.
     """
     if not tables:
         return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cumulus.spark.checkpoints.stored_state import stored_parts
     from cumulus.spark.pipeline import Run, maintain
     from cumulus.spark.session import local_session
-    from cumulus.spark.stored_state import stored_parts
     from cumulus.spark.streams import Frame
     from cumulus.spark.tables import register
 
@@ -19,7 +19,7 @@ _PLACES = {
     "local_session": "session",
     "maintain": "pipeline",
     "register": "tables",
-    "stored_parts": "stored_state",
+    "stored_parts": "checkpoints.stored_state",
 }
 
 

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cumulus.durable.store import Storage, store_of
-from cumulus.epochs.output.identity import note_commit, program_of
+from cumulus.epochs.generations import EMBEDDED, has_moved
+from cumulus.epochs.output.identity import Checkpoint, Identity, note_commit, program_of
 from cumulus.epochs.output.manifest import Manifest, Written, committed_epochs, read_manifest
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import CARD, Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import StoreError
+from cumulus.m3.program import Program
 from cumulus.machine_facts import host_name
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.functions import unpack_functions
@@ -234,3 +236,28 @@ class Commit:
         except OSError:
             return found or None
         return found + [json.loads(line) if line.startswith("{") else line for line in lines[len(found) :]]
+
+
+def commit_of(
+    out: str,
+    storage: Storage,
+    checkpoint: Checkpoint,
+    identity: Identity,
+    program: Program,
+    functions: bytes,
+    keep: int,
+    has_frames: bool,
+) -> Commit:
+    """Return what commits the epochs of a run, in the buckets that its checkpoint began with.
+
+    Parameters
+    ----------
+    checkpoint, identity
+        The checkpoint, and what its card says.
+    out, storage, program, functions, keep, has_frames
+        As of `Commit`.
+    """
+    store = checkpoint.store
+    resuming = checkpoint.has_commits or has_moved(store) or bool(store.list(EMBEDDED))
+    known = identity.checkpoint, identity.program, str(program), identity.plan, functions
+    return Commit(out, storage, store.address, "", *known, resuming, keep, 0, has_frames)

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from cumulus.durable import faults
 from cumulus.epochs.output.manifest import read_manifest
 from cumulus.spark.bucket_client import BucketClient
+from cumulus.spark.checkpoints.state import BucketState
 from cumulus.spark.errors import carry_errors_through_spark
 from cumulus.spark.messages import PACKED, Work, epoch_of_task
-from cumulus.spark.state import BucketState
 
 REPORTS = "report string"
 """The schema of what the query gives: one JSON object per bucket and epoch."""

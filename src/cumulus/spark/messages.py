@@ -65,7 +65,17 @@ class Seed:
 
     @classmethod
     def of(cls, generation: Generation, checkpoint: Store, storage: Storage, stage: int = 0) -> Seed:
-        """Return the seed of the parts of a stage; that of generation 0 is empty."""
+        """Return the seed of the parts of a stage; that of generation 0 is empty.
+
+        Parameters
+        ----------
+        generation, checkpoint
+            The generation, and the checkpoint that it is of.
+        storage
+            How workers reach it.
+        stage
+            Its number.
+        """
         epoch, first = generation.epoch, stage * generation.plan.buckets
         return cls(checkpoint.address, storage, generation.state, epoch, generation.poll, first)
 

@@ -21,7 +21,7 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.generations import EMBEDDED, SPARK, has_moved
+from cumulus.epochs.generations import SPARK
 from cumulus.epochs.layouts import match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_epoch, progress_of, read_manifest
@@ -37,17 +37,17 @@ from cumulus.explain.sizes import Statistics
 from cumulus.interrupts import Interrupt
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, Given, given_functions, runnable
-from cumulus.spark.commit import Commit, Committed, GoalReached
+from cumulus.spark.checkpoints.key_spreading import grouping_keys, partitions_with_keys, spread_keys
+from cumulus.spark.checkpoints.partitions import SHUFFLE_PARTITIONS, StatePartitions, check_partitions
+from cumulus.spark.checkpoints.state import COMPACT_BYTES
+from cumulus.spark.checkpoints.takeover import Wish, take_over
+from cumulus.spark.commit import Commit, Committed, GoalReached, commit_of
 from cumulus.spark.folders import ReadTask, packed_rows
 from cumulus.spark.functions import pack_functions
-from cumulus.spark.key_spreading import grouping_keys, partitions_with_keys, spread_keys
-from cumulus.spark.partitions import SHUFFLE_PARTITIONS, StatePartitions, check_partitions
 from cumulus.spark.session import PROVIDER, cores_of, is_remote, setting, state_provider
-from cumulus.spark.state import COMPACT_BYTES
 from cumulus.spark.stateful_stages import reports_of, stage_works
 from cumulus.spark.streams import Frame, Source, as_sources
 from cumulus.spark.tables import register
-from cumulus.spark.takeover import Wish, take_over
 from cumulus.spark.workers import check_checkpoint_known, failed_to_connect, query_error
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ class Run:
         self.identity = self.checkpoint.bind(self._program, self._chosen_plan, spread_keys)
         self.first_plan = self.identity.plan
         functions = pack_functions(self._functions)
-        self._commit = self._opened_commit(functions)
+        known = self._program, functions, self._options.keep, bool(self._frames)
+        self._commit = commit_of(self.out.address, self._storage, self.checkpoint, self.identity, *known)
         self.newest = self._commit.sink.newest()
         maker = PartMaker(self._program, self.first_plan, make_engine, options.late_epochs, self._functions)
         self._take_over(maker)
@@ -250,26 +251,6 @@ class Run:
             self._change_partitions()
         if not self._has_reached_goal:
             self._begin_query()
-
-    def _opened_commit(self, functions: bytes) -> Commit:
-        """Return what commits the epochs, of the plan that the checkpoint began with."""
-        identity, store = self.identity, self.checkpoint.store
-        resuming = self.checkpoint.has_commits or has_moved(store) or bool(store.list(EMBEDDED))
-        return Commit(
-            self.out.address,
-            self._storage,
-            store.address,
-            "",
-            identity.checkpoint,
-            identity.program,
-            str(self._program),
-            identity.plan,
-            functions,
-            resuming,
-            self._options.keep,
-            0,
-            bool(self._frames),
-        )
 
     def _take_over(self, maker: PartMaker) -> None:
         """Go on with the checkpoint, in the buckets that are asked for."""

@@ -17,8 +17,8 @@ from cumulus.epochs.layouts import polled_tables
 from cumulus.epochs.output.identity import Identity
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.m3.program import Program
+from cumulus.spark.checkpoints.key_spreading import grouping_keys
 from cumulus.spark.handler import HANDED, REPORTS, BucketProcessor
-from cumulus.spark.key_spreading import grouping_keys
 from cumulus.spark.messages import BucketWork, Seed, Work
 
 if TYPE_CHECKING:

@@ -177,7 +177,8 @@ class Sink:
         if before is not None and epoch <= before.epoch:
             self.check()
             return self._kept(read_manifest(self.store, epoch), reports), False
-        following = self._next(epoch, before, reports, offsets, merge or {}, whole=whole)
+        shown = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
+        following = self._next(epoch, shown, reports, offsets, merge or {}, whole=whole)
         manifest = replace(following, batch=batch, generation=self.generation)
         faults.crash_point("before-manifest")
         self.check()
@@ -218,16 +219,13 @@ class Sink:
     def _next(
         self,
         epoch: int,
-        before: Manifest | None,
+        shown: Manifest,
         reports: Sequence[Written],
         offsets: Any,
         merge: Mapping[str, Any],
-        *,
         whole: bool,
     ) -> Manifest:
-        shown = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
-        before = replace(shown, views={name: {} for name in shown.views}, parts={}, merged={}, failing={})
-        before = before if whole else shown
+        before = _without_files(shown) if whole else shown
         views = {name: dict(files) for name, files in before.views.items()}
         parts = {name: dict(files) for name, files in before.parts.items()}
         merged, quarantine, errors = dict(before.merged), list(before.quarantine), dict(before.errors)
@@ -352,6 +350,11 @@ def _failing(before: Manifest, reports: Iterable[Written]) -> dict[str, list[int
         for view in report.errors:
             found.setdefault(view, set()).add(report.bucket)
     return {view: sorted(buckets) for view, buckets in found.items() if buckets}
+
+
+def _without_files(manifest: Manifest) -> Manifest:
+    """Return what an epoch says, without the files of its views and parts."""
+    return replace(manifest, views={name: {} for name in manifest.views}, parts={}, merged={}, failing={})
 
 
 def _unmerged(

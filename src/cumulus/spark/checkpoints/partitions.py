@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_DONE = b'v1\n{"nextBatchWatermarkMs":0}'
+"""What Spark notes of a batch that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,41 @@ def _batches(checkpoint: Store, folder: str) -> set[int]:
 def _partitions_of(checkpoint: Store, place: str, batch: int) -> int:
     settings = checkpoint.get(f"{place}/offsets/{batch}").decode().splitlines()[1]
     return int(json.loads(settings)["conf"][SHUFFLE_PARTITIONS])
+
+
+def end_batch(checkpoint: Store, place: str, batch: int) -> None:
+    """Note in Spark's log that a batch is done, if Spark was killed between our manifest and its own note.
+
+    Parameters
+    ----------
+    checkpoint, place
+        As in `last_batch`.
+    batch
+        One that a manifest has committed; so its state is stored.
+
+    Raises
+    ------
+    UsageError
+        If only Spark can write such a note.
+    StoreError
+        If it cannot be written.
+    """
+    name, before = f"{place}/commits/{batch}", f"{place}/commits/{batch - 1}"
+    try:
+        if checkpoint.size(name) is not None:
+            return
+        note = checkpoint.get(before) if checkpoint.size(before) is not None else _DONE
+        if note.startswith(_DONE[:3]):
+            checkpoint.create(name, note)
+            return
+    except OSError as problem:
+        raise StoreError(
+            f"{checkpoint.place(name)}: cannot be written: {problem.strerror}", hint="Mend that, then run again."
+        ) from None
+    raise UsageError(
+        f"{checkpoint}: Spark was killed before it had noted batch {batch}, in a form that only Spark can write",
+        hint="Run once with --host spark and with the buckets that it has: it does the rest.",
+    )
 
 
 def check_partitions(asked: int, buckets: int) -> None:

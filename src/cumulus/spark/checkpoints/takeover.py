@@ -26,7 +26,7 @@ from cumulus.epochs.plan_choice import wanted_plan
 from cumulus.epochs.stages.parts import PartMaker
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.explain.sizes import Statistics
-from cumulus.spark.stored_state import stored_parts
+from cumulus.spark.checkpoints.stored_state import stored_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,11 +14,11 @@ from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.stages.contents import part_counts
 from cumulus.epochs.stages.parts import Part, PartMaker
 from cumulus.errors import StoreError, UsageError
-from cumulus.spark.key_spreading import grouping_keys
+from cumulus.spark.checkpoints.key_spreading import grouping_keys
+from cumulus.spark.checkpoints.partitions import LastBatch, end_batch, last_batch
+from cumulus.spark.checkpoints.state import HEAD, LOG, StateHead
 from cumulus.spark.messages import Seed
-from cumulus.spark.partitions import LastBatch, last_batch
 from cumulus.spark.session import PROVIDER, log_place, setting, state_provider
-from cumulus.spark.state import HEAD, LOG, StateHead
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _DAMAGED = "The checkpoint is damaged: bring it back from a copy, or start with a new --out and --checkpoint."
 
 Entries = dict[tuple[int, int], tuple[str, bytes]]
-"""Kind and number of an entry → its nonce and its data, as `cumulus.spark.state` stores them."""
+"""Kind and number of an entry → its nonce and its data, as `cumulus.spark.checkpoints.state` stores them."""
 
 
 def stored_parts(
@@ -52,6 +52,10 @@ def stored_parts(
     UsageError
         If Spark was interrupted while it changed the partitions of the state.
     """
+    counts = part_counts(maker.plan)
+    if newest.epoch == generation.epoch:  # Spark has committed nothing since these were written
+        seed = Seed.of(generation, checkpoint, NO_STORAGE)
+        return [seed.snapshot(number, checkpoint) for number in range(sum(counts))]
     last = last_batch(checkpoint, generation.spark_place)
     if last is None:
         raise StoreError(f"{checkpoint}: Spark's part of the checkpoint is not there", hint=_DAMAGED)
@@ -60,8 +64,8 @@ def stored_parts(
             f"{checkpoint}: a change of partitions was interrupted",
             hint="Run once with --host spark and with the buckets that it has: it does the rest.",
         )
+    end_batch(checkpoint, generation.spark_place, newest.batch)
     parts: list[bytes] = []
-    counts = part_counts(maker.plan)
     for stage, count in enumerate(counts):
         operator = len(counts) - 1 - stage  # Spark numbers them from the end of the query
         found = _entries(spark, checkpoint, generation, operator, newest, last)
