@@ -117,17 +117,18 @@ def victims(process: subprocess.Popen[str]) -> dict[str, list[psutil.Process]]:
     return found
 
 
-def test_twenty_random_kills(tmp_path: Path) -> None:
-    stream = stream_of(tmp_path, 3, epochs=180)
+@pytest.mark.parametrize(("buckets", "kills"), [(1, 20), ("2 judged", 10)])
+def test_random_kills(tmp_path: Path, buckets: int | str, kills: int) -> None:
+    stream = stream_of(tmp_path, 3, epochs=9 * kills)
     draw = random.Random(3)
     out = tmp_path / "out"
     killed: Counter[str] = Counter()
-    process = start(stream, out)
+    process = start(stream, out, buckets=buckets)
     waited_for_epoch = False
-    while killed.total() < 20:
+    while killed.total() < kills:
         if process.poll() is not None:
             assert process.returncode != 0, "all epochs were done before the last kill"
-            process = start(stream, out)
+            process = start(stream, out, buckets=buckets)
             waited_for_epoch = False
         if not waited_for_epoch:
             before = len(committed_epochs(out)) if out.exists() else 0
@@ -147,6 +148,6 @@ def test_twenty_random_kills(tmp_path: Path) -> None:
         if kind in ("driver", "jvm"):
             process.wait(timeout=120)
     process.wait(timeout=300)
-    run_until_done(stream, out, "")
+    run_until_done(stream, out, "", buckets)
     check(stream, out)
     print(f"killed: {dict(sorted(killed.items()))}")

@@ -60,9 +60,11 @@ def write(workload: str, folder: Path) -> str:
     return stream.sql("foreign")
 
 
-@pytest.mark.parametrize("workload", ["shop", "flights", "tpch"])
-def test_a_workload_is_exact_where_no_disk_is_shared(proxy: Proxy, tmp_path: Path, workload: str) -> None:
-    given, place, hidden = tmp_path / "in", f"s3://spark-hosts/{workload}", tmp_path / "hidden"
+@pytest.mark.parametrize(
+    ("workload", "layout"), [("shop", "auto"), ("flights", "auto"), ("tpch", "auto"), ("tpch", "judged")]
+)
+def test_a_workload_is_exact_where_no_disk_is_shared(proxy: Proxy, tmp_path: Path, workload: str, layout: str) -> None:
+    given, place, hidden = tmp_path / "in", f"s3://spark-hosts/{workload}-{layout}", tmp_path / "hidden"
     hidden.mkdir()
     script = tmp_path / "views.sql"
     script.write_text(write(workload, given))
@@ -70,7 +72,7 @@ def test_a_workload_is_exact_where_no_disk_is_shared(proxy: Proxy, tmp_path: Pat
     (tmp_path / "given").mkdir()
     options = {"endpoint": proxy.endpoint, "allow_http": "true"}
     command = [str(Path(sys.executable).with_name("cumulus")), "run", str(script), "--from", f"{place}/in"]
-    command += ["--out", f"{place}/out", "--checkpoint", str(tmp_path / "state")]
+    command += ["--out", f"{place}/out", "--checkpoint", str(tmp_path / "state"), "--layout", layout]
     command += [part for name, value in options.items() for part in ("--storage", f"{name}={value}")]
     command += [part for name, value in CONF.items() for part in ("--conf", f"{name}={value}")]
     with standalone(tmp_path / "spark", [hidden, given, Path("/dev/shm")]) as url:
@@ -98,8 +100,13 @@ def executors() -> list[psutil.Process]:
     return sorted(found, key=lambda each: each.create_time())
 
 
-def test_executors_that_are_killed_leave_the_others_buckets_alone(proxy: Proxy, tmp_path: Path) -> None:
-    stream, place, hidden = OrdersStream(tmp_path / "in", 1), "s3://spark-hosts/killed", tmp_path / "hidden"
+@pytest.mark.parametrize("buckets", ["2", "2 judged"])
+def test_executors_that_are_killed_leave_the_others_buckets_alone(proxy: Proxy, tmp_path: Path, buckets: str) -> None:
+    stream, place, hidden = (
+        OrdersStream(tmp_path / "in", 1),
+        f"s3://spark-hosts/killed{buckets[2:]}",
+        tmp_path / "hidden",
+    )
     hidden.mkdir()
     for _ in range(30):
         stream.write(40)
@@ -107,7 +114,7 @@ def test_executors_that_are_killed_leave_the_others_buckets_alone(proxy: Proxy, 
     options = json.dumps({"endpoint": proxy.endpoint, "allow_http": "true"})
     environment = {**os.environ, "CUMULUS_STORAGE": options, "CUMULUS_CONF": json.dumps(CONF)}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, str(TESTS / "support" / "spark_driver.py"), f"{place}/in", f"{place}/out", "2"]
+    command = [sys.executable, str(TESTS / "support" / "spark_driver.py"), f"{place}/in", f"{place}/out", buckets]
     more = {"PYTHONPATH": environment["PYTHONPATH"]}
     told: list[list[str]] = []
     with standalone(tmp_path / "spark", [hidden, Path("/dev/shm")], more=more) as url:

@@ -29,7 +29,6 @@ from cumulus.m3 import parse
 from cumulus.spark import maintain
 from cumulus.spark.checkpoints.key_spreading import murmur3, partitions_with_keys, searched_keys, spread_keys
 from cumulus.spark.checkpoints.partitions import LastBatch, StatePartitions, check_partitions, last_batch
-from cumulus.spark.checkpoints.state import STATE_FORM
 from cumulus.spark.java import find_java
 from support.command_line import cumulus
 from support.object_server import Proxy
@@ -101,14 +100,14 @@ def log_of(folder: Path, begun: dict[int, int], done: range) -> FileStore:
     ],
 )
 def test_the_last_batch_is_read(tmp_path: Path, begun: dict[int, int], done: range, last: LastBatch | None) -> None:
-    assert last_batch(log_of(tmp_path, begun, done)) == last
+    assert last_batch(log_of(tmp_path, begun, done), "spark") == last
 
 
 def test_a_log_that_is_damaged_is_told(tmp_path: Path) -> None:
     store = log_of(tmp_path, {0: 2}, range(1))
     (tmp_path / "spark" / "offsets" / "0").write_text("v1\n")
     with pytest.raises(StoreError, match="Spark's log cannot be read"):
-        last_batch(store)
+        last_batch(store, "spark")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -126,9 +125,9 @@ def test_numbers_that_cannot_be_are_refused(asked: int, buckets: int, words: str
 def test_a_pyspark_that_cannot_change_partitions_is_told(tmp_path: Path) -> None:
     store = log_of(tmp_path, {0: 2}, range(1))
     session: Any = object()
-    assert StatePartitions(session, store, asked=0, buckets=4, cores=4).number == 2
+    assert StatePartitions(session, store, asked=0, buckets=4, cores=4, place="spark").number == 2
     with pytest.raises(MissingError, match="from 2 partitions to 3 is not offered by this PySpark"):
-        StatePartitions(session, store, asked=3, buckets=4, cores=4)
+        StatePartitions(session, store, asked=3, buckets=4, cores=4, place="spark")
 
 
 @pytest.mark.xdist_group("objects")
@@ -138,9 +137,9 @@ def test_partitions_of_a_checkpoint_at_an_address_stay(proxy: Proxy, tmp_path: P
     for file in (tmp_path / "spark").rglob("[0-9]*"):
         store.put(str(file.relative_to(tmp_path)), file.read_bytes())
     session: Any = object()
-    assert StatePartitions(session, store, asked=0, buckets=4, cores=4).number == 2
+    assert StatePartitions(session, store, asked=0, buckets=4, cores=4, place="spark").number == 2
     with pytest.raises(UsageError, match="from 2 partitions to 3 needs a checkpoint in a folder"):
-        StatePartitions(session, store, asked=3, buckets=4, cores=4)
+        StatePartitions(session, store, asked=3, buckets=4, cores=4, place="spark")
 
 
 @pytest.mark.parametrize("host", ["embedded", "cluster"])
@@ -255,7 +254,7 @@ def test_a_checkpoint_of_an_earlier_release_goes_on(spark: SparkSession, tmp_pat
 
     # As that release has written it: no keys in the card, no batches in the manifests.
     program = parse(PROGRAM)
-    made = Checkpoint(out / "checkpoint", "spark", STATE_FORM)
+    made = Checkpoint(out / "checkpoint", "spark")
     assert made.bind(program, lambda: choose_plan(program, "one-round", 4)).keys == ()
     made.close()
     without(out / "checkpoint" / "cumulus.json", "keys")
@@ -319,14 +318,28 @@ def test_executors_take_buckets_over(tmp_path: Path) -> None:
 
 @pytest.mark.spark_hosts
 @marked(*on_spark)
-def test_spark_connect_cannot_change_partitions(tmp_path: Path) -> None:
-    stream, out = stream_of(tmp_path / "in", 3), tmp_path / "out"
-    told = heard(start("connect", stream, out, {"partitions": 2, "epochs": 2}, {"partitions": 8}, {}))
-    assert [each["epoch"] for each in told if "epoch" in each] == [1, 2, 3], told
+def test_spark_connect_changes_buckets_but_not_partitions(tmp_path: Path) -> None:
+    stream, out = stream_of(tmp_path / "in", 4), tmp_path / "out"
+    runs = [{"partitions": 2, "epochs": 2}, {"partitions": 8}, {"epochs": 1}, {"buckets": 3}]
+    told = heard(start("connect", stream, out, *runs))
+    assert [each["epoch"] for each in told if "epoch" in each] == [1, 2, 3, 4], told
+    [said] = [each["said"] for each in told if "said" in each]
+    assert said.startswith("reshape: 16 buckets (lineitem by oid, orders by oid) → 3 buckets (lineitem by oid"), said
     errors = [each["error"] for each in told if "error" in each]
     assert len(errors) == 1
     assert "the change from 2 partitions to 8 cannot be made through Spark Connect" in errors[0]
-    assert changes_of(out) == 0
+    assert [read_manifest(out, epoch).generation for epoch in committed_epochs(out)] == [0, 0, 0, 1]
+    check(stream, out)
+
+
+@pytest.mark.spark_hosts
+@marked(*on_spark)
+def test_executors_begin_with_the_states_of_other_buckets(tmp_path: Path) -> None:
+    stream, out = stream_of(tmp_path / "in", 6), tmp_path / "out"
+    told = heard(start("local-cluster[3,1,1024]", stream, out, {"epochs": 3}, {"buckets": 5}))
+    epochs = [each for each in told if "epoch" in each]
+    assert [each["epoch"] for each in epochs] == list(stream.expected), told
+    assert epochs[3]["how"] == ["rebuilt"]
     check(stream, out)
 
 
@@ -355,13 +368,13 @@ def test_a_change_is_killed_at_each_step(tmp_path: Path) -> None:
 def kill_in_change(process: Any, checkpoint: Path, partitions: int) -> None:
     """Kill the Java of a run as soon as Spark has begun to change partitions to a number."""
     until = time.monotonic() + 200
-    while (last := last_batch(FileStore(checkpoint))) is None or last.partitions != partitions:
+    while (last := last_batch(FileStore(checkpoint), "spark")) is None or last.partitions != partitions:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.002)
     for child in psutil.Process(process.pid).children():
         child.kill()
     process.communicate(timeout=200)
-    last = last_batch(FileStore(checkpoint))
+    last = last_batch(FileStore(checkpoint), "spark")
     assert last is not None
     assert last.is_cut_change, "it was over already"

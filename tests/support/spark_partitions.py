@@ -38,12 +38,9 @@ def main(master: str, folder: str, out: str, *runs: str) -> None:
                 program,
                 folder,
                 out,
-                layout="one-round",
-                buckets=BUCKETS,
-                compact_bytes=3_000,
                 on_epoch=lambda epoch, run=number: tell(run=run, epoch=epoch.number, how=epoch.how),
                 say=lambda words, run=number: tell(run=run, said=words),
-                **options,
+                **{"layout": "one-round", "buckets": BUCKETS, "compact_bytes": 3_000} | options,
             )
         except CumulusError as problem:
             tell(run=number, error=str(problem))
