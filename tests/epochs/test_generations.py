@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.moves import Move
 from cumulus.epochs.output.folder import OutputFolder
@@ -27,7 +29,9 @@ from cumulus.errors import CumulusError, LayoutError, LockedError, MismatchError
 from cumulus.m3.program import Program
 from support.cubes_of_orders import QUERIES, SCRIPT, SELECTIONS
 from support.engines import engine_of
+from support.equal_outputs import difference
 from support.full_disk import room
+from support.judged_streams import VIEWS, Stream, script
 from support.oracle import same_bag
 from support.orders_stream import OrdersStream, json_lines
 from support.star_stream import STAR, Star, shown
@@ -40,6 +44,7 @@ PLAIN = compile_sql(
 )
 WISHES: list[dict[str, Any]] = [
     {"layout": "one-bucket"},
+    {"layout": "judged", "buckets": 2},
     {"layout": "one-round:orders=oid+lineitem=oid", "buckets": 3},
     {"layout": "one-round:orders=oid+lineitem=oid", "buckets": 2},
     {},
@@ -104,6 +109,36 @@ def test_views_and_parts_of_cubes_are_those_of_the_rows(tmp_path: Path, seed: in
     listed = {path for epoch in committed_epochs(out) for path in listed_files(read_manifest(out, epoch))}
     assert {str(file.relative_to(out)) for file in (out / "data").rglob("*.*")} <= listed
     assert len(list((out / "checkpoint" / "state").iterdir())) == 1
+
+
+ANY_LAYOUT: list[dict[str, Any]] = [
+    {"layout": "one-bucket"},
+    {"layout": "judged", "buckets": 2},
+    {"layout": "judged", "buckets": 3},
+    {"buckets": 4},
+    {"buckets": 2},
+    {},
+]
+
+
+@pytest.mark.parametrize("seed", sampled(range(40), of=5))
+def test_random_moves_between_layouts_are_not_seen(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    Stream(seed, parents_go=False).write(tmp_path / "in", 9)
+    text = script(draw.sample(list(VIEWS), draw.randint(2, len(VIEWS))), draw.choice(["all", "none"]))
+    program = compile_sql(text, rely=False)
+    tables = sorted((tmp_path / "in").iterdir())
+    sources = sources_from([f"{table.name}={table},op=op,order=seq" for table in tables], program)
+    with EmbeddedRun(program, sources, tmp_path / "one", make_engine=partial(make_engine, "auto")) as run:
+        list(run.steps())
+    wishes, done = [], 0
+    engine = partial(make_engine, draw.choice(["auto", "interpreter"]))
+    while done < 9:
+        wishes.append(draw.choice(ANY_LAYOUT))
+        with EmbeddedRun(program, sources, tmp_path / "out", make_engine=engine, **wishes[-1]) as run:
+            for _ in range(draw.randint(1, 3)):
+                done += run.step(last=False) is not None
+    assert not difference(tmp_path / "one", tmp_path / "out"), wishes
 
 
 @pytest.mark.usefixtures("each_engine")
