@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadMaxFiles
 
 from cumulus.compiler import compile_sql
 from cumulus.durable.store import NO_STORAGE
+from cumulus.epochs.generations import Generation
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import InputError
@@ -29,7 +30,8 @@ PROGRAM = compile_sql(
 
 def reader(folder: Path, files: int = 1) -> Any:
     sources = tuple(sources_from([str(folder)], PROGRAM))
-    task = ReadTask(sources, str(PROGRAM), BucketPlan(), files, (0,), str(folder / "out"), NO_STORAGE, False, 2)
+    known = str(folder / "out"), NO_STORAGE, False, 2, {}, Generation(0, BucketPlan(), "spark")
+    task = ReadTask(sources, str(PROGRAM), BucketPlan(), files, (0,), *known)
     return folder_source("c", task)({}).streamReader(None)  # type: ignore[arg-type]
 
 

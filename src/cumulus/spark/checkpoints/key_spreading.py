@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
-from cumulus.epochs.generations import Generation
+if TYPE_CHECKING:
+    from cumulus.epochs.generations import Generation
 
 _MASK = 0xFFFFFFFF
 _SEED = 42
