@@ -52,7 +52,7 @@ def test_every_module_says_what_it_is() -> None:
     expect_none((name_of(path) for path in SOURCES if not source(path).docstring), "begin with a docstring")
 
 
-UNDESCRIBED = 210
+UNDESCRIBED = 209
 """So many public functions with four or more parameters have no Parameters in their docstring; fewer is better."""
 
 

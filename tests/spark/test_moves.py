@@ -17,7 +17,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
-from cumulus.epochs.plan_choice import is_same_plan
+from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
@@ -182,16 +182,34 @@ def test_a_run_killed_before_spark_has_noted_its_batch_moves(spark: Any, tmp_pat
     moving.check()
 
 
-def test_a_run_over_dataframes_keeps_its_buckets(spark: Any, tmp_path: Path) -> None:
+def test_a_run_over_dataframes_keeps_its_stages_and_changes_its_buckets(spark: Any, tmp_path: Path) -> None:
     program = compile_sql("CREATE TABLE t (a INT, b INT); CREATE VIEW v AS SELECT a, SUM(b) AS s FROM t GROUP BY a;")
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.json").write_text('{"a": 1, "b": 2}\n')
     frame = Frame("t", spark.readStream.schema("a INT, b INT").json(str(tmp_path / "in")))
     maintain = partial(cumulus.spark.maintain, spark, program, {"t": frame}, tmp_path / "out")
-    first = maintain(buckets=2, layout="one-round").identity.plan
-    with pytest.raises(
-        UsageError, match="table t comes from a DataFrame, of which only Spark's checkpoint knows"
-    ) as told:
-        maintain(buckets=3)
-    assert "--partitions spreads it more widely" in str(told.value.hint)
-    assert is_same_plan(maintain().identity.plan, first)
+
+    def put(number: int) -> None:
+        (tmp_path / "in" / f"{number}.json").write_text("".join(f'{{"a": {a}, "b": {number}}}\n' for a in range(9)))
+
+    put(1)
+    assert maintain(buckets=2, layout="one-round").identity.plan.buckets == 2
+    expected = 1
+    for number, buckets in ((2, 5), (3, 3)):
+        put(number)
+        expected += number
+        run = maintain(buckets=buckets)
+        assert run.identity.plan.buckets == buckets
+        rows = query(tmp_path / "out", "FROM v").to_pylist()
+        assert sorted((row["a"], row["s"]) for row in rows) == [(a, expected) for a in range(9)]
+        keys = {
+            row.key[0]
+            for row in spark.read.format("statestore")
+            .option("stateVarName", "entries")
+            .load(str(tmp_path / "out" / "checkpoint" / "spark"))
+            .collect()
+        }
+        assert len(keys) == buckets, "others are forgotten"
+    with pytest.raises(UsageError, match="table t comes from a DataFrame, of which only Spark's") as told:
+        maintain(layout="judged")
+    assert "Another number of buckets is possible" in str(told.value.hint)
+    assert committed_epochs(tmp_path / "out") == [1, 2, 3]

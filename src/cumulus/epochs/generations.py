@@ -54,6 +54,9 @@ class Generation:
         What the buckets say after `epoch` about deletions that wait: `cumulus.epochs.bucket.votes.Poll.plain`.
     keys
         By which Spark's state knows the buckets of generation 0; none if its card has none.
+    spark
+        The folder of a checkpoint of Spark's in which it goes on, beside buckets that are there no more; empty if it
+        has one of its own.
     """
 
     number: int
@@ -64,11 +67,17 @@ class Generation:
     before: int = 0
     poll: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[int, ...] = ()
+    spark: str = ""
 
     @property
     def spark_place(self) -> str:
         """The folder of Spark's checkpoint, in ours."""
-        return f"{self.state}/{SPARK}" if self.number else SPARK
+        return self.spark or (f"{self.state}/{SPARK}" if self.number else SPARK)
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders in the checkpoint that it needs."""
+        return {self.state, *([self.spark.removesuffix(f"/{SPARK}")] if self.spark else [])}
 
     def poll_after(self, newest: Manifest | None) -> Mapping[str, Any]:
         """Return what buckets say about deletions that wait, for the epoch after the newest: `Poll.plain`."""
@@ -205,7 +214,7 @@ def drop_states(store: Store, kept: Sequence[Generation], highest: int) -> None:
     OSError
         If the store does not take it.
     """
-    folders = {each.state for each in kept}
+    folders = {folder for each in kept for folder in each.folders}
     for name in (EMBEDDED, SPARK, STATES):
         for file in store.list(name):
             folder = "/".join(file.name.split("/")[:2]) if name == STATES else name

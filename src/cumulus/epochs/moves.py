@@ -163,6 +163,7 @@ def make_generation(
     newest: Manifest | None,
     parts: Sequence[bytes],
     check: Callable[[], None],
+    spark: str = "",
 ) -> Generation | None:
     """Write the states of the new parts and put the generation in force; None if another run was quicker.
 
@@ -180,6 +181,8 @@ def make_generation(
         The last committed epoch, and the states of the parts after it; nothing before the first.
     check
         Raises if the output is not where it was.
+    spark
+        As of `Generation`.
 
     Raises
     ------
@@ -200,7 +203,7 @@ def make_generation(
             log.begin(epoch, moved)
         faults.crash_point("before-generation")
         check()
-        made = Generation(number, maker.plan, host, epoch, folder, now.number, poll.plain())
+        made = Generation(number, maker.plan, host, epoch, folder, now.number, poll.plain(), spark=spark)
         created = create_generation(store, made)
     except BaseException:
         log.drop()

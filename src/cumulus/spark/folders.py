@@ -62,6 +62,8 @@ class ReadTask:
         The files that are in, where Spark begins.
     generation
         The generation of the checkpoint.
+    forgotten
+        The keys of buckets that are there no more; its first epoch wakes them, so that they leave Spark's state.
     """
 
     sources: tuple[FolderSource, ...]
@@ -75,6 +77,7 @@ class ReadTask:
     tasks: int
     begun: Mapping[str, Any]
     generation: Generation
+    forgotten: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return pack_task(self, [getattr(self, each.name) for each in fields(self)])
@@ -327,7 +330,7 @@ def packed_rows(spark: SparkSession, name: str, task: ReadTask, streams: Sequenc
     UsageError
         If there is no source.
     """
-    frames = [packed_frame(each, task.program, task.plan, task.keys) for each in streams]
+    frames = [packed_frame(each, task) for each in streams]
     if task.sources:
         spark.dataSource.register(folder_source(name, task))
         frames.insert(0, spark.readStream.format(name).load())
@@ -336,9 +339,10 @@ def packed_rows(spark: SparkSession, name: str, task: ReadTask, streams: Sequenc
     return reduce(lambda all_rows, rows: all_rows.unionAll(rows), frames)
 
 
-def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[int]) -> DataFrame:
+def packed_frame(stream: Frame, task: ReadTask) -> DataFrame:
     """Return the rows of a streaming DataFrame, packed in the tasks that have them."""
-    source = file_source(stream, "")
+    source, program, plan, keys = file_source(stream, ""), task.program, task.plan, task.keys
+    forgotten, first = task.forgotten, task.generation.epoch + 1
 
     def pack_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -355,7 +359,8 @@ def packed_frame(stream: Frame, program: str, plan: BucketPlan, keys: Sequence[i
                 )
         relation = program_of(program).relation(source.relation)
         if partition == 0:
-            yield packed_batch([b""] * plan.buckets, keys, "", (0.0, 0.0), all_buckets=True)
+            woken = [*keys, *forgotten] if epoch == first else keys
+            yield packed_batch([b""] * len(woken), woken, "", (0.0, 0.0), all_buckets=True)
         for number, batch in enumerate(batches):
             label = file_label(source.relation, f"{epoch:09d}-{partition:05d}-{number:05d}")
             read = partial(read_table, source, relation, pa.Table.from_batches([batch]), label)

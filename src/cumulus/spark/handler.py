@@ -40,7 +40,12 @@ class BucketProcessor(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        """Do one bucket's share of an epoch."""
+        """Do one bucket's share of an epoch; of a bucket that is there no more, forget the state in all stages."""
+        if int(key[0]) not in self._work.keys:
+            self._store.clear()
+            if not self._work.is_last:
+                yield _handed(int(key[0]))
+            return
         index = self._work.keys.index(int(key[0]))
         with carry_errors_through_spark():
             report = self._epoch(index, rows)
@@ -50,10 +55,7 @@ class BucketProcessor(StatefulProcessor):
             return
         for place, payload in zip(self._work.keys, handed, strict=True):
             told = "" if place != self._work.keys[0] else json.dumps(report)
-            seconds = {"read_s": 0.0, "pack_s": 0.0}
-            yield Row(
-                bucket=place, source=f"{index:06}", payload=payload, **seconds, final=final, offsets="", report=told
-            )
+            yield _handed(place, f"{index:06}", payload, final=final, report=told)
 
     def _notice(self, epoch: int) -> bytes:
         """Return what all buckets have said in the epoch before."""
@@ -109,3 +111,9 @@ class BucketProcessor(StatefulProcessor):
                 "state": time.perf_counter() - answered,
             },
         }
+
+
+def _handed(place: int, source: str = "", payload: bytes = b"", *, final: bool = False, report: str = "") -> Row:
+    """Return a row of `HANDED`."""
+    seconds = {"read_s": 0.0, "pack_s": 0.0}
+    return Row(bucket=place, source=source, payload=payload, **seconds, final=final, offsets="", report=report)

@@ -259,7 +259,8 @@ class Run:
         frames = [frame.relation for frame in self._frames]
         assert self._commit is not None
         known = self._spark, self.checkpoint.store, self.identity, maker, wish
-        self.identity, self._generation = take_over(*known, self._commit.sink, frames, self._say)
+        found = take_over(*known, self._commit.sink, frames, self._say)
+        self.identity, self._generation, self._forgotten = found
         told = {"asked": options.partitions, "buckets": self.identity.plan.buckets, "cores": self._cores}
         place = self._generation.spark_place
         self.partitions = StatePartitions(self._spark, self.checkpoint.store, **told, place=place)
@@ -353,8 +354,9 @@ class Run:
             self._storage,
             self._is_voting,
             max(self._cores, self.identity.plan.buckets),
-            progress_of(self.newest) if self.newest and self._generation.number else {},
+            progress_of(self.newest) if self.newest and self._generation.number and not self._frames else {},
             self._generation,
+            self._forgotten,
         )
 
     def _commit_here(self, reports: DataFrame, batch: int) -> None:

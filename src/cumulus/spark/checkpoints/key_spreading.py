@@ -11,18 +11,26 @@ if TYPE_CHECKING:
 
 _MASK = 0xFFFFFFFF
 _SEED = 42
+_MOST_BUCKETS = 1024
 _FACTORS = (0xCC9E2D51, 0x1B873593, 0x85EBCA6B, 0xC2B2AE35)
 
 
-def spread_keys(buckets: int) -> tuple[int, ...]:
+def spread_keys(buckets: int, first: int = 0) -> tuple[int, ...]:
     """Return one key per bucket whose hash is the bucket's number: any number of partitions has them evenly.
+
+    Parameters
+    ----------
+    buckets
+        How many keys.
+    first
+        The hash of the first one.
 
     Examples
     --------
     >>> [murmur3(key) % 3 for key in spread_keys(8)]
     [0, 1, 2, 0, 1, 2, 0, 1]
     """
-    return tuple(_key_with(bucket) for bucket in range(buckets))
+    return tuple(_key_with(first + bucket) for bucket in range(buckets))
 
 
 @cache
@@ -47,7 +55,8 @@ def searched_keys(buckets: int) -> tuple[int, ...]:
 def grouping_keys(generation: Generation) -> tuple[int, ...]:
     """Return the keys of the buckets of a generation that Spark keeps, in all stages."""
     buckets = generation.plan.buckets
-    return generation.keys or (spread_keys(buckets) if generation.number else searched_keys(buckets))
+    first = _MOST_BUCKETS * generation.number if generation.spark else 0  # others are in the same checkpoint
+    return generation.keys or (spread_keys(buckets, first) if generation.number else searched_keys(buckets))
 
 
 def partitions_with_keys(keys: Sequence[int], partitions: int) -> int:

@@ -126,6 +126,11 @@ class BucketState:
         self._replay(bucket, head.base, head)
         return "rebuilt"
 
+    def clear(self) -> None:
+        """Remove everything."""
+        for kind, number in self._entries.all_keys():
+            self._entries.remove(kind, number)
+
     def _begun_with(self, index: int) -> bytes:
         return self._seed.snapshot(index) if self._seed else b""
 

@@ -22,10 +22,12 @@ from cumulus.epochs.moves import embedded_parts, make_generation, move_of
 from cumulus.epochs.output.identity import Identity
 from cumulus.epochs.output.manifest import Manifest, progress_of
 from cumulus.epochs.output.sink import Sink
+from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.plan_choice import wanted_plan
 from cumulus.epochs.stages.parts import PartMaker
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.explain.sizes import Statistics
+from cumulus.spark.checkpoints.key_spreading import grouping_keys
 from cumulus.spark.checkpoints.stored_state import stored_parts
 
 if TYPE_CHECKING:
@@ -50,9 +52,9 @@ def take_over(
     sink: Sink,
     frames: Sequence[str],
     say: Callable[[str], None] | None,
-) -> tuple[Identity, Generation]:
-    """Return the generation with which a run goes on, made now if it asks for other buckets; and the identity with its
-    plan.
+) -> tuple[Identity, Generation, tuple[int, ...]]:
+    """Return the generation with which a run goes on, made now if it asks for other buckets; the identity with its
+    plan; and the keys of buckets that Spark is to forget.
 
     Parameters
     ----------
@@ -84,7 +86,7 @@ def take_over(
     move = move_of(checkpoint, now, after, SPARK, newest)
     made = now
     if move is not None:
-        _check_sources(newest, frames)
+        _check_sources(newest, now, after, frames)
         if say is not None:
             say(f"reshape: {move}")
         old, new = replace(maker, plan=now.plan), replace(maker, plan=after)
@@ -93,7 +95,8 @@ def take_over(
             parts = embedded_parts(old, checkpoint, now, newest)
         elif newest is not None:
             parts = stored_parts(old, checkpoint, now, newest, spark=spark)
-        found = make_generation(new, checkpoint, known, now, SPARK, newest, parts, sink.check)
+        place = now.spark_place if frames else ""
+        found = make_generation(new, checkpoint, known, now, SPARK, newest, parts, sink.check, place)
         if found is None:
             raise StoreError(
                 f"{checkpoint}: another run has gone on with this checkpoint", hint="Stop one of them, and run again."
@@ -102,19 +105,25 @@ def take_over(
     if len(known) > 1 and (checkpoint.is_local or (newest is not None and newest.generation == made.number)):
         drop_states(checkpoint, [made], len(known) - 1)
     plans = plans_up_to(known, made)
-    return replace(identity, plan=after, later=plans[1:]), made
+    return replace(identity, plan=after, later=plans[1:]), made, forgotten_keys(known, made)
 
 
-def _check_sources(newest: Manifest | None, frames: Sequence[str]) -> None:
-    """Check that a manifest says which rows of all sources are in: of DataFrames only Spark knows."""
-    way = "Leave out --buckets, --layout and --host: the run goes on as it was; --partitions spreads it more widely."
-    if frames:
+def forgotten_keys(known: Sequence[Generation], now: Generation) -> tuple[int, ...]:
+    """Return the keys of buckets that are in the same checkpoint of Spark's, and there no more."""
+    before = (each for each in known if each.number < now.number and each.spark_place == now.spark_place)
+    return tuple(key for each in before for key in grouping_keys(each))
+
+
+def _check_sources(newest: Manifest | None, now: Generation, after: BucketPlan, frames: Sequence[str]) -> None:
+    """Check that somebody knows which rows of all sources are in: of DataFrames only a checkpoint of Spark's."""
+    way = "Leave out --layout and --host: the run goes on as it was."
+    if frames and (now.host != SPARK or bool(now.plan.groups) != bool(after.groups)):
         raise UsageError(
-            f"table {frames[0]} comes from a DataFrame, of which only Spark's checkpoint knows what is in: the buckets "
-            "of this run stay what they are",
-            hint=way,
+            f"table {frames[0]} comes from a DataFrame, of which only Spark's checkpoint knows what is in; "
+            "that keeps as many stages as it has",
+            hint=f"{way} Another number of buckets is possible.",
         )
-    if newest is not None:
+    if newest is not None and not frames:
         try:
             progress_of(newest)
         except InputError as problem:
