@@ -21,9 +21,8 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, newest_manifest, progress_of
 from cumulus.epochs.sources import sources_from
-from cumulus.workloads import changes, flights, shop
 from cumulus_lab.experiments.equal_outputs import difference
-from cumulus_lab.workloads import tpch
+from support.written_workloads import write
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 LEGS = [
@@ -36,20 +35,6 @@ LEGS = [
 POINTS = ("in-reshape:1", "before-generation:1", "after-generation:1", "in-reshape:2")
 STARTS_S = {"embedded": 1.5, "spark": 14.0}
 """About how long a run takes to its first epoch: the kills fall into that time."""
-
-
-def write(workload: str, folder: Path) -> str:
-    """Write the input of a workload; return its script."""
-    if workload == "shop":
-        shop.write(folder, seed=3)
-        return shop.sql()
-    if workload == "flights":
-        flights.write(folder, epochs=10)
-        return flights.sql()
-    shares = {"epochs": 10, "deletions": 0.2, "updates": 0.1, "repeats": True, "seed": 5}
-    stream = tpch.refreshes(tpch.sample(), queries=("q3", "q5", "q17"), **shares)
-    changes.write(folder, stream.epochs())
-    return stream.sql("foreign")
 
 
 class Killed:
@@ -124,7 +109,7 @@ class Killed:
     [("shop", "one-bucket"), ("flights", "one-bucket"), ("tpch", "judged")],
 )
 def test_a_run_is_killed_twice_in_each_move(tmp_path: Path, workload: str, first: str) -> None:
-    text = write(workload, tmp_path / "in")
+    text = write(workload, tmp_path / "in", weeks=10, epochs=10, queries=("q3", "q5", "q17"))
     (tmp_path / "views.sql").write_text(text)
     program = compile_sql(text, rely=False)
     sources = sources_from([str(tmp_path / "in")], program)

@@ -17,11 +17,10 @@ from cumulus.cli.recheck import recheck_folder
 from cumulus.durable.store import Store, store_of
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
-from cumulus.workloads import changes, flights, shop
-from cumulus_lab.workloads import tpch
 from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import OrdersStream, sorted_rows
 from support.spark_hosts import can_hide_folders, standalone
+from support.written_workloads import write
 
 pytestmark = [
     pytest.mark.spark_hosts,
@@ -45,21 +44,6 @@ def given_to(store: Store, folder: Path) -> None:
         store.put(str(file.relative_to(folder)), file.read_bytes())
 
 
-def write(workload: str, folder: Path) -> str:
-    """Write the input of a workload; return its script."""
-    if workload == "shop":
-        shop.write(folder, seed=3)
-        return shop.sql()
-    if workload == "flights":
-        flights.write(folder, epochs=4)
-        return flights.sql()
-    queries = ("q1", "q3", "q5")
-    shares = {"epochs": 5, "deletions": 0.2, "updates": 0.1, "repeats": True, "seed": 5}
-    stream = tpch.refreshes(tpch.sample(), queries=queries, **shares)
-    changes.write(folder, stream.epochs())
-    return stream.sql("foreign")
-
-
 @pytest.mark.parametrize(
     ("workload", "layout"), [("shop", "auto"), ("flights", "auto"), ("tpch", "auto"), ("tpch", "judged")]
 )
@@ -67,7 +51,7 @@ def test_a_workload_is_exact_where_no_disk_is_shared(proxy: Proxy, tmp_path: Pat
     given, place, hidden = tmp_path / "in", f"s3://spark-hosts/{workload}-{layout}", tmp_path / "hidden"
     hidden.mkdir()
     script = tmp_path / "views.sql"
-    script.write_text(write(workload, given))
+    script.write_text(write(workload, given, weeks=4, epochs=5, queries=("q1", "q3", "q5")))
     given_to(store_of(f"{place}/in", proxy.storage()), given)
     (tmp_path / "given").mkdir()
     options = {"endpoint": proxy.endpoint, "allow_http": "true"}

@@ -20,15 +20,14 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_files
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.bucket.votes import Poll
-from cumulus.epochs.epoch_log import EpochLog
-from cumulus.epochs.first_counts import counts_for, read_counts, with_given, write_counts
+from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.generations import (
     EMBEDDED,
-    STATES,
     Generation,
-    drop_states,
+    drop_old_states,
     first_generation,
+    has_begun,
     in_force,
     plans_up_to,
     read_generations,
@@ -36,7 +35,7 @@ from cumulus.epochs.generations import (
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
-from cumulus.epochs.moves import Move, PartsReader, make_generation, move_of
+from cumulus.epochs.moves import Move, PartsReader, make_generation, move_of, plan_after, restored_stages
 from cumulus.epochs.output.identity import Checkpoint, write_program
 from cumulus.epochs.output.manifest import progress_of
 from cumulus.epochs.output.publish import merge_functions
@@ -44,12 +43,11 @@ from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.plan_choice import choose_plan, wanted_plan
+from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import check_apart
 from cumulus.epochs.stages.parts import PartMaker, Writing
-from cumulus.epochs.stages.stages import Stages
-from cumulus.errors import MissingError, StoreError
+from cumulus.errors import StoreError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 from cumulus.scalars.user import Functions, given_functions, runnable
@@ -130,8 +128,8 @@ class EmbeddedRun:
             self.identity = self._checkpoint.bind(program, self._choose_first_plan)
             self._first = first_generation(self.identity)
             known = read_generations(self._checkpoint.store, self._first)
-            resuming = self._checkpoint.has_commits or len(known) > 1 or bool(self._checkpoint.store.list(EMBEDDED))
-            self._sink = Sink(self.out, self.identity.checkpoint, self.identity.program, resuming=resuming)
+            known_as = self.identity.checkpoint, self.identity.program
+            self._sink = Sink(self.out, *known_as, resuming=has_begun(self._checkpoint))
             write_program(self.out, program)
             self._restore(known)
         except OSError as problem:
@@ -187,57 +185,19 @@ class EmbeddedRun:
         assert self._sink is not None
         newest = self._sink.newest()
         self._known, self._generation = known, in_force(known, newest)
-        layout, buckets, given = self._asked
-        counts = with_given(read_counts(self._checkpoint.store), given or Statistics())
-        after = wanted_plan(self._program, self._generation.plan, layout, buckets, counts)
-        move = move_of(self._checkpoint.store, self._generation, after, EMBEDDED, newest)
-        if move is not None and self._on_move is not None:
-            self._on_move(move)
-        if self._generation.host == EMBEDDED:
-            self._open_log()
-            parts: Sequence[bytes] = []
-            if move is not None:
-                parts = list(self._stages.dumps())
-                del self._stages  # the old ones and the new ones need not fit into memory at once
-        elif newest is None:
-            parts = []
-        elif self._spark_parts is None:
-            raise MissingError(
-                f"{self._checkpoint.store}: Spark has kept this state, and nothing here reads it",
-                hint="Use `cumulus run --host embedded`, or give EmbeddedRun spark_parts=cumulus.spark.stored_parts.",
-            )
-        else:
-            maker = self._maker(self._generation.plan)
-            parts = self._spark_parts(maker, self._checkpoint.store, self._generation, newest)
+        after, store = self._generation.plan, self._checkpoint.store
+        if not self.identity.fresh:
+            after = plan_after(self._program, store, self._generation, *self._asked)
+        move = move_of(store, self._generation, after, EMBEDDED, newest)
+        maker = PartMaker(self._program, after, self._make_engine, self._late_epochs, self._functions)
         if move is not None:
-            self._move(after, parts)
+            if self._on_move is not None:
+                self._on_move(move)
+            told = EMBEDDED, newest, self._spark_parts, self._sink.check
+            self._generation = make_generation(maker, store, known, self._generation, *told)
+            self._known = [*known, self._generation]
+        self._stages, self._log = restored_stages(maker, store, self._generation, newest, self._sink.run)
         self._begin_generation(after)
-
-    def _maker(self, plan: BucketPlan) -> PartMaker:
-        return PartMaker(self._program, plan, self._make_engine, self._late_epochs, self._functions)
-
-    def _open_log(self) -> None:
-        """Bring the parts of the generation in force to the last committed epoch."""
-        assert self._sink is not None
-        newest, generation = self._sink.newest(), self._generation
-        self._stages = Stages(self._maker(generation.plan))
-        self._log = EpochLog(self._checkpoint.store, generation.state, generation.epoch)
-        began = newest.began if newest else []
-        self._log.open(newest.epoch if newest else 0, self._stages.count, began, self._sink.run)
-        self._log.restore(self._stages)
-
-    def _move(self, after: BucketPlan, parts: Sequence[bytes]) -> None:
-        """Go on in other buckets; if another run was quicker, in those that it has made."""
-        assert self._sink is not None
-        store, newest = self._checkpoint.store, self._sink.newest()
-        told = self._maker(after), store, self._known, self._generation, EMBEDDED, newest, parts, self._sink.check
-        made = make_generation(*told)
-        if made is None:
-            raise StoreError(
-                f"{store}: another run has gone on with this checkpoint", hint="Stop one of them, and run again."
-            )
-        self._known, self._generation = [*self._known, made], made
-        self._open_log()
 
     def _begin_generation(self, plan: BucketPlan) -> None:
         """Go on as the generation in force says."""
@@ -256,14 +216,8 @@ class EmbeddedRun:
     def _drop_old_states(self) -> None:
         """Remove the state of generations that no run goes back to."""
         assert self._sink is not None
-        store = self._checkpoint.store
-        if len(self._known) == 1 and not (store.is_local and store.list(STATES)):
-            return
-        newest, kept = self._sink.newest(), [self._generation]
-        made_by = newest.generation if newest else 0
-        if not self.out.is_local:  # an earlier run may be about to commit its last epoch
-            kept.append(self._known[made_by])
-        drop_states(store, kept, len(self._known) - 1)
+        told = self._known, self._generation, self._sink.newest()
+        drop_old_states(self._checkpoint.store, *told, is_alone=self.out.is_local)
 
     def step(self, *, everything: bool = False, last: bool | None = None) -> Epoch | None:
         """Do the next epoch; None if there are no new files, and no deletions that all buckets agree to.

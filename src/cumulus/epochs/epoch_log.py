@@ -29,7 +29,7 @@ _TORN = (
     *(EOFError, ValueError, LookupError, TypeError, AttributeError, ImportError),
 )
 """What comes of reading bytes of which some are missing or others."""
-_DAMAGED = "The checkpoint is damaged: bring it back from a copy, or start with a new --out and --checkpoint."
+DAMAGED = "The checkpoint is damaged: bring it back from a copy, or start with a new --out and --checkpoint."
 
 
 class EpochLog:
@@ -158,19 +158,15 @@ class EpochLog:
         Raises
         ------
         StoreError
-            If they cannot be written; what was written of them is removed again.
+            If they cannot be written.
         """
         try:
             self._write(epoch, snapshots, "in-reshape")
         except OSError as problem:
-            self.drop()
             raise StoreError(
                 f"{self._store.place(self._folder)}: cannot be written: {problem.strerror}",
                 hint="Mend that, then run again: the buckets are still those of before.",
             ) from None
-        except StoreError:
-            self.drop()
-            raise
 
     def drop(self) -> None:
         """Remove everything, as far as the store lets it."""
@@ -193,7 +189,7 @@ class EpochLog:
         except OSError as problem:
             raise StoreError(
                 f"{self._store.place(f'{self._folder}/{name}')}: {what} cannot be read: {problem.strerror}",
-                hint=_DAMAGED,
+                hint=DAMAGED,
             ) from None
 
     def _check_payload(self, name: str, data: bytes) -> None:
@@ -204,7 +200,7 @@ class EpochLog:
 
     def _torn(self, name: str, problem: Exception) -> StoreError:
         return StoreError(
-            f"{self._store.place(f'{self._folder}/{name}')}: this part of the state is torn: {problem}", hint=_DAMAGED
+            f"{self._store.place(f'{self._folder}/{name}')}: this part of the state is torn: {problem}", hint=DAMAGED
         )
 
     def _run_of(self, epoch: int) -> int:
@@ -214,11 +210,6 @@ class EpochLog:
     @staticmethod
     def _name(epoch: int, bucket: int, run: int) -> str:
         return f"{epoch}-{bucket}-{run}.log" if run else f"{epoch}-{bucket}.log"
-
-
-def has_state(store: Store, folder: str) -> bool:
-    """Whether a folder of a checkpoint has any state."""
-    return bool(store.list(folder))
 
 
 class StateSize(NamedTuple):

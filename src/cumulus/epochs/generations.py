@@ -19,7 +19,7 @@ from typing import Any
 
 from cumulus.durable.store import FileStore, Store
 from cumulus.epochs.bucket.votes import Poll
-from cumulus.epochs.output.identity import Identity
+from cumulus.epochs.output.identity import Checkpoint, Identity
 from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import MismatchError, StoreError
@@ -143,9 +143,10 @@ def read_generations(store: Store, first: Generation) -> list[Generation]:
             ) from None
 
 
-def has_moved(store: Store) -> bool:
-    """Whether a checkpoint has a generation beside the first."""
-    return store.size(_name(1)) is not None
+def has_begun(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint has committed an epoch, or may have: then it needs its output."""
+    store = checkpoint.store
+    return checkpoint.has_commits or store.size(_name(1)) is not None or bool(store.list(EMBEDDED))
 
 
 def create_generation(store: Store, generation: Generation) -> bool:
@@ -197,23 +198,29 @@ def plans_up_to(generations: Sequence[Generation], last: Generation) -> tuple[tu
     return tuple((each.epoch, each.plan) for each in reversed(chain))
 
 
-def drop_states(store: Store, kept: Sequence[Generation], highest: int) -> None:
-    """Remove the state of all generations but some.
+def drop_old_states(
+    store: Store, known: Sequence[Generation], now: Generation, newest: Manifest | None, *, is_alone: bool
+) -> None:
+    """Remove the state of generations that no run goes back to.
 
     Parameters
     ----------
-    store
-        The checkpoint.
-    kept
-        The generations whose state is needed.
-    highest
-        The number of the last generation there is. In an object store another run may be writing the state of the next.
+    store, known
+        The checkpoint, and all its generations.
+    now, newest
+        The one that makes the next epoch, and the last committed epoch.
+    is_alone
+        Whether no earlier run can be about to commit its last epoch.
 
     Raises
     ------
     OSError
         If the store does not take it.
     """
+    if len(known) == 1 and not (store.is_local and store.list(STATES)):
+        return
+    kept = [now] if is_alone else [now, known[newest.generation if newest else 0]]
+    highest = len(known) - 1  # in an object store another run may be writing the state of the next
     folders = {folder for each in kept for folder in each.folders}
     for name in (EMBEDDED, SPARK, STATES):
         for file in store.list(name):

@@ -7,7 +7,7 @@ a generation, with which they are in force. Until that is there, nothing has cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cumulus.durable import faults
 from cumulus.durable.store import Store
@@ -32,7 +32,7 @@ from cumulus.epochs.reshape import repeated_key, reshape
 from cumulus.epochs.stages.contents import bucket_sets, part_counts, unpack_parts
 from cumulus.epochs.stages.parts import PartMaker
 from cumulus.epochs.stages.stages import Stages
-from cumulus.errors import LayoutError, UsageError
+from cumulus.errors import LayoutError, MissingError, StoreError, UsageError
 from cumulus.explain.explanation import size_text
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
@@ -131,13 +131,32 @@ def previewed_move(
         raise UsageError(f"{checkpoint}: there is no checkpoint to reshape", hint="Run without --dry-run: it begins.")
     newest = newest_manifest(out)
     now = in_force(read_generations(checkpoint, first_generation(identity)), newest)
-    counts = with_given(read_counts(checkpoint), statistics or Statistics())
-    after = wanted_plan(program, now.plan, layout, buckets, counts)
+    after = plan_after(program, checkpoint, now, layout, buckets, statistics)
     return move_of(checkpoint, now, after, host, newest)
 
 
-def embedded_parts(maker: PartMaker, store: Store, now: Generation, newest: Manifest) -> Sequence[bytes]:
-    """Return the states of the parts of a generation that a run in one process has kept: a `PartsReader`.
+def plan_after(
+    program: Program, store: Store, now: Generation, layout: str, buckets: int, statistics: Statistics | None
+) -> BucketPlan:
+    """Return the plan with which a run goes on: that of a generation, if what is asked for fits it.
+
+    Parameters
+    ----------
+    program
+        The program of the run.
+    store, now
+        The checkpoint, whose counts help to choose, and the generation in force.
+    layout, buckets, statistics
+        As `cumulus.epochs.plan_choice.wanted_plan` takes them.
+    """
+    counts = with_given(read_counts(store), statistics or Statistics())
+    return wanted_plan(program, now.plan, layout, buckets, counts)
+
+
+def restored_stages(
+    maker: PartMaker, store: Store, now: Generation, newest: Manifest | None, run: int = 0
+) -> tuple[Stages, EpochLog]:
+    """Return the parts of a generation that a run in one process has kept, after the last epoch, and their log.
 
     Parameters
     ----------
@@ -147,11 +166,29 @@ def embedded_parts(maker: PartMaker, store: Store, now: Generation, newest: Mani
         The checkpoint, and the generation.
     newest
         The last committed epoch.
+    run
+        The number of the run that goes on with the log.
     """
     stages, log = Stages(maker), EpochLog(store, now.state, now.epoch)
-    log.open(newest.epoch, stages.count, newest.began, 0)
+    log.open(newest.epoch if newest else 0, stages.count, newest.began if newest else [], run)
     log.restore(stages)
-    return list(stages.dumps())
+    return stages, log
+
+
+def _parts(
+    maker: PartMaker, store: Store, now: Generation, newest: Manifest | None, spark_parts: PartsReader | None
+) -> Sequence[bytes]:
+    """Return the states of the parts of a generation, whoever has kept them; nothing before the first epoch."""
+    if newest is None:
+        return []
+    if now.host == EMBEDDED:
+        return list(restored_stages(maker, store, now, newest)[0].dumps())
+    if spark_parts is None:
+        raise MissingError(
+            f"{store}: Spark has kept this state, and nothing here reads it",
+            hint="Use `cumulus run --host embedded`, or give EmbeddedRun spark_parts=cumulus.spark.stored_parts.",
+        )
+    return spark_parts(maker, store, now, newest)
 
 
 def make_generation(
@@ -161,11 +198,11 @@ def make_generation(
     now: Generation,
     host: str,
     newest: Manifest | None,
-    parts: Sequence[bytes],
+    spark_parts: PartsReader | None,
     check: Callable[[], None],
     spark: str = "",
-) -> Generation | None:
-    """Write the states of the new parts and put the generation in force; None if another run was quicker.
+) -> Generation:
+    """Write the states of the new parts and put the generation in force.
 
     Parameters
     ----------
@@ -177,8 +214,10 @@ def make_generation(
         All its generations, and the one in force.
     host
         Who is to keep the state.
-    newest, parts
-        The last committed epoch, and the states of the parts after it; nothing before the first.
+    newest
+        The last committed epoch.
+    spark_parts
+        Reads what Spark has kept.
     check
         Raises if the output is not where it was.
     spark
@@ -188,9 +227,12 @@ def make_generation(
     ------
     LayoutError
         If rows that are in break a primary key that the new buckets would check; or as `reshape`.
+    MissingError
+        If Spark has kept the state, and nothing reads it.
     StoreError
-        If the states cannot be written.
+        If states cannot be read or written, or another run was quicker.
     """
+    parts = _parts(replace(maker, plan=now.plan), store, now, newest, spark_parts)
     number, epoch = len(known), newest.epoch if newest else 0
     folder = state_folder(number)
     log = EpochLog(store, folder)
@@ -210,7 +252,9 @@ def make_generation(
         raise
     if not created:
         log.drop()
-        return None
+        raise StoreError(
+            f"{store}: another run has gone on with this checkpoint", hint="Stop one of them, and run again."
+        )
     faults.crash_point("after-generation")
     return made
 

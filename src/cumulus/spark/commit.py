@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cumulus.durable.store import Storage, store_of
-from cumulus.epochs.generations import EMBEDDED, has_moved
+from cumulus.epochs.generations import has_begun
 from cumulus.epochs.output.identity import Checkpoint, Identity, note_commit, program_of
 from cumulus.epochs.output.manifest import Manifest, Written, committed_epochs, read_manifest
 from cumulus.epochs.output.publish import merge_functions
@@ -258,6 +258,6 @@ def commit_of(
         As of `Commit`.
     """
     store = checkpoint.store
-    resuming = checkpoint.has_commits or has_moved(store) or bool(store.list(EMBEDDED))
+    resuming = has_begun(checkpoint)
     known = identity.checkpoint, identity.program, str(program), identity.plan, functions
     return Commit(out, storage, store.address, "", *known, resuming, keep, 0, has_frames)

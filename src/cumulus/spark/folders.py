@@ -163,8 +163,7 @@ class _Reader(_Prefetching, SupportsTriggerAvailableNow):
     def _deletions_only(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the offset of an epoch without files, if all buckets agree to deletions that wait; else `start`."""
         settings = self._settings
-        may_have = settings.is_voting or settings.generation.number
-        newest = newest_manifest(store_of(settings.out, settings.storage)) if may_have else None
+        newest = newest_manifest(store_of(settings.out, settings.storage)) if settings.is_voting else None
         if newest is None or not settings.generation.has_granted(newest):
             return start
         final = "yes" if self._target is not None else "no"

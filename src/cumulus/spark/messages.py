@@ -79,15 +79,8 @@ class Seed:
         epoch, first = generation.epoch, stage * generation.plan.buckets
         return cls(checkpoint.address, storage, generation.state, epoch, generation.poll, first)
 
-    def snapshot(self, index: int, store: Store | None = None) -> bytes:
+    def snapshot(self, index: int) -> bytes:
         """Return the state of the part with a number, in its stage; nothing if it begins empty.
-
-        Parameters
-        ----------
-        index
-            The number.
-        store
-            The checkpoint, if it is open.
 
         Raises
         ------
@@ -96,14 +89,32 @@ class Seed:
         """
         if not self.epoch:
             return b""
-        store, name = store or store_of(self.place, self.storage), f"{self.folder}/{self.epoch}/{self.first + index}"
-        try:
-            return store.get(name)
-        except OSError as problem:
-            raise StoreError(
-                f"{store.place(name)}: this part of the state cannot be read: {problem.strerror}",
-                hint="Workers must see the checkpoint; if they do, it is damaged: bring it back from a copy.",
-            ) from None
+        return first_snapshot(store_of(self.place, self.storage), self.folder, self.epoch, self.first + index)
+
+
+def first_snapshot(store: Store, folder: str, epoch: int, number: int) -> bytes:
+    """Return the state with which a part of a generation begins.
+
+    Parameters
+    ----------
+    store, folder
+        The checkpoint, and the folder of the generation's state.
+    epoch, number
+        The last epoch of the generation before, and the number of the part among those of all stages.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    name = f"{folder}/{epoch}/{number}"
+    try:
+        return store.get(name)
+    except OSError as problem:
+        raise StoreError(
+            f"{store.place(name)}: this part of the state cannot be read: {problem.strerror}",
+            hint="Workers must see the checkpoint; if they do, it is damaged: bring it back from a copy.",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

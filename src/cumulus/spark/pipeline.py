@@ -40,7 +40,7 @@ from cumulus.scalars.user import Functions, Given, given_functions, runnable
 from cumulus.spark.checkpoints.key_spreading import grouping_keys, partitions_with_keys, spread_keys
 from cumulus.spark.checkpoints.partitions import SHUFFLE_PARTITIONS, StatePartitions, check_partitions
 from cumulus.spark.checkpoints.state import COMPACT_BYTES
-from cumulus.spark.checkpoints.takeover import Wish, take_over
+from cumulus.spark.checkpoints.takeover import take_over
 from cumulus.spark.commit import Commit, Committed, GoalReached, commit_of
 from cumulus.spark.folders import ReadTask, packed_rows
 from cumulus.spark.functions import pack_functions
@@ -255,7 +255,7 @@ class Run:
     def _take_over(self, maker: PartMaker) -> None:
         """Go on with the checkpoint, in the buckets that are asked for."""
         options = self._options
-        wish = Wish(options.layout, options.buckets, options.statistics)
+        wish = options.layout, options.buckets, options.statistics
         frames = [frame.relation for frame in self._frames]
         assert self._commit is not None
         known = self._spark, self.checkpoint.store, self.identity, maker, wish
@@ -352,7 +352,7 @@ class Run:
             self._keys,
             self.out.address,
             self._storage,
-            self._is_voting,
+            self._is_voting or self._generation.has_granted(self.newest),
             max(self._cores, self.identity.plan.buckets),
             progress_of(self.newest) if self.newest and self._generation.number and not self._frames else {},
             self._generation,

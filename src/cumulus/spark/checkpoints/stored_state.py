@@ -8,7 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cumulus.durable.store import NO_STORAGE, Store, below
+from cumulus.durable.store import Store, below
+from cumulus.epochs.epoch_log import DAMAGED
 from cumulus.epochs.generations import Generation
 from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.stages.contents import part_counts
@@ -17,13 +18,11 @@ from cumulus.errors import StoreError, UsageError
 from cumulus.spark.checkpoints.key_spreading import grouping_keys
 from cumulus.spark.checkpoints.partitions import LastBatch, end_batch, last_batch
 from cumulus.spark.checkpoints.state import HEAD, LOG, StateHead
-from cumulus.spark.messages import Seed
+from cumulus.spark.messages import first_snapshot
 from cumulus.spark.session import PROVIDER, log_place, setting, state_provider
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_DAMAGED = "The checkpoint is damaged: bring it back from a copy, or start with a new --out and --checkpoint."
 
 Entries = dict[tuple[int, int], tuple[str, bytes]]
 """Kind and number of an entry → its nonce and its data, as `cumulus.spark.checkpoints.state` stores them."""
@@ -54,11 +53,10 @@ def stored_parts(
     """
     counts = part_counts(maker.plan)
     if newest.epoch == generation.epoch:  # Spark has committed nothing since these were written
-        seed = Seed.of(generation, checkpoint, NO_STORAGE)
-        return [seed.snapshot(number, checkpoint) for number in range(sum(counts))]
+        return [first_snapshot(checkpoint, generation.state, generation.epoch, number) for number in range(sum(counts))]
     last = last_batch(checkpoint, generation.spark_place)
     if last is None:
-        raise StoreError(f"{checkpoint}: Spark's part of the checkpoint is not there", hint=_DAMAGED)
+        raise StoreError(f"{checkpoint}: Spark's part of the checkpoint is not there", hint=DAMAGED)
     if last.is_cut_change:
         raise UsageError(
             f"{checkpoint}: a change of partitions was interrupted",
@@ -96,7 +94,7 @@ def _entries(
         first = str(problem).strip().splitlines()
         raise StoreError(
             f"{place}: Spark cannot read the state of batch {newest.batch}: {first[0] if first else problem}",
-            hint=f"Spark's own words are {log_place()}. {_DAMAGED}",
+            hint=f"Spark's own words are {log_place()}. {DAMAGED}",
         ) from None
     return found
 
@@ -112,14 +110,14 @@ def _restore(
     if head.epoch > epoch or (told is None and epoch > generation.epoch and not is_empty):
         raise StoreError(
             f"{checkpoint}: the state of bucket {number} is of epoch {head.epoch}, and epoch {epoch} is committed",
-            hint=_DAMAGED,
+            hint=DAMAGED,
         )
     pages = [entries.get((head.generation, page)) for page in range(head.pages)]
     snapshot = b"".join(page[1] for page in pages if page is not None)
     if None in pages or (pages and len(snapshot) != head.base_bytes):
-        raise StoreError(f"{checkpoint}: a page of the state of bucket {number} is missing", hint=_DAMAGED)
+        raise StoreError(f"{checkpoint}: a page of the state of bucket {number} is missing", hint=DAMAGED)
     if not pages and head.base:
-        snapshot = Seed.of(generation, checkpoint, NO_STORAGE).snapshot(number, checkpoint)
+        snapshot = first_snapshot(checkpoint, generation.state, generation.epoch, number)
     if snapshot:
         part.load(snapshot)
     for each in range(head.base + 1, head.epoch + 1):

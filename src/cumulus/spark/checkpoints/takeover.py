@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cumulus.durable.store import Store
-from cumulus.epochs.first_counts import read_counts, with_given
 from cumulus.epochs.generations import (
-    EMBEDDED,
     SPARK,
     Generation,
-    drop_states,
+    drop_old_states,
     first_generation,
     in_force,
     plans_up_to,
     read_generations,
 )
-from cumulus.epochs.moves import embedded_parts, make_generation, move_of
+from cumulus.epochs.moves import make_generation, move_of, plan_after
 from cumulus.epochs.output.identity import Identity
 from cumulus.epochs.output.manifest import Manifest, progress_of
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
-from cumulus.epochs.plan_choice import wanted_plan
 from cumulus.epochs.stages.parts import PartMaker
-from cumulus.errors import InputError, StoreError, UsageError
+from cumulus.errors import InputError, UsageError
 from cumulus.explain.sizes import Statistics
 from cumulus.spark.checkpoints.key_spreading import grouping_keys
 from cumulus.spark.checkpoints.stored_state import stored_parts
@@ -34,13 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """The buckets that a run asks for: as in `cumulus.epochs.plan_choice.wanted_plan`."""
-
-    layout: str
-    buckets: int
-    statistics: Statistics | None
+Wish = tuple[str, int, "Statistics | None"]
+"""The layout, the buckets and the statistics that a run gives: as in `cumulus.epochs.plan_choice.wanted_plan`."""
 
 
 def take_over(
@@ -81,29 +74,17 @@ def take_over(
     now = in_force(known, newest)
     after = now.plan
     if not identity.fresh:
-        counts = with_given(read_counts(checkpoint), wish.statistics or Statistics())
-        after = wanted_plan(maker.program, now.plan, wish.layout, wish.buckets, counts)
+        after = plan_after(maker.program, checkpoint, now, *wish)
     move = move_of(checkpoint, now, after, SPARK, newest)
     made = now
     if move is not None:
         _check_sources(newest, now, after, frames)
         if say is not None:
             say(f"reshape: {move}")
-        old, new = replace(maker, plan=now.plan), replace(maker, plan=after)
-        parts: Sequence[bytes] = []
-        if newest is not None and now.host == EMBEDDED:
-            parts = embedded_parts(old, checkpoint, now, newest)
-        elif newest is not None:
-            parts = stored_parts(old, checkpoint, now, newest, spark=spark)
-        place = now.spark_place if frames else ""
-        found = make_generation(new, checkpoint, known, now, SPARK, newest, parts, sink.check, place)
-        if found is None:
-            raise StoreError(
-                f"{checkpoint}: another run has gone on with this checkpoint", hint="Stop one of them, and run again."
-            )
-        known, made = [*known, found], found
-    if len(known) > 1 and (checkpoint.is_local or (newest is not None and newest.generation == made.number)):
-        drop_states(checkpoint, [made], len(known) - 1)
+        told = SPARK, newest, partial(stored_parts, spark=spark), sink.check, now.spark_place if frames else ""
+        made = make_generation(replace(maker, plan=after), checkpoint, known, now, *told)
+        known = [*known, made]
+    drop_old_states(checkpoint, known, made, newest, is_alone=checkpoint.is_local)
     plans = plans_up_to(known, made)
     return replace(identity, plan=after, later=plans[1:]), made, forgotten_keys(known, made)
 
