@@ -20,7 +20,9 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, newest_manifest, progress_of
+from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
+from cumulus.spark.java import find_java
 from cumulus_lab.experiments.equal_outputs import difference
 from support.written_workloads import write
 
@@ -32,6 +34,7 @@ LEGS = [
     ("spark", "--buckets", "3"),
     ("embedded",),
 ]
+TESTS = Path(__file__).parents[1]
 POINTS = ("in-reshape:1", "before-generation:1", "after-generation:1", "in-reshape:2")
 STARTS_S = {"embedded": 1.5, "spark": 14.0}
 """About how long a run takes to its first epoch: the kills fall into that time."""
@@ -131,3 +134,51 @@ def test_a_run_is_killed_twice_in_each_move(tmp_path: Path, workload: str, first
     ]
     assert [*dict.fromkeys(moved)] == ["spark", "embedded"]
     print(f"{workload}: {epochs} epochs, {killed.kills} kills, generations {moved}")
+
+
+@pytest.mark.parametrize(
+    "points", [("before-generation:1", "before-manifest:1"), ("after-generation:1", "after-manifest:1")]
+)
+def test_a_run_over_a_dataframe_is_killed_while_its_buckets_change(tmp_path: Path, points: tuple[str, str]) -> None:
+    draw = random.Random(points[0])
+    environment = {**os.environ, "CUMULUS_CRASH_DIR": str(tmp_path), "JAVA_HOME": find_java().home}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(TESTS)}
+    (tmp_path / "in").mkdir()
+    rows: list[dict[str, int]] = []
+
+    def start(buckets: int, crash: str = "") -> subprocess.Popen[str]:
+        command = [sys.executable, str(TESTS / "support" / "frame_run.py"), str(tmp_path / "in"), str(tmp_path / "out")]
+        return subprocess.Popen(
+            [*command, str(buckets)],
+            env={**environment, "CUMULUS_CRASH": crash},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    killed = Killed(tmp_path, 7)
+    for leg, buckets in enumerate((2, 5, 3)):
+        for number in (2 * leg, 2 * leg + 1):
+            rows += (lines := [{"a": draw.randrange(9), "b": draw.randrange(-99, 99)} for _ in range(60)])
+            (tmp_path / "in" / f"{number}.json").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        for point in points if leg else ():
+            code, told = killed.ended(start(buckets, point))
+            assert code == -signal.SIGKILL, told[-3000:]
+        if leg:
+            process = start(buckets)
+            time.sleep(draw.uniform(0.2, 1.0) * STARTS_S["spark"])
+            killed.end(process)
+            killed.ended(process)
+        for reached in tmp_path.glob("*.reached"):
+            reached.unlink()
+        code, told = killed.ended(start(buckets))
+        assert code == 0, told[-3000:]
+        expected = {
+            (a, sum(mine), max(mine))
+            for a in {row["a"] for row in rows}
+            if (mine := [row["b"] for row in rows if row["a"] == a])
+        }
+        assert {(row["a"], row["s"], row["m"]) for row in query(tmp_path / "out", "FROM v").to_pylist()} == expected
+    assert committed_epochs(tmp_path / "out") == list(range(1, 7))
+    print(f"{killed.kills} kills")
