@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Send
+from cumulus.transport.machine_process import MachineMessage, Process
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus.transport.supervisor import MachineMessage, Process, Supervisor
+from cumulus.transport.supervisor import Supervisor
 
 STEP_BYTES = 1 << 18
 SIZES = (200, 5_000, 100_000)

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from cumulus.transport.hang_watch import HangWatch
-from cumulus.transport.supervisor import MachineMessage, Process, Supervisor
+from cumulus.transport.machine_process import MachineMessage, Process
+from cumulus.transport.supervisor import Supervisor
 from support.relay import ListCodec
 
 FACTORY = "support.relay:make"

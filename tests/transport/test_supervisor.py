@@ -19,7 +19,8 @@ import pytest
 from cumulus.errors import ProcessError, RemoteProtocolError
 from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.supervisor import Health, LinkLost, MachineMessage, Process, ProcessEnded, StartError, Supervisor
+from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.supervisor import Health, StartError, Supervisor
 from support.relay import ListCodec
 from support.tiers import sampled
 

@@ -25,7 +25,8 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import ProcessError
 from cumulus.m3.program import Program
 from cumulus.machine_facts import cpu_seconds, resident_bytes
-from cumulus.transport.supervisor import MachineMessage, Process, ProcessEnded, Supervisor
+from cumulus.transport.machine_process import MachineMessage, Process, ProcessEnded
+from cumulus.transport.supervisor import Supervisor
 from cumulus.workloads import changes
 from cumulus_lab.workloads import orders
 

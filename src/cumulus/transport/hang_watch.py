@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from cumulus.machine import Name
-from cumulus.transport.idle_watch import processor_ticks
 from cumulus.transport.supervisor import Supervisor
 
 DEAD_AFTER_SECONDS = 30.0
@@ -44,9 +43,8 @@ class HangWatch:
         if now < self._next:
             return None
         self._next = now + _LOOK_SECONDS
-        pids = self._supervisor.pids()
         for name, has_answered in self._supervisor.probe().items():
-            ticks = processor_ticks(pids[name])
+            ticks = self._supervisor.ticks(name)
             is_idle = ticks == self._ticks.get(name)
             self._ticks[name] = ticks
             if has_answered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cumulus.machine import Name
@@ -20,16 +20,22 @@ class IdleWatch:
         self._found: dict[Name, tuple[int, int]] = {}
         """Process → the time that it has had, and at how many looks it was the same."""
 
-    def longer_than(self, seconds: float, pids: Mapping[Name, int]) -> list[Name]:
-        """Return those that have been idle for so long; nothing if the last look was less than a second ago."""
+    def longer_than(self, seconds: float, ticks_of: Mapping[Name, Callable[[], int]]) -> list[Name]:
+        """Return those that have been idle for so long; nothing if the last look was less than a second ago.
+
+        Parameters
+        ----------
+        ticks_of
+            Process → what tells how much time it has had.
+        """
         if time.monotonic() < self._next:
             return []
         self._next = time.monotonic() + 1.0
-        for name, pid in pids.items():
+        for name, ticks_now in ticks_of.items():
             before, looks = self._found.get(name, (-1, 0))
-            ticks = processor_ticks(pid)
+            ticks = ticks_now()
             self._found[name] = ticks, looks + 1 if ticks == before else 0
-        return [name for name in pids if self._found[name][1] >= seconds]
+        return [name for name in ticks_of if self._found[name][1] >= seconds]
 
 
 def processor_ticks(pid: int) -> int:

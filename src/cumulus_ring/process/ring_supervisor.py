@@ -18,7 +18,8 @@ from pathlib import Path
 from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.machine import Name
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
-from cumulus.transport.supervisor import LinkLost, MachineMessage, Process, ProcessEnded, Supervisor
+from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.supervisor import Supervisor
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
 from cumulus_ring.process.settings import RingOptions

@@ -15,7 +15,8 @@ from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
-from cumulus.transport.supervisor import LinkLost, MachineMessage, Process, ProcessEnded, StartError, Supervisor
+from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.supervisor import StartError, Supervisor
 
 MOST_DEATHS = 5
 """Processes may die so often in a row without an epoch in between."""
