@@ -58,6 +58,8 @@ class Calm:
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
         self._there: dict[str, list[dict[str, Any]]] = {"shops": [], "sales": [], "notes": []}
+        self._gone: list[dict[str, Any]] = []
+        """Shops that were changed, and then closed."""
         self._next = 0
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
@@ -69,6 +71,9 @@ class Calm:
                 shop = there.pop(draw.randrange(len(there)))
                 found = [row for row in found if row["no"] != shop["no"]]
                 found.append({**shop, "kind": draw.choice("ab"), "op": draw.choice("uud")})
+                if found[-1]["op"] == "u" and draw.random() < 0.5:
+                    found.append({**found[-1], "op": "d"})
+                    self._gone.append(shop)
             elif there and kind != "shops" and draw.random() < 0.3:
                 gone = there.pop(draw.randrange(len(there)))
                 found.append({**gone, "op": "d"})
@@ -84,6 +89,8 @@ class Calm:
                     row = {"town": draw.choice(["Köln", "Ulm"]), "no": self._next, "kind": draw.choice("ab")}
                 case "sales":
                     shop = draw.choice(self._there["shops"]) if self._there["shops"] else {"town": None, "no": 1}
+                    if self._gone and draw.random() < 0.1:
+                        shop = self._gone[-1]
                     if draw.random() < 0.02:  # it may come later
                         shop = {"town": "Ulm", "no": self._next + draw.randrange(1, 40)}
                     row = {"id": self._next, "town": shop["town"], "no": shop["no"], "x": self._next / 4}
@@ -222,3 +229,16 @@ def test_a_deletion_that_has_only_the_key_finds_its_row() -> None:
         )
         assert not outcome.quarantine
     assert [values[-1] for _, values in bucket.engine.items(program.views[0].maps[0])] == [6]
+
+
+@pytest.mark.parametrize("engine", [NativeEngine, Interpreter])
+def test_a_child_waits_whose_parent_is_changed_and_goes(engine: Any) -> None:
+    """The update and the deletion are set aside, and code would take the child before them."""
+    shop: dict[str, Any] = {"town": "Ulm", "no": 1, "kind": "a"}
+    bucket = Bucket(PROGRAM, BucketPlan(), 0, engine, late_epochs=0)
+    bucket.apply(1, pack([reading("shops", [{**shop, "op": "i"}], None, "shops/1")], BucketPlan()))
+    changed = [{**shop, "kind": "b", "op": op} for op in "ud"]
+    sale = {"id": 1, "town": "Ulm", "no": 1, "x": 1.5, "op": "i"}
+    come = [reading("shops", changed, None, "shops/2"), reading("sales", [sale], None, "sales/2")]
+    outcome = bucket.apply(2, pack(come, BucketPlan()))
+    assert [(each.relation, each.reason[:6]) for each in outcome.quarantine] == [("sales", "orphan")]

@@ -124,7 +124,11 @@ class ColumnarPath:
             name: (UPSERT, DELETE) if name in referred else (DELETE,) for name in self._polled
         }
         again = self._deal({name: fresh[name] for name in chosen.rounds}, self._kept & chosen.rounds.keys(), operations)
-        return again if _aside_count(again) > _aside_count(chosen) else ColumnarChoice()
+        if _aside_count(again) <= _aside_count(chosen) or any(
+            _may_lose_parents(each, again) for each in self._references
+        ):
+            return ColumnarChoice()
+        return again
 
     def _deal(
         self,
@@ -191,6 +195,25 @@ class ColumnarPath:
             opened.apply_all(wanted)
             return True
         return opened.take_whole(wanted)
+
+
+def _may_lose_parents(reference: Reference, chosen: ColumnarChoice) -> bool:
+    """Whether a row that code would take may refer to one whose deletion is set aside: of these two the row must wait,
+    and code would take it before.
+    """
+    column, parent = reference.parent.columns[reference.parent_places[0]].name, reference.parent.name
+    going = [
+        rows.filter(pc.equal(rows.column(OP_COLUMN), DELETE))
+        for each in chosen.aside.get(parent, ())
+        for rows in (each.rows,)
+    ]
+    values = {value for rows in going for value in rows.column(column).unique().to_pylist()}
+    here = reference.child.columns[reference.child_places[0]].name
+    come = [
+        rows.filter(pc.not_equal(rows.column(OP_COLUMN), DELETE))
+        for rows in chosen.rounds.get(reference.child.name, ())
+    ]
+    return bool(values) and any(not values.isdisjoint(rows.column(here).unique().to_pylist()) for rows in come)
 
 
 def _row_count(payloads: Iterable[Payload]) -> int:
