@@ -10,7 +10,16 @@ from cumulus.errors import InputError
 from cumulus.extensions import CLIENTS, extensions
 
 
-def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verify: bool | str = True) -> Any:
+def connect(
+    home: str | Path,
+    *,
+    timeout_s: float = 30.0,
+    token: str = "",
+    verify: bool | str = True,
+    secret_file: str | Path = "",
+    tls_ca: str | Path = "",
+    insecure: bool = False,
+) -> Any:
     """Return a client of what was started with a home, or is at an address; a context manager.
 
     That is a `ClusterClient`, a `RingClient`, or an `HttpClient`.
@@ -18,13 +27,19 @@ def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verif
     Parameters
     ----------
     home
-        A folder, or such as ``http://localhost:8321``, where `cumulus serve` runs.
+        A folder; or such as ``http://localhost:8321``, where `cumulus serve` runs; or such as ``cluster://h1:7070``,
+        where an agent of a cluster runs, or several, with commas: the first that answers is asked.
     timeout_s
         How long any call of a client of a cluster or a server may wait. Queries of a ring have time-outs of their own.
     token
         For a server: what `cumulus serve token add` has shown.
     verify
         For a server with TLS: whether its certificate must be good; a path is a file with certificates to trust.
+    secret_file
+        For the agent of a cluster: what its clients must know. A copy of the cluster's, readable by nobody else.
+    tls_ca, insecure
+        For the agent of a cluster on another host: a file with certificates to trust; or whether what goes there may be
+        read on the way.
 
     Raises
     ------
@@ -37,6 +52,12 @@ def connect(home: str | Path, *, timeout_s: float = 30.0, token: str = "", verif
         from cumulus.http_client.client import HttpClient
 
         return HttpClient(str(home), token=token, timeout_s=timeout_s, verify=verify)
+    if str(home).startswith("cluster://"):
+        from cumulus.cluster.live.client import ClusterClient
+        from cumulus.cluster.live.cluster_places import AgentPlace
+
+        place = AgentPlace(str(home), str(secret_file), str(tls_ca), insecure=insecure)
+        return ClusterClient(place, timeout_s=timeout_s)
     for opener in extensions(CLIENTS).values():
         client = opener.load()(Path(home))
         if client is not None:

@@ -15,7 +15,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cumulus.cluster import messages, records
+from cumulus.cluster import messages, output_files, records
 from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -33,6 +33,11 @@ _CLASSES: dict[str, type] = {
         messages.EpochRefused,
         messages.EpochPart,
         messages.EpochEnd,
+        output_files.OutputFile,
+        output_files.ReadOutput,
+        output_files.OutputRead,
+        output_files.ListOutput,
+        output_files.OutputListed,
         messages.EpochReady,
         messages.EpochCommit,
         messages.EpochTold,

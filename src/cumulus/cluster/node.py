@@ -20,7 +20,6 @@ from cumulus.cluster.messages import (
     EpochCommit,
     EpochEnd,
     EpochPart,
-    EpochReady,
     Events,
     MapCheckpoint,
     ReadEntries,
@@ -32,6 +31,7 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
+from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
 from cumulus.cluster.spread_part import EndedEpoch, ShareOfMap, Shares, SharesOfViews, SpreadPart
@@ -140,7 +140,7 @@ class ClusterNode:
                     self._take(sender, message, effects)
                 case Completed(WriteOutputs(epoch=epoch), written):
                     self._is_writing = False
-                    effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
+                    effects += ready_messages(PUBLISHER, epoch, written)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._log.forget(self._committed, effects)

@@ -30,6 +30,7 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
+from cumulus.cluster.output_files import AnswerRead, ListOutput, OutputFile, ReadOutput, StoreOutput
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.epochs.arrivals import Progress
 from cumulus.epochs.output.manifest import Written
@@ -104,6 +105,8 @@ class Publisher:
                     self._recover(first, records, effects)
                 case Received(sender, EpochReady(epoch, written)) if sender in (*self._nodes, *self._switches):
                     self._take_ready(sender, epoch, written)
+                case Received(sender, OutputFile() as file) if sender in (*self._nodes, *self._switches):
+                    effects.append(Perform(StoreOutput(file)))
                 case Received(sender, EpochRefused() as refused) if sender in (*self._nodes, *self._switches):
                     self._take_refusal(refused)
                 case Received(sender, EpochWanted(epoch, is_urgent)) if sender in self._switches:
@@ -111,6 +114,10 @@ class Publisher:
                     self._since.setdefault(epoch, self._now)
                     if is_urgent and epoch > self._newest:
                         self._again_at = self._now
+                case Received(sender, (ReadOutput() | ListOutput()) as asked):
+                    effects.append(Perform(AnswerRead(sender, asked)))
+                case Completed(AnswerRead(client), answer):
+                    effects.append(Send(client, answer))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):

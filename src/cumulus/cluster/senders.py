@@ -26,16 +26,20 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
+from cumulus.cluster.output_files import ListOutput, OutputFile, ReadOutput
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.machine import Name
 
 _SWITCH, _NODE, _CLIENT = "switch", "node", "client"
 _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
     PUBLISHER: {
+        OutputFile: (_SWITCH, _NODE),
         EpochReady: (_SWITCH, _NODE),
         EpochRefused: (_SWITCH, _NODE),
         EpochWanted: (_SWITCH,),
         StatusAsked: (_CLIENT,),
+        ReadOutput: (_CLIENT,),
+        ListOutput: (_CLIENT,),
     },
     _SWITCH: {
         EpochTurn: (PUBLISHER,),

@@ -39,6 +39,7 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
+from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
@@ -164,7 +165,7 @@ class Switch:
                     self._log.records[epoch] = self._log.append(read, effects)
                     self._end(read, effects)
                 case Completed(WriteOutputs(epoch=epoch), written):
-                    effects.append(Send(PUBLISHER, EpochReady(epoch, written)))
+                    effects += ready_messages(PUBLISHER, epoch, written)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._forget(effects)

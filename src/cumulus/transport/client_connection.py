@@ -43,6 +43,8 @@ class ClientConnection:
         self._greeting = Greeting(me, incarnation, peer, _admit_nobody)
         self._socket = socket.create_connection(address, max(until - time.monotonic(), 0.001))
         try:
+            if me.tls is not None:
+                self._socket = me.tls.client_context().wrap_socket(self._socket, server_hostname=address[0])
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(self._socket)
             self._say(self._greeting.begin())

@@ -30,6 +30,7 @@ from typing import Any
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.transport.framing import FrameKind
+from cumulus.transport.tls import TlsFiles
 
 
 class RefusalPolicy(Enum):
@@ -68,12 +69,15 @@ class Credentials:
         With which it proves who it is; that of its peers, too.
     clients_secret
         That of clients, if it is another one.
+    tls
+        How links are encrypted; None: they are not.
     """
 
     name: Name
     program: bytes = b""
     secret: bytes | None = None
     clients_secret: bytes | None = None
+    tls: TlsFiles | None = None
 
 
 class Greeting:

@@ -15,7 +15,7 @@ import asyncio
 import errno
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from ssl import SSLCertVerificationError
 from typing import Protocol
 
 from cumulus.durable.faults import crash_point
@@ -87,6 +87,8 @@ class Links:
 
     def __init__(self, me: Credentials, receiver: LinkReceiver, sources: frozenset[Name] = frozenset()) -> None:
         self.me = me
+        self._tls = me.tls
+        self._client_context = None if me.tls is None else me.tls.client_context()
         self.incarnation = 0  # nobody has been met yet
         self.sent_messages = self.sent_bytes = 0
         self.is_holding = False
@@ -114,7 +116,13 @@ class Links:
             )
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=_BACKLOG)
+            self._server = await loop.create_server(
+                lambda: Connection(self),
+                host,
+                port,
+                backlog=_BACKLOG,
+                ssl=None if self._tls is None else self._tls.server_context(),
+            )
         except OSError as problem:
             reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be used: {problem.strerror}"
             raise UsageError(
@@ -144,23 +152,37 @@ class Links:
         """Connect, again and again until the other side is there: that it has ended somebody else finds out."""
         loop, pause, refused_since = asyncio.get_running_loop(), _FIRST_PAUSE, math.inf
         while True:
-            with suppress(OSError):
-                _, connection = await loop.create_connection(lambda: Connection(self, link.peer), *address)
-                outlook = await connection.settled
-                if outlook is RefusalPolicy.NEVER:
-                    refused_since = min(refused_since, loop.time())
-                    if loop.time() - refused_since >= INSIST_SECONDS:
-                        assert connection.problem is not None
-                        self._receiver.failed(connection.problem)
-                        break
-                elif outlook is RefusalPolicy.AGAIN:
-                    refused_since = math.inf
-                else:
+            outlook, problem = await self._attempt(link, address)
+            if outlook is RefusalPolicy.NEVER:
+                refused_since = min(refused_since, loop.time())
+                if loop.time() - refused_since >= INSIST_SECONDS:
+                    assert problem is not None
+                    self._receiver.failed(problem)
                     break
+            elif outlook is RefusalPolicy.AGAIN:
+                refused_since = math.inf
+            elif outlook is not None or problem is None:
+                break
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         if outlook is RefusalPolicy.LOST:
             self._lose(link, "it broke before it was up")
+
+    async def _attempt(self, link: _Link, address: Address) -> tuple[RefusalPolicy | None, RemoteProtocolError | None]:
+        """Try to connect; return what to do after it, None if the link is up, and what is against it."""
+        name = None if self._client_context is None else address[0]
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(self, link.peer), *address, ssl=self._client_context, server_hostname=name
+            )
+        except SSLCertVerificationError as untrusted:
+            return RefusalPolicy.NEVER, RemoteProtocolError(
+                f"{link.peer} at {address[0]} shows a certificate that is not trusted: {untrusted.verify_message}",
+                hint="Give all hosts the same --tls-ca, and each a certificate for its address in --host.",
+            )
+        except OSError:
+            return None, RemoteProtocolError("nobody listens there")
+        return await connection.settled, connection.problem
 
     def send(self, to: Name, pieces: Sequence[Piece], incarnation: int) -> None:
         """Send a message that was made in this incarnation; it is on its way after `flush`.

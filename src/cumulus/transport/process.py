@@ -23,7 +23,9 @@ from cumulus.transport.connections import Address
 from cumulus.transport.driver import Driver
 from cumulus.transport.framing import FrameKind, FrameReader, Piece, framed
 from cumulus.transport.greeting import Credentials
+from cumulus.transport.links import LOOPBACK
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
+from cumulus.transport.tls import TlsFiles
 
 
 class _Control(asyncio.BufferedProtocol):
@@ -127,9 +129,11 @@ async def _run(pair: socket.socket) -> int:
     if start is None:
         return 0
     try:
-        spec = _equip(start["name"], start["factory"], start["argument"])
+        argument = {**start["argument"], "data": start["data"]} if "data" in start else start["argument"]
+        spec = _equip(start["name"], start["factory"], argument)
         clients_secret = None if start["clients_secret"] is None else bytes.fromhex(start["clients_secret"])
-        me = Credentials(start["name"], spec.program, bytes.fromhex(start["secret"]), clients_secret)
+        tls = TlsFiles(**start["tls"]) if start.get("tls") else None
+        me = Credentials(start["name"], spec.program, bytes.fromhex(start["secret"]), clients_secret, tls)
         driver = Driver(me, spec, control)
 
         def fail(_: object, context: Mapping[str, Any]) -> None:
@@ -138,7 +142,8 @@ async def _run(pair: socket.socket) -> int:
         loop.set_exception_handler(fail)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, driver.stop)
-        control.ready(driver, spec, await driver.links.listen(port=start["port"]))
+        listening = await driver.links.listen(start.get("host", LOOPBACK), start["port"])
+        control.ready(driver, spec, listening)
         await driver.run()
     except CumulusError as problem:
         control.tell(FrameKind.FAILED, [problem.message, problem.hint])

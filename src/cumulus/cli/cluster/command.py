@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from cumulus.cli.cluster.agent import agent
 from cumulus.cli.cluster.live import start, status, stop
 from cumulus.cli.cluster.plan import plan
 
@@ -14,6 +15,7 @@ cluster = typer.Typer(
 )
 cluster.command("plan")(plan)
 cluster.command("start")(start)
+cluster.command("agent")(agent)
 cluster.command("status")(status)
 cluster.command("stop")(stop)
 

@@ -15,10 +15,16 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.versions import MOST_SWITCHES
 
 if TYPE_CHECKING:
+    from cumulus.cluster.live.cluster_places import AgentPlace
+    from cumulus.cluster.processes.cluster_hosts import HostSettings
     from cumulus.epochs.folder_source import FolderSource
     from cumulus.m3.program import Program
 
-HOME = typer.Argument(..., help="The folder that `cumulus cluster start --home` was given.")
+HOME_OR_AT = typer.Argument(None, metavar="[HOME]", help="The folder that `cumulus cluster start --home` was given.")
+AT = typer.Option("", "--at", metavar="HOST:PORT", help="An agent of the cluster, from a host that does not see HOME.")
+TLS_CA = typer.Option(None, help="Certificates (PEM) to trust: links to other hosts are encrypted.")
+INSECURE = typer.Option(False, "--insecure", help="Let what goes between hosts be read on the way.")
+_STOP_SECONDS = 60.0
 
 
 def start(
@@ -38,6 +44,14 @@ def start(
         None, help="A file with what all machines and clients must know; one is made in HOME if not given."
     ),
     dead_after: str = typer.Option("30s", help="A machine that hangs so long is ended; then all start anew."),
+    host: list[str] = typer.Option(
+        [], "--host", help="HOST:PORT of an agent that runs machines; again for each. The first is the host of HOME."
+    ),
+    place: list[str] = typer.Option([], "--place", help="MACHINE=HOST, such as node0=h2; others take turns."),
+    agents_secret: Path | None = typer.Option(None, help="The file with the secret of the agents."),
+    tls_ca: Path | None = TLS_CA,
+    insecure: bool = INSECURE,
+    lease: str = typer.Option("10s", help="A host that is not heard for so long is lost."),
     foreground: bool = typer.Option(False, "--foreground", help="Run here until Ctrl-C, telling the epochs."),
     functions: FunctionPlaces = None,
 ) -> None:
@@ -74,6 +88,7 @@ def start(
             has_clients=True,
         ),
         parse_patience(dead_after),
+        _hosts(host, place, agents_secret, tls_ca, insecure, lease),
     )
     if not foreground:
         daemon.start(live)
@@ -95,19 +110,78 @@ def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:
     return sources_from(texts, program, whole=False) if texts else ()
 
 
-def stop(home: Path = HOME) -> None:
-    """Stop the cluster of HOME; what was accepted is kept, and `start` goes on with it.
+def _hosts(
+    agents: list[str], place: list[str], secret: Path | None, tls_ca: Path | None, insecure: bool, lease: str
+) -> HostSettings | None:
+    """Return the hosts that are given; None if there are none."""
+    from cumulus.cluster.processes.cluster_hosts import HostSettings
+    from cumulus.epochs.trigger import parse_patience
+    from cumulus.errors import UsageError
+
+    if not agents:
+        if place or secret is not None or tls_ca is not None:
+            raise UsageError(
+                "--place, --agents-secret and --tls-ca are about other hosts, and there is no --host",
+                hint="Give --host HOST:PORT for each agent, or leave these out.",
+            )
+        return None
+    if secret is None:
+        raise UsageError(
+            "--host needs --agents-secret", hint="Give the file whose secret the agents were started with."
+        )
+    places = {}
+    for each in place:
+        machine, is_there, where = each.partition("=")
+        if not is_there or machine in places:
+            raise UsageError(f"--place {each} is none", hint="Give each machine once, as MACHINE=HOST: node0=h2.")
+        places[machine] = where
+    ca = "" if tls_ca is None else str(tls_ca.absolute())
+    return HostSettings(tuple(agents), places, str(secret.absolute()), ca, insecure, parse_patience(lease))
+
+
+def stop(
+    home: Path | None = HOME_OR_AT,
+    at: str = AT,
+    secret_file: Path | None = typer.Option(None, help="With --at: the secret of the agents."),
+    tls_ca: Path | None = TLS_CA,
+    insecure: bool = INSECURE,
+) -> None:
+    """Stop the cluster of HOME, or of an agent; what was accepted is kept, and `start` goes on with it.
 
     Example: cumulus cluster stop live/
     """
     from cumulus.cluster.live import daemon
 
-    daemon.stop(home.absolute())
-    print(f"{home}: stopped")
+    found = _place(home, at, secret_file, tls_ca, insecure)
+    if isinstance(found, Path):
+        daemon.stop(found.absolute())
+    else:
+        found.stop(_STOP_SECONDS)
+    print(f"{home or at}: stopped")
+
+
+def _place(
+    home: Path | None, at: str, secret_file: Path | None, tls_ca: Path | None, insecure: bool
+) -> Path | AgentPlace:
+    """Return where a cluster is to be found: its home, or an agent."""
+    from cumulus.cluster.live.cluster_places import SCHEME, AgentPlace
+    from cumulus.errors import UsageError
+
+    if (home is None) == (not at):
+        raise UsageError("give HOME, or --at HOST:PORT", hint="One of both: its home, or an agent of it.")
+    if home is not None:
+        return home
+    secret = "" if secret_file is None else str(secret_file)
+    url = at if at.startswith(SCHEME) else f"{SCHEME}{at}"
+    return AgentPlace(url, secret, "" if tls_ca is None else str(tls_ca), insecure=insecure)
 
 
 def status(
-    home: Path = HOME,
+    home: Path | None = HOME_OR_AT,
+    at: str = AT,
+    secret_file: Path | None = typer.Option(None, help="With --at: the secret of clients."),
+    tls_ca: Path | None = TLS_CA,
+    insecure: bool = INSECURE,
     watch: bool = typer.Option(False, "--watch", help="Say it again every second, until Ctrl-C."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -123,17 +197,19 @@ def status(
     from cumulus.explain.explanation import counted
 
     console = Console(highlight=False, markup=False)
-    with ClusterClient(home, timeout_s=5.0) as client:
+    place = _place(home, at, secret_file, tls_ca, insecure)
+    with ClusterClient(place, timeout_s=5.0) as client:
         while True:
             found: dict[str, dict[str, Any]] = client.status()
             if as_json:
                 print(json.dumps(found), flush=True)
             else:
                 gated = [name for name in client.views if name not in client.spread_views]
-                print(f"{home}: {counted(len(client.spread_views), 'view')} spread, {len(gated)} gated", end="")
+                print(f"{place}: {counted(len(client.spread_views), 'view')} spread, {len(gated)} gated", end="")
                 print(f" ({', '.join(gated)})\n" if gated else "\n")
                 for name in silent_machines(found):
-                    print(f"{name} (process {found[name]['process']}): {found[name]['problem']}")
+                    process = f" (process {found[name]['process']})" if "process" in found[name] else ""
+                    print(f"{name}{process}: {found[name]['problem']}")
                 for table in status_tables(found):
                     console.print(table)
                     console.print()

@@ -15,6 +15,7 @@ from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file, refuse_remote
 from cumulus.errors import CumulusError, InputError, NotRunningError, StoreError
 from cumulus.machine import Name
+from cumulus.transport.secret_file import read_secret
 
 ADDRESS, STATE, LOG = "address.json", "checkpoint", "cluster.log"
 _ENDED, _ENDED_BYTES = "ended.json", 8192
@@ -42,7 +43,9 @@ class ClusterAddress:
     machines
         Machine → host, port.
     pids
-        Machine → the number of its process.
+        Machine → the number of its process, where it runs.
+    tls_ca
+        The file with the certificates to trust; "": links are not encrypted.
     """
 
     pid: int
@@ -51,6 +54,7 @@ class ClusterAddress:
     secret: str
     machines: Mapping[Name, tuple[str, int]]
     pids: Mapping[Name, int]
+    tls_ca: str = ""
 
     def write(self, home: Path) -> None:
         """Put it into a home."""
@@ -59,32 +63,6 @@ class ClusterAddress:
     def read_secret(self) -> bytes:
         """Return the secret."""
         return read_secret(Path(self.secret))
-
-
-def read_secret(path: Path) -> bytes:
-    """Return what a file with a secret holds.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, holds nothing, or others than its owner, who is this user or root, can read it.
-    """
-    try:
-        with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            found = file.read().strip()
-    except OSError as problem:
-        raise InputError(
-            f"{path}: the secret cannot be read: {problem.strerror}", hint="Ask its owner for the right to read it."
-        ) from None
-    if facts.st_mode & 0o077 or facts.st_uid not in (os.geteuid(), 0):
-        raise InputError(
-            f"{path}: the secret is not yours alone",
-            hint=f"Write a new one into a file of yours, and: chmod 600 {path}",
-        )
-    if not found:
-        raise InputError(f"{path}: the secret is empty", hint="Write some random characters into the file.")
-    return found
 
 
 def is_cluster_home(home: Path) -> bool:

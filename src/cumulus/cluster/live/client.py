@@ -15,22 +15,22 @@ from typing import Any
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.names import known_name
-from cumulus.cluster.live.address import STATE, read_address
 from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.cluster.live.cluster_places import AgentPlace, HomePlace
 from cumulus.cluster.live.committed_reads import check_staleness, not_committed, wait_until_committed
 from cumulus.cluster.live.folds import ClusterFolds
+from cumulus.cluster.live.link_store import LinkStore, output_of
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.live.status import STATUS_SECONDS, status_of
 from cumulus.cluster.live.tentative_reads import tentative_rows
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.publisher import PUBLISHER
+from cumulus.durable.store import Place
 from cumulus.epochs.output.host import FolderHost
-from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.manifest import newest_manifest
-from cumulus.errors import ClosedError, InputError, UsageError
+from cumulus.epochs.output.manifest import committed_epochs, newest_manifest
+from cumulus.errors import ClosedError, UsageError
 from cumulus.hosts.answers import Answer, WriteReceipt
 from cumulus.hosts.requests import RowRequest
 from cumulus.hosts.selecting import typed_value
@@ -53,7 +53,7 @@ class ClusterClient:
     Parameters
     ----------
     home
-        The folder that ``cumulus cluster start --home`` was given.
+        The folder that ``cumulus cluster start --home`` was given, or where else the cluster is found.
     timeout_s
         How long any call may wait.
 
@@ -65,21 +65,20 @@ class ClusterClient:
         If the cluster does not run.
     """
 
-    def __init__(self, home: str | Path, *, timeout_s: float = 30.0) -> None:
-        self.home, self._timeout_s = Path(home).absolute(), timeout_s
-        read_address(self.home)
-        settings, program = read_settings(self.home / STATE), resumed_program(self.home / STATE)
-        if settings is None or program is None:
-            raise InputError(f"{self.home}: not the home of a cluster", hint="Give the folder that --home has named.")
-        self._settings, self._program = settings, program
-        self._links: ClientLinks | None = ClientLinks(
-            self.home, f"client-{uuid.uuid4().hex[:12]}", settings.program.encode()
-        )
+    def __init__(self, home: str | Path | AgentPlace, *, timeout_s: float = 30.0) -> None:
+        self._timeout_s = timeout_s
+        self._place = home if isinstance(home, AgentPlace) else HomePlace(Path(home).absolute())
+        self._settings, self._program = self._place.card()
+        self._links: ClientLinks | None = self._new_links()
+        self.home: Place = output_of(self._place, self._new_links, timeout_s)
         self._lock = Lock()
-        self._pid = os.getpid()
-        self._number = 0
-        self._views = {view.name: view for view in program.shown_views}
-        self._tables = {relation.name: relation for relation in program.relations}
+        self._pid, self._number = os.getpid(), 0
+        self._views = {view.name: view for view in self._program.shown_views}
+        self._tables = {relation.name: relation for relation in self._program.relations}
+
+    def _new_links(self) -> ClientLinks:
+        name, program = f"client-{uuid.uuid4().hex[:12]}", self._settings.program.encode()
+        return ClientLinks(self._place, name, program, lambda: max(committed_epochs(self.home), default=0))
 
     @cached_property
     def _plan(self) -> ClusterPlan:
@@ -124,6 +123,8 @@ class ClusterClient:
             links, self._links = self._links, None
             if links is not None:
                 links.close()
+            if isinstance(self.home, LinkStore):
+                self.home.close()
 
     def __enter__(self) -> ClusterClient:
         return self
@@ -340,7 +341,7 @@ class ClusterClient:
     def status(self, seconds: float = STATUS_SECONDS) -> dict[Name, dict[str, Any]]:
         """Return how each machine is, by name: docs/cluster.md, "Live"; "problem": it does not answer in `seconds`."""
         with self._lock:
-            return status_of(self._open_links, read_address(self.home).pids, self._next_number(), seconds)
+            return status_of(self._open_links, self._place.members().pids, self._next_number(), seconds)
 
     def _status_of(self, machine: Name) -> dict[str, Any]:
         until = time.monotonic() + self._timeout_s

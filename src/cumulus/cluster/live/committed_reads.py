@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from cumulus.cluster.live.links import ClientLinks
-from cumulus.durable.store import Store
+from cumulus.durable.store import Place
 from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import DelayError, UsageError
 from cumulus.hosts import WriteReceipt
 
 
-def not_committed(home: Path | Store) -> DelayError:
+def not_committed(home: Place) -> DelayError:
     """Return what to say where no epoch is committed yet."""
     return DelayError(f"{home}: no epoch is committed yet", hint="Wait for one: after=token.")
 
 
-def wait_until_committed(links: ClientLinks, home: Path, token: WriteReceipt, timeout_s: float) -> None:
+def wait_until_committed(links: ClientLinks, home: Place, token: WriteReceipt, timeout_s: float) -> None:
     """Wait until the rows of a token are in the committed views.
+
+    Parameters
+    ----------
+    home
+        The output of the cluster.
+    timeout_s
+        How long to wait.
 
     Raises
     ------

@@ -24,9 +24,9 @@ from cumulus.cluster.live.address import (
     lock_of,
     note_error,
     read_address,
-    read_secret,
 )
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.durable.folders import check_output, make_private
@@ -37,6 +37,7 @@ from cumulus.epochs.progress import Epoch
 from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
+from cumulus.transport.secret_file import read_secret
 from cumulus.transport.supervisor import Supervisor
 
 _MODULE = "cumulus.cluster.live.daemon"
@@ -63,6 +64,8 @@ class LiveSettings:
         Of the program, for who asks the home for it; None if it was made by hand.
     dead_after_s
         For how long a machine may hang until all start anew.
+    hosts
+        Where the machines run; None: on this computer alone.
     """
 
     program: str
@@ -77,6 +80,7 @@ class LiveSettings:
     settings: dict[str, Any]
     origin: Origin | None = None
     dead_after_s: float = DEAD_AFTER_SECONDS
+    hosts: HostSettings | None = None
 
 
 def serve(
@@ -120,11 +124,16 @@ def serve(
         def up(supervisor: Supervisor) -> None:
             machines, pids = supervisor.addresses(), supervisor.pids()
             own = os.getpid()
-            address = ClusterAddress(own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids)
+            tls_ca = "" if live.hosts is None else live.hosts.tls_ca
+            address = ClusterAddress(
+                own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca
+            )
             address.write(place)
             on_up()
 
-        running = ClusterRun(home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s)
+        running = ClusterRun(
+            home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts
+        )
         begin_without_error(place)
         try:
             for epoch in running.epochs(is_stopped):
@@ -197,10 +206,11 @@ def main() -> None:
     """Run the cluster that is given on standard input."""
     given = json.load(sys.stdin)
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in given.pop("sources"))
-    origin = given.pop("origin")
+    origin, hosts = given.pop("origin"), given.pop("hosts")
     live = LiveSettings(
         **{**given, "functions": tuple(given["functions"])},
         sources=sources,
+        hosts=None if hosts is None else HostSettings(**{**hosts, "agents": tuple(hosts["agents"])}),
         origin=None if origin is None else Origin(**{**origin, "sources": tuple(origin["sources"])}),
     )
 

@@ -43,6 +43,11 @@ class ClusterFolds:
     def committed(self, view: str, by: Sequence[str], where: Sequence[Bound], columns: Sequence[str] | None) -> Partial:
         """Return the parts of a cube after the last committed epoch.
 
+        Parameters
+        ----------
+        view, by, where, columns
+            As folding takes them.
+
         Raises
         ------
         DelayError

@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.live.address import ADDRESS, read_address
+from cumulus.cluster.live.cluster_places import ClusterPlace
 from cumulus.cluster.messages import ClientRows, EntriesRead, PartsRead, RequestRefused, RowsAccepted, RowsHeld
-from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.client_connection import ClientConnection
@@ -27,16 +25,18 @@ class ClientLinks:
 
     Parameters
     ----------
-    home
-        Of the cluster.
+    place
+        Where the cluster is found.
+    epoch_of
+        Returns the last committed epoch.
     name
         What the client is called by the machines.
     program
         The hash that they all must agree on.
     """
 
-    def __init__(self, home: Path, name: Name, program: bytes) -> None:
-        self._home, self._name, self._program = home, name, program
+    def __init__(self, place: ClusterPlace, name: Name, program: bytes, epoch_of: Callable[[], int]) -> None:
+        self._place, self._name, self._program, self._epoch_of = place, name, program, epoch_of
         self._links: dict[Name, ClientConnection] = {}
         self._epochs: dict[Name, int] = {}
         """Switch → an epoch that had not ended there when it was asked last, so that the one before had."""
@@ -44,7 +44,7 @@ class ClientLinks:
     def send(self, switch: Name, rows: ClientRows, until: float) -> RowsAccepted:
         """Send rows; return what the switch answers when they are on the disk. Raises as `ask`."""
         if switch not in self._epochs:
-            self._epochs[switch] = 1 + max(committed_epochs(self._home), default=0)
+            self._epochs[switch] = 1 + self._epoch_of()
         again = replace(rows, again_after=self._epochs[switch] - 1)
         accepted: RowsAccepted
         (accepted,) = self.ask(switch, rows, until, again)
@@ -88,7 +88,7 @@ class ClientLinks:
                 if isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.NEVER:
                     raise RemoteProtocolError(
                         problem.message,
-                        hint=f"Connect again; {self._home / ADDRESS} says where the secret of the cluster is.",
+                        hint=f"Connect again. {self._place.secret_hint}",
                     ) from None
                 reason = str(problem)
             except RemoteProtocolError:  # nothing that comes after it can be read
@@ -96,8 +96,8 @@ class ClientLinks:
                 raise
             if time.monotonic() + pause > until:
                 raise DelayError(
-                    f"{self._home}: no answer from {machine} in time: {reason}",
-                    hint=f"See how it is: cumulus cluster status {self._home}. Or give it more time: timeout_s=.",
+                    f"{self._place}: no answer from {machine} in time: {reason}",
+                    hint=f"See how it is: cumulus cluster status {self._place}. Or give it more time: timeout_s=.",
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -105,9 +105,9 @@ class ClientLinks:
 
     def _link(self, machine: Name, until: float) -> ClientConnection:
         if machine not in self._links:
-            address = read_address(self._home)
-            me = Credentials(self._name, self._program, address.read_secret())
-            self._links[machine] = ClientConnection(me, machine, address.machines[machine], address.incarnation, until)
+            found = self._place.members()
+            me = Credentials(self._name, self._program, found.secret, tls=found.tls)
+            self._links[machine] = ClientConnection(me, machine, found.machines[machine], found.incarnation, until)
         return self._links[machine]
 
     def _answers(self, link: ClientConnection, number: int, until: float) -> list[Any]:
@@ -146,6 +146,13 @@ class ClientLinks:
     def wait(self, is_so: Callable[[], bool], until: float, what: str, hint: str) -> None:
         """Wait until something is so.
 
+        Parameters
+        ----------
+        until
+            How long, by `time.monotonic`.
+        what, hint
+            What to say if it does not become so.
+
         Raises
         ------
         DelayError
@@ -158,4 +165,4 @@ class ClientLinks:
             if time.monotonic() + pause > until:
                 raise DelayError(what, hint=hint)
             time.sleep(pause)
-            read_address(self._home)
+            self._place.members()  # it may have ended

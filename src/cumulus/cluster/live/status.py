@@ -27,7 +27,7 @@ def status_of(links: ClientLinks, pids: Mapping[Name, int], number: int, seconds
     Parameters
     ----------
     pids
-        Machine → the number of its process.
+        Machine → the number of its process; 0 if nobody here knows it.
     number
         Of the question.
     seconds
@@ -36,7 +36,10 @@ def status_of(links: ClientLinks, pids: Mapping[Name, int], number: int, seconds
     until = time.monotonic() + seconds
     with ThreadPoolExecutor(min(len(pids), _MOST_AT_ONCE), "status") as pool:
         facts = pool.map(partial(_facts, links, number, until, seconds), pids)
-        found = {name: {"process": pid, **told} for (name, pid), told in zip(pids.items(), facts, strict=True)}
+        found = {
+            name: {**({"process": pid} if pid else {}), **told}
+            for (name, pid), told in zip(pids.items(), facts, strict=True)
+        }
     newest = found[PUBLISHER].get("epoch")
     for name, told in found.items():
         if name != PUBLISHER and newest is not None and "epoch" in told:  # who was asked later may be further by now

@@ -98,8 +98,11 @@ class ClusterSettings:
                 f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}",
                 hint=f"Give {began}, or start with new folders.",
             )
-        content = {**asdict(self), "sources": [source.plain() for source in self.sources]}
-        write_durably(Path(self.home) / SETTINGS_FILE, json.dumps(content, indent=1).encode())
+        write_durably(Path(self.home) / SETTINGS_FILE, json.dumps(self.plain(), indent=1).encode())
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings as JSON has them."""
+        return {**asdict(self), "sources": [source.plain() for source in self.sources]}
 
 
 def read_settings(home: str | Path) -> ClusterSettings | None:
@@ -112,11 +115,16 @@ def read_settings(home: str | Path) -> ClusterSettings | None:
     """
     path = Path(home) / SETTINGS_FILE
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
-        sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-        return ClusterSettings(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
+        return settings_of(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
         raise StoreError(f"{path} cannot be read: {problem}", hint="Start with new folders.") from None
+
+
+def settings_of(found: dict[str, Any]) -> ClusterSettings:
+    """Return the settings that `ClusterSettings.plain` has given; ValueError, TypeError, KeyError if they are none."""
+    found = dict(found)
+    homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
+    sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
+    return ClusterSettings(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)

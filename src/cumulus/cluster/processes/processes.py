@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from cumulus.cluster import codec
@@ -15,9 +17,10 @@ from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
+from cumulus.cluster.processes.cluster_hosts import read_card
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.cluster.processes.home import plan_of
-from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, StateFiles, SwitchTasks
+from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.senders import Senders
 from cumulus.cluster.spread_part import SpreadPart
@@ -54,21 +57,38 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     Parameters
     ----------
     argument
-        "home": the folder with the settings; of the publisher also "every_ms" and "last".
+        "home": the folder with the settings; of the publisher also "every_ms" and "last". "is_away":
+        the home is not seen; then "card" is by `cumulus.cluster.processes.cluster_hosts.card_of`, and "data" the folder
+        for the state.
 
     Raises
     ------
     StoreError
         If the home is damaged.
     """
+    if argument.get("is_away"):
+        told, program, newest = read_card(argument["card"], str(argument["data"]), name)
+        return equip_by_plan(name, argument, told, plan_of(program, told), Away(newest))
     home = str(argument["home"])
-    settings, program = read_settings(home), resumed_program(home)
-    if settings is None or program is None:
-        raise StoreError(f"{home}: this is no home of a cluster", hint="Start with new folders.")
-    return equip_by_plan(name, argument, settings, plan_of(program, settings))
+    settings, resumed = read_settings(home), resumed_program(home)
+    if settings is None or resumed is None:
+        raise StoreError(
+            f"{home}: this is no home of a cluster",
+            hint="Start with new folders; with --host, on the host that is named first.",
+        )
+    return equip_by_plan(name, argument, settings, plan_of(resumed, settings))
 
 
-def equip_by_plan(name: Name, argument: Mapping[str, Any], settings: ClusterSettings, plan: ClusterPlan) -> MachineSpec:
+@dataclass(frozen=True, slots=True)
+class Away:
+    """That a machine does not see the home: the manifest of the last epoch, None before the first."""
+
+    newest: Manifest | None
+
+
+def equip_by_plan(
+    name: Name, argument: Mapping[str, Any], settings: ClusterSettings, plan: ClusterPlan, away: Away | None = None
+) -> MachineSpec:
     """Return the machine that a process is to drive, built from the plan of its cluster.
 
     Parameters
@@ -79,17 +99,22 @@ def equip_by_plan(name: Name, argument: Mapping[str, Any], settings: ClusterSett
         As in `equip`.
     settings, plan
         Those of the cluster.
+    away
+        Whether the machine sees the home: None.
     """
     folder = settings.folder(name)
     folder.mkdir(parents=True, exist_ok=True)
     log = RecordLog(folder / "log")
-    part = _Parts(settings, plan, StateFiles(name, folder), newest_manifest(settings.out), log.facts)
+    newest = newest_manifest(settings.out) if away is None else away.newest
+    part = _Parts(settings, plan, StateFiles(name, folder), newest, log.facts)
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
         machine, perform = part.switch(int(name.removeprefix("switch")))
     else:
         machine, perform = part.node(int(name.removeprefix("node")))
+    if away is not None:
+        perform = SpoolingTasks(perform, Path(settings.out)).run
     return MachineSpec(
         machine,
         codec,

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EpochTold, SourcesDone
+from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
+from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
+from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.files import write_durably
+from cumulus.epochs.output.identity import resumed_program
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
+from cumulus.machine import Name
+from cumulus.transport.agents.agent_links import AgentLinks, HostLostError
+from cumulus.transport.connections import Address
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
-from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.machine_process import Launcher, LinkLost, MachineMessage, Process, ProcessEnded
 from cumulus.transport.supervisor import StartError, Supervisor
 
+_FIRST_PATIENCE_S = 10.0
+"""How long an agent may take to be there when a cluster is started."""
 MOST_DEATHS = 5
 """Processes may die so often in a row without an epoch in between."""
 _SOUND_S = 60.0
@@ -46,7 +56,9 @@ class ClusterRun:
     dead_after_s
         For how long a machine may hang (`cumulus.transport.hang_watch`) until it is ended, and all start anew.
     factory
-        What makes a machine, as `cumulus.transport.supervisor.Process` has it.
+        What makes a machine, as `cumulus.transport.machine_process.Process` has it.
+    hosts
+        Where the machines run; None: all on this computer, without agents.
     """
 
     def __init__(
@@ -60,6 +72,7 @@ class ClusterRun:
         on_up: Callable[[Supervisor], None] | None = None,
         dead_after_s: float = DEAD_AFTER_SECONDS,
         factory: str = "cumulus.cluster.processes.import_without_pandas:start_machine",
+        hosts: HostSettings | None = None,
     ) -> None:
         self._factory, self._dead_after_s = factory, dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
@@ -69,6 +82,15 @@ class ClusterRun:
             "last": last,
             "has_functions": bool(home.settings.functions),
         }
+        self._hosts = hosts
+        self._beside = frozenset(machine_names(home.settings))
+        """The machines that see the home."""
+        self._placed: dict[Name, Address] = {}
+        if hosts is not None:
+            plan, sources = home.plan, home.settings.sources
+            readers = {switch_name(plan.tables.switch_of[each.relation]) for each in sources}
+            self._placed = hosts.placed(machine_names(home.settings), frozenset(readers))
+            self._beside = frozenset((PUBLISHER, *readers))
         self._epoch = home.epoch
         self._deaths = 0
         self._since = 0.0
@@ -83,23 +105,54 @@ class ClusterRun:
         StoreError
             If the home cannot be written.
         """
-        processes = [Process(name, self._factory, self._argument) for name in machine_names(self._home.settings)]
-        is_over = False
-        while not is_over:
-            incarnation = self._next_incarnation()
-            try:
-                with Supervisor(
-                    processes,
-                    incarnation=incarnation,
-                    clients_secret=self._secret,
-                    idle_seconds=self._dead_after_s,
-                    is_unwanted=is_stopped,
-                ) as supervisor:
-                    if self._on_up is not None:
-                        self._on_up(supervisor)
-                    is_over = yield from self._until_one_ends(supervisor, is_stopped)
-            except StartError as problem:
-                self._mourn(problem.ended)
+        with ExitStack() as opened:
+            links: AgentLinks | None = None
+            if self._hosts is not None:
+                links = opened.enter_context(agents_of(self._hosts, self._home.settings.checkpoint))
+
+            def is_ended() -> bool:
+                return is_stopped() or (links is not None and links.is_stop_wished)
+
+            launchers: dict[Name, Launcher] = {}
+            if links is not None:
+                launchers = {name: links.launcher(at) for name, at in self._placed.items()}
+            is_over = False
+            patience_s: float | None = _FIRST_PATIENCE_S
+            while not is_over:
+                if links is not None:
+                    links.connect(is_ended, self._note, patience_s)
+                    patience_s = None  # a host that has run will come back
+                    if is_ended():
+                        return
+                try:
+                    with Supervisor(
+                        self._processes(),
+                        incarnation=self._next_incarnation(),
+                        clients_secret=self._secret,
+                        idle_seconds=self._dead_after_s,
+                        is_unwanted=is_ended,
+                        launchers=launchers,
+                    ) as supervisor:
+                        if self._on_up is not None:
+                            self._on_up(supervisor)
+                        is_over = yield from self._until_one_ends(supervisor, is_ended)
+                except StartError as problem:
+                    self._mourn(problem.ended)
+                except HostLostError as problem:
+                    self._begin_anew(problem.message)
+
+    def _processes(self) -> list[Process]:
+        """Return what to start: who is not beside the home is told all that it needs of it."""
+        settings = self._home.settings
+        argument: dict[str, Any] = dict(self._argument)
+        if self._hosts is not None:
+            program = resumed_program(settings.home)
+            assert program is not None, "the home has just written it"
+            argument = {**argument, "card": card_of(settings, program)}  # agents tell it clients, too
+        away = {**argument, "is_away": True}
+        return [
+            Process(name, self._factory, argument if name in self._beside else away) for name in machine_names(settings)
+        ]
 
     def _until_one_ends(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
         """Yield what is told until a process dies; return whether all is over."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cumulus.cluster.gate import Gate
@@ -24,12 +24,23 @@ from cumulus.cluster.messages import (
     node_name,
 )
 from cumulus.cluster.node import NodeOutput
+from cumulus.cluster.output_files import (
+    AnswerRead,
+    ListOutput,
+    OutputFile,
+    OutputListed,
+    OutputRead,
+    ReadOutput,
+    StoreOutput,
+    WrittenElsewhere,
+)
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.spread_outputs import SpreadOutputs
 from cumulus.durable import faults
-from cumulus.durable.files import aside_of, open_durably
+from cumulus.durable.files import aside_of, open_durably, write_bytes
 from cumulus.durable.folders import sync_folder
+from cumulus.durable.store import FileStore
 from cumulus.epochs.arrivals import files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.folder_source import FolderSource
@@ -39,12 +50,15 @@ from cumulus.epochs.output.publish import merge_functions, write_outcome, write_
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
-from cumulus.errors import InputError, StoreError
+from cumulus.errors import InputError, RemoteProtocolError, StoreError
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions
 
 _STATE = ".state"
 _CHECKSUM = struct.Struct("<I")
+_PUBLIC = ("data", "epochs", "program.m3", "cumulus.json")
+"""What of an output clients read."""
+_MOST_READ_BYTES = 16 << 20
 _FROM_COPY = "Bring the file back from a copy, or start with new folders."
 
 
@@ -110,6 +124,37 @@ class StateFiles:
                 (self._folder / f"{epoch}{_STATE}").unlink()
         for leftover in self._folder.glob(f".*{_STATE}-*"):
             leftover.unlink()  # half of one: the process was killed
+
+
+class SpoolingTasks:
+    """Does the tasks of a machine that does not see the home: what it writes goes to a folder of its own, and from
+    there into the result.
+
+    Parameters
+    ----------
+    run
+        Does the tasks.
+    spool
+        The folder that it writes into; what a life before has left there is removed.
+    """
+
+    def __init__(self, run: Callable[[Any], Any], spool: Path) -> None:
+        self._run, self._spool = run, spool
+        self._taken()
+
+    def run(self, task: Any) -> Any:
+        """Do a task; return its result."""
+        result = self._run(task)
+        return WrittenElsewhere(result, self._taken()) if isinstance(task, WriteOutputs) else result
+
+    def _taken(self) -> list[OutputFile]:
+        """Return the files of the folder, and remove them."""
+        found = []
+        for folder, _, names in os.walk(self._spool):
+            for path in (Path(folder) / name for name in sorted(names)):
+                found.append(OutputFile(path.relative_to(self._spool).as_posix(), path.read_bytes()))
+                path.unlink()
+        return found
 
 
 class SwitchTasks:
@@ -187,6 +232,12 @@ class NodeTasks:
         return written
 
 
+def _is_of(folders: Sequence[str], name: str) -> bool:
+    """Whether a name is one in some folders of an output, and leads nowhere else."""
+    parts = PurePosixPath(name).parts
+    return parts[:1] in [(folder,) for folder in folders] and ".." not in parts and "\0" not in name
+
+
 class PublisherTasks:
     """Lists files, and commits epochs.
 
@@ -212,7 +263,7 @@ class PublisherTasks:
     ) -> None:
         self._sources: Sequence[FolderSource] = settings.sources
         self._limit, self._keep, self._sink = settings.files_per_epoch, settings.keep, sink
-        out = Path(settings.out)
+        self._out = out = Path(settings.out)
         self._merge = SpreadOutputs(plan, out, settings.engine).mergers()
         if plan.gate is not None:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
@@ -232,11 +283,41 @@ class PublisherTasks:
                     return Unreadable(problem.message, problem.hint)
             case GiveUp(problem):
                 raise InputError(problem.message, hint=problem.hint)
+            case StoreOutput(file):
+                self._store(file)
+            case AnswerRead(_, asked):
+                return self._answer(asked)
             case CommitEpoch(epoch, written, progress):
                 self._sink.commit(epoch, written, progress, self._merge, self._keep)
                 return files_left(self._sources, progress)
             case _:
                 raise AssertionError(task)
+
+    def _store(self, file: OutputFile) -> None:
+        """Put down what another machine has written; RemoteProtocolError if its name is none of an output."""
+        if not _is_of(("data",), file.name):
+            raise RemoteProtocolError(f"{file.name!r:.200} is no file of an output")
+        try:
+            write_bytes(self._out / file.name, file.data)
+        except OSError as problem:
+            raise output_error(self._out, problem) from None
+
+    def _answer(self, asked: ReadOutput | ListOutput) -> OutputRead | OutputListed:
+        """Return what a client may see of the output: manifests, what they name, and the program."""
+        store = FileStore(self._out)
+        if isinstance(asked, ListOutput):
+            files = store.list(asked.prefix, asked.after) if _is_of(_PUBLIC, asked.prefix) else []
+            return OutputListed(asked.number, [(each.name, each.size, each.changed_ns) for each in files])
+        begin, most = max(asked.begin, 0), min(max(asked.most, 0), _MOST_READ_BYTES)
+        try:
+            if not _is_of(_PUBLIC, asked.name):
+                return OutputRead(asked.number, -1, b"")
+            with (self._out / asked.name).open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(begin)
+                return OutputRead(asked.number, size, file.read(most))
+        except OSError:
+            return OutputRead(asked.number, -1, b"")
 
     def _list(self, epoch: int, done: Any) -> Listing | None:
         files, progress = next_files(self._sources, done, self._limit, sizes=True)

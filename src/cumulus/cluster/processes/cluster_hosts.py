@@ -1,0 +1,197 @@
+"""Which host each machine of a cluster runs on, and what a machine gets that does not see the home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cumulus.cluster.processes.cluster_settings import ClusterSettings, settings_of
+from cumulus.epochs.output.identity import program_of
+from cumulus.epochs.output.manifest import Manifest, newest_manifest
+from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.m3.program import Program
+from cumulus.machine import Name
+from cumulus.transport.agents.agent_links import LEASE_SECONDS, AgentLinks
+from cumulus.transport.connections import Address
+from cumulus.transport.greeting import is_loopback
+from cumulus.transport.secret_file import read_secret
+from cumulus.transport.tls import TlsFiles
+
+_DEFAULT_PORT = 7070
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The hosts of a cluster.
+
+    Parameters
+    ----------
+    agents
+        Where their agents listen, as host:port; the first one is the host of the home.
+    place
+        Machine → the host that it is to run on.
+    secret
+        The file with the secret of the agents.
+    tls_ca
+        The file with the certificates that are trusted; "": nothing is encrypted.
+    insecure
+        Whether that may be so beyond this computer.
+    lease_s
+        Without a word for so long a host is lost.
+    """
+
+    agents: tuple[str, ...]
+    place: Mapping[Name, str]
+    secret: str
+    tls_ca: str = ""
+    insecure: bool = False
+    lease_s: float = LEASE_SECONDS
+
+    def addresses(self) -> tuple[Address, ...]:
+        """Return where the agents are.
+
+        Raises
+        ------
+        UsageError
+            If one is no address, is given twice, or would be spoken to in the clear.
+        """
+        found = tuple(address_of(each, "--host") for each in self.agents)
+        for each in found:
+            if found.count(each) > 1:
+                raise UsageError(f"--host {each[0]}:{each[1]} is given twice", hint="Give each host once.")
+            check_encrypted(each, is_encrypted=bool(self.tls_ca), insecure=self.insecure, option="--host")
+        return found
+
+    def placed(self, machines: Sequence[Name], readers: frozenset[Name]) -> dict[Name, Address]:
+        """Return which agent starts which machine.
+
+        What is not placed: the publisher and who reads files are where the home is, other machines take turns.
+
+        Parameters
+        ----------
+        machines
+            All, the publisher first.
+        readers
+            The switches that read files, which the host of the home has.
+
+        Raises
+        ------
+        UsageError
+            If a machine or host is named that there is not, or one is placed where it cannot do its work.
+        """
+        agents = self.addresses()
+        by_name = {f"{host}:{port}": (host, port) for host, port in agents} | {
+            host: (host, port) for host, port in agents
+        }
+        for machine, host in self.place.items():
+            if machine not in machines:
+                raise UsageError(
+                    f"--place {machine}={host}: there is no {machine}", hint=f"Name {', '.join(machines)}."
+                )
+            if host not in by_name:
+                raise UsageError(
+                    f"--place {machine}={host}: no --host {host} is given", hint=f"Give {' or '.join(by_name)}."
+                )
+        fixed = {machines[0]: "writes the home", **dict.fromkeys(sorted(readers), "reads files of this host")}
+        found, turn = {}, 0
+        for machine in machines:
+            wanted = by_name.get(self.place.get(machine, ""))
+            if machine in fixed:
+                if wanted not in (None, agents[0]):
+                    raise UsageError(
+                        f"--place {machine}={self.place[machine]}: {machine} {fixed[machine]}, the first --host",
+                        hint=f"Leave it out: {machine} runs at {agents[0][0]}.",
+                    )
+                found[machine] = agents[0]
+            elif wanted is not None:
+                found[machine] = wanted
+            else:
+                found[machine] = agents[turn % len(agents)]
+                turn += 1
+        return found
+
+
+def agents_of(hosts: HostSettings, cluster: str) -> AgentLinks:
+    """Return links to the agents of a cluster's hosts.
+
+    Raises
+    ------
+    CumulusError
+        If the secret or the certificates cannot be read.
+    """
+    tls = TlsFiles(hosts.tls_ca) if hosts.tls_ca else None
+    return AgentLinks(hosts.addresses(), cluster, read_secret(Path(hosts.secret)), tls, hosts.lease_s)
+
+
+def address_of(text: str, option: str) -> Address:
+    """Return host and port of HOST or HOST:PORT; an IPv6 address stands in brackets.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+
+    Examples
+    --------
+    >>> address_of("h1", "--host"), address_of("[::1]:7", "--host")
+    (('h1', 7070), ('::1', 7))
+    """
+    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        host, port = text, str(_DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or not 0 <= int(port) <= 65535 or "/" in host or " " in host:
+        raise UsageError(f"{option} {text!r} is no address", hint=f"Give HOST:PORT, such as h1:{_DEFAULT_PORT}.")
+    return host, int(port)
+
+
+def check_encrypted(address: Address, *, is_encrypted: bool, insecure: bool, option: str) -> None:
+    """Refuse to speak in the clear to, or at, an address that others than this computer have.
+
+    Parameters
+    ----------
+    is_encrypted, insecure
+        Whether it would not be in the clear, and whether it may be.
+    option
+        Where the address was given, for the error.
+
+    Raises
+    ------
+    UsageError
+        If that would be so, and nobody has allowed it.
+    """
+    if not is_encrypted and not insecure and not is_loopback(address[0]):
+        raise UsageError(
+            f"{option} {address[0]}:{address[1]}: what goes there could be read, and changed, on the way",
+            hint="Give --tls-ca (and an agent --tls-cert and --tls-key), or --insecure in a network of yours alone.",
+        )
+
+
+def card_of(settings: ClusterSettings, program: Program) -> dict[str, Any]:
+    """Return what a machine on another host is built from, as JSON has it: settings, program, and the last epoch."""
+    newest = newest_manifest(settings.out)
+    return {
+        "settings": settings.plain(),
+        "text": str(program),
+        "newest": None if newest is None else asdict(newest),
+    }
+
+
+def read_card(card: Mapping[str, Any], data: str, machine: Name) -> tuple[ClusterSettings, Program, Manifest | None]:
+    """Return settings, program and the last manifest of a card, with folders below `data`, the output the machine's.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If it is none.
+    """
+    try:
+        settings = settings_of(card["settings"])
+        newest = None if card["newest"] is None else Manifest(**card["newest"])
+        return replace(settings, home=data, out=f"{data}/{machine}/out"), program_of(card["text"]), newest
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise RemoteProtocolError(
+            f"what the supervisor says of the cluster cannot be read: {problem}", hint="Run one release on all hosts."
+        ) from None

@@ -1,0 +1,198 @@
+"""A cluster on several hosts that share nothing: namespaces of this machine, whose cables can be pulled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from support.network_hosts import Host, Hosts, missing, write_certificates
+
+pytestmark = [
+    pytest.mark.net,
+    pytest.mark.xdist_group("network"),
+    pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
+]
+VIEWS = """
+CREATE TABLE products (id INT PRIMARY KEY, kind VARCHAR);
+CREATE TABLE sales (id INT PRIMARY KEY, product INT REFERENCES products, price DECIMAL(9, 2));
+CREATE VIEW kinds AS SELECT kind, SUM(price) AS s, COUNT(*) AS n FROM sales JOIN products ON product = products.id
+  GROUP BY kind;
+CREATE VIEW dearest AS SELECT product, MAX(price) AS most FROM sales GROUP BY product;
+"""
+SEND = """
+import json, sys, cumulus
+begin, count, place, *more = sys.argv[1:]
+given = {"secret_file": more[0], "tls_ca": "ca.pem"} if more else {}
+with cumulus.connect(place, timeout_s=90, **given) as client:
+    if begin == "0":
+        client.insert("products", [(number, "ab"[number % 2]) for number in range(10)])
+    for at in range(int(begin), int(begin) + int(count)):
+        if at % 10 == 9:
+            receipt = client.delete("sales", [(at - 9, (at - 9) % 10, at - 9)])
+        else:
+            receipt = client.insert("sales", [(at, at % 10, at)])
+    answer = client.view("kinds", after=receipt)
+    key = [client.get("dearest", number).row for number in range(10)]
+    tentative = client.view("kinds", read="tentative").rows()
+    print(json.dumps([sorted(answer.rows()), sorted(tentative), key, answer.at], default=str))
+"""
+"""Sends sales, numbered from BEGIN, every tenth a deletion of an earlier one; reads what is committed then."""
+
+
+def expected(count: int) -> list[list[object]]:
+    """Return the rows of `kinds` after so many."""
+    there = {at for at in range(count) if at % 10 != 9} - {at - 9 for at in range(count) if at % 10 == 9}
+    found = []
+    for kind in (0, 1):
+        mine = [at for at in there if at % 2 == kind]
+        found.append(["ab"[kind], f"{sum(mine)}.00", len(mine)])
+    return found
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Sequence[Host]]:
+    """Three hosts with an agent each, and a secret and certificates for their links."""
+    own, certificates = tmp_path / "own", tmp_path / "certificates"
+    own.mkdir()
+    certificates.mkdir()
+    with Hosts(own, 3) as found:
+        write_certificates(certificates, [host.address for host in found])
+        for host in found:
+            for name in ("ca.pem", f"{host.address}.pem", f"{host.address}.key"):
+                host.write(name, (certificates / name).read_text(), is_secret=True)
+            host.write("agents.secret", "of agents", is_secret=True)
+            start_agent(host)
+        found[0].write("views.sql", VIEWS)
+        yield found
+
+
+def start_agent(host: Host) -> None:
+    tls = ["--tls-cert", f"{host.address}.pem", "--tls-key", f"{host.address}.key", "--tls-ca", "ca.pem"]
+    words = ["--listen", f"{host.address}:7070", "--secret-file", "agents.secret", "--data", "data", *tls]
+    agent = host.start(sys.executable, "-m", "cumulus", "cluster", "agent", *words)
+    assert agent.stdout is not None
+    assert "the agent listens" in agent.stdout.readline()
+
+
+def start(hosts: Sequence[Host], *more: str, nodes: int = 3) -> str:
+    options = [word for host in hosts for word in ("--host", f"{host.address}:7070")]
+    options += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem", "--trigger", "250ms", *more]
+    return hosts[0].cumulus("cluster", "start", "views.sql", "--home", "live", "--nodes", nodes, *options)
+
+
+def send(host: Host, begin: int, count: int, place: str = "live", *secret: str) -> int:
+    """Send sales, and check what is committed then; return the epoch."""
+    told = host.run(sys.executable, "-c", SEND, str(begin), str(count), place, *secret)
+    committed, tentative, rows, epoch = json.loads(told.splitlines()[-1])
+    assert committed == expected(begin + count), told
+    assert tentative == committed
+    assert len(rows) == 10
+    return int(epoch)
+
+
+def log_of(host: Host) -> str:
+    return host.run("cat", "live/checkpoint/cluster.log")
+
+
+def machine_pids(host: Host) -> list[int]:
+    return [pid for pid, line in host.command_lines().items() if "cumulus.transport.process" in line]
+
+
+def wait_for(is_so: object, seconds: float = 60.0) -> None:
+    assert callable(is_so)
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it has not come to be so"
+        time.sleep(0.1)
+
+
+def test_three_hosts_that_share_nothing_keep_views_together(hosts: Sequence[Host]) -> None:
+    first, second, third = hosts
+    start(hosts, "--place", f"node1={second.address}", "--place", f"node2={third.address}")
+    assert [len(machine_pids(host)) for host in hosts] == [2, 2, 1]
+    before = send(first, 0, 40)
+    third.cut()
+    time.sleep(3)
+    third.mend()
+    assert send(first, 40, 40) > before
+    assert "start anew" not in log_of(first), "a short cut is none of theirs"
+    # a client without the home, at another host
+    second.write("clients.secret", first.run("cat", "live/checkpoint/secret"), is_secret=True)
+    place = f"cluster://{second.address}:7070"
+    assert send(second, 80, 20, place, "clients.secret") > before
+    at = ["--at", f"{second.address}:7070", "--tls-ca", "ca.pem"]
+    status = json.loads(second.cumulus("cluster", "status", *at, "--secret-file", "clients.secret", "--json"))
+    assert sorted(status) == ["node0", "node1", "node2", "publisher", "switch0"]
+    assert not any("problem" in each for each in status.values())
+    assert "stopped" in third.cumulus(
+        "cluster", "stop", "--at", f"{third.address}:7070", "--tls-ca", "ca.pem", "--secret-file", "agents.secret"
+    )
+    assert not any(machine_pids(host) for host in hosts)
+    assert first.run("cat", "live/checkpoint/ended.json").strip() == ""
+
+
+@pytest.mark.kill
+def test_machines_and_hosts_that_are_lost_come_back(hosts: Sequence[Host]) -> None:
+    first, second, third = hosts
+    start(hosts)
+    done = 20
+    send(first, 0, done)
+    for host in (second, first, third):  # a machine, by its process
+        os.kill(machine_pids(host)[-1], signal.SIGKILL)
+        send(first, done, 10)
+        done += 10
+    third.cut()  # a host, until its lease has run out
+    wait_for(lambda: not machine_pids(third))
+    wait_for(lambda: f"lost with its host {third.address}:7070" in log_of(first))
+    rows = first.cumulus("query", "live", "SELECT SUM(n) AS n FROM kinds", "--csv")
+    assert rows.split()[-1] == str(sum(row[2] for row in expected(done)))  # type: ignore[misc]  # they are numbers
+    third.mend()
+    send(first, done, 10)
+    done += 10
+    for pid in [pid for pid, line in second.command_lines().items() if "cluster agent" in line]:
+        os.kill(pid, signal.SIGKILL)  # a host that begins anew, with its folder
+    wait_for(lambda: not machine_pids(second))
+    start_agent(second)
+    send(first, done, 10)
+    done += 10
+    for pid in [pid for pid, line in first.command_lines().items() if "live.daemon" in line]:
+        os.kill(pid, signal.SIGKILL)  # the supervisor
+    wait_for(lambda: not any(machine_pids(host) for host in hosts))
+    start(hosts)
+    send(first, done, 10)
+
+
+@pytest.mark.slow
+def test_what_goes_between_hosts_cannot_be_read(hosts: Sequence[Host], tmp_path: Path) -> None:
+    """Rows with a word of their own go over a cable on which all bytes are kept."""
+    first, second, _ = hosts
+    capture = f"""
+import socket, sys
+tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+tap.bind(("eth0", 0))
+print("ready", flush=True)
+with open({str(tmp_path / "packets")!r}, "wb") as file:
+    while True:
+        file.write(tap.recv(65535))
+        file.flush()
+"""
+    listening = second.start(sys.executable, "-c", capture)
+    assert listening.stdout is not None
+    assert listening.stdout.readline() == "ready\n"
+    start(hosts)
+    send(first, 0, 10)
+    word = "a-word-of-its-own"
+    first.python(
+        f"import cumulus; c = cumulus.connect('live'); r = c.insert('products', [(99, {word!r})]); "
+        f"r = c.insert('sales', [(999, 99, 1)]); assert {word!r} in str(c.view('kinds', after=r).rows())"
+    )
+    packets = (tmp_path / "packets").read_bytes()
+    assert len(packets) > 10_000
+    assert word.encode() not in packets
