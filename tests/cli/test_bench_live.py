@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
 from cumulus.machine_facts import cpu_seconds
-from cumulus_lab.bench.live.load_rows import MAY_GROW_BYTES, LoadRow, check_flat, check_slowed
+from cumulus_lab.bench.live.load_rows import EVENT_BYTES, MAY_GROW_BYTES, LoadRow, check_flat, check_slowed
 from cumulus_lab.bench.live.slowing import SlowedProcess
 
 
@@ -60,8 +60,8 @@ def test_a_source_that_is_not_slowed_and_a_queue_that_grows_are_told() -> None:
     assert check_slowed([before, row(30, "node1", 400, 100), after], 10) == []
     (told,) = check_slowed([before, row(30, "node1", 900, 100), after], 10)
     assert told == "90 events/s were taken in while node1 was slow, 100 before"
-    (told,) = check_slowed([before, row(30, "node1", 400, 101 + MAY_GROW_BYTES), after], 10)
-    assert told == "node0 grew from 0.0 to 64.0 MB"
+    (told,) = check_slowed([before, row(30, "node1", 400, 101 + MAY_GROW_BYTES + 300 * EVENT_BYTES), after], 10)
+    assert told == "node0 grew from 0.0 to 64.3 MB"
     (told,) = check_slowed([before, after], 10)
     assert "too few epochs" in told
 

@@ -73,9 +73,9 @@ def hosts(tmp_path: Path) -> Iterator[Sequence[Host]]:
         yield found
 
 
-def start_agent(host: Host) -> None:
+def start_agent(host: Host, secret: str = "agents.secret") -> None:
     tls = ["--tls-cert", f"{host.address}.pem", "--tls-key", f"{host.address}.key", "--tls-ca", "ca.pem"]
-    words = ["--listen", f"{host.address}:7070", "--secret-file", "agents.secret", "--data", "data", *tls]
+    words = ["--listen", f"{host.address}:7070", "--secret-file", secret, "--data", "data", *tls]
     agent = host.start(sys.executable, "-m", "cumulus", "cluster", "agent", *words)
     assert agent.stdout is not None
     assert "the agent listens" in agent.stdout.readline()
@@ -156,9 +156,7 @@ def test_machines_and_hosts_that_are_lost_come_back(hosts: Sequence[Host]) -> No
     third.mend()
     send(first, done, 10)
     done += 10
-    for pid in [pid for pid, line in second.command_lines().items() if "cluster agent" in line]:
-        os.kill(pid, signal.SIGKILL)  # a host that begins anew, with its folder
-    wait_for(lambda: not machine_pids(second))
+    end_agent(second)  # a host that begins anew, with its folder
     start_agent(second)
     send(first, done, 10)
     done += 10
@@ -196,3 +194,47 @@ with open({str(tmp_path / "packets")!r}, "wb") as file:
     packets = (tmp_path / "packets").read_bytes()
     assert len(packets) > 10_000
     assert word.encode() not in packets
+
+
+@pytest.mark.slow
+def test_mistakes_are_told_before_anything_is_written(hosts: Sequence[Host]) -> None:
+    first, second, third = hosts
+
+    def refused(host: Host, *words: object) -> str:
+        with pytest.raises(AssertionError) as told:
+            host.cumulus(*words)
+        return str(told.value)
+
+    start(hosts)
+    first.cumulus("cluster", "stop", "live")
+    second.write("views.sql", VIEWS)
+    named = [word for host in hosts for word in ("--host", f"{host.address}:7070")]
+    words: list[object] = ["cluster", "start", "views.sql", "--home", "live", "--nodes", 3, *named]
+    words += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem"]
+    assert "the home of another cluster is there, on the first --host" in refused(second, *words)
+    assert "what goes there could be read" in refused(first, *words[:-2])
+    told = refused(first, *words, "--place", f"publisher={second.address}")
+    assert "publisher writes the home, the first --host" in told
+    start(hosts)
+    assert "it serves the supervisor of cluster" in refused(
+        first, *[{"live": "other"}.get(each, each) for each in words]
+    )
+    send(first, 0, 10)
+    first.cumulus("cluster", "stop", "live")
+    end_agent(third)
+    third.write("other.secret", "another", is_secret=True)
+    start_agent(third, secret="other.secret")
+    assert f"the agent at {third.address}:7070 refuses: supervisor does not know the secret" in refused(first, *words)
+    end_agent(third)
+    for kind in ("pem", "key"):  # the certificate of another host
+        third.write(f"{third.address}.{kind}", second.run("cat", f"{second.address}.{kind}"), is_secret=True)
+    start_agent(third)
+    assert "shows a certificate that is not trusted: IP address mismatch" in refused(first, *words)
+    start(hosts[:2])
+    wait_for(lambda: "epoch 1 is committed, and not in the log" in log_of(first))  # the third one had a node
+
+
+def end_agent(host: Host) -> None:
+    for pid in [pid for pid, line in host.command_lines().items() if "cluster agent" in line]:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not host.command_lines())

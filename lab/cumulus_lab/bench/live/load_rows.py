@@ -22,8 +22,9 @@ _LOOK_S, _PATIENCE_S = 0.02, 120.0
 """How often is looked for a new epoch, and how long one may take."""
 SLOWED_SHARE = 0.1
 """What a process that is slowed has of the time."""
-MAY_GROW_BYTES = 64_000_000
-"""What a process may have more while another one is slow: what waits at links and in epochs."""
+MAY_GROW_BYTES, EVENT_BYTES = 64_000_000, 1_000
+"""What a process may have more while another one is slow: what waits at links, and events of epochs that are open."""
+_OPEN_EPOCHS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +125,14 @@ def check_slowed(rows: Sequence[LoadRow], warm: int) -> list[str]:
         return ["there are too few epochs for a slow time and one before: give more --epochs"]
     fast, slow = (sum(row.events for row in some) / sum(row.seconds for row in some) for some in (before, slowed))
     found = []
-    if slow > fast / 2:
+    if slow > fast * 2 / 3:
         found.append(f"{slow:,.0f} events/s were taken in while {slowed[0].slowed} was slow, {fast:,.0f} before")
+    open_events = _OPEN_EPOCHS * max(row.events / row.epochs for row in rows if row.epoch >= slowed[0].epoch)
+    may_grow = MAY_GROW_BYTES + EVENT_BYTES * open_events
     for name in before[0].resident:
         most = max(row.resident[name] for row in before)
         then = max(row.resident[name] for row in rows if row.epoch >= slowed[0].epoch)
-        if then > most + MAY_GROW_BYTES:
+        if then > most + may_grow:
             found.append(f"{name} grew from {most / 1e6:.1f} to {then / 1e6:.1f} MB")
     return found
 

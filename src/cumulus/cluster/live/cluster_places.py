@@ -167,7 +167,7 @@ class AgentPlace:
         return settings, program
 
     def _directory(self) -> Directory:
-        with closing(self._opened(self._me)) as connection:
+        with closing(self._opened(self._me, self.secret_hint)) as connection:
             told = connection.receive(time.monotonic() + _ANSWER_SECONDS)
             match None if told is None else decode(told):
                 case Directory() as directory:
@@ -185,7 +185,8 @@ class AgentPlace:
         ProcessError
             If it does not end in time.
         """
-        with closing(self._opened(replace(self._me, name=OPERATOR_NAME))) as connection:
+        operator = replace(self._me, name=OPERATOR_NAME)
+        with closing(self._opened(operator, "The secret must be that of the agents.")) as connection:
             until = time.monotonic() + seconds
             connection.send(encode(StopWished()), until)
             try:
@@ -195,7 +196,7 @@ class AgentPlace:
                 return  # the agent lets go when the cluster has
         raise ProcessError(f"{self.url}: the cluster has not ended in {seconds:g} s", hint="See its log.")
 
-    def _opened(self, me: Credentials) -> ClientConnection:
+    def _opened(self, me: Credentials, hint: str) -> ClientConnection:
         """Return a connection to the first agent that takes one."""
         problems = []
         for host, port in self._agents:
@@ -208,7 +209,7 @@ class AgentPlace:
                 problems.append(f"{host}:{port}: {problem.strerror or problem}")
         raise NotRunningError(
             f"{self.url}: no cluster is found: {'; '.join(problems)}",
-            hint=f"Look whether it runs there. {self.secret_hint}",
+            hint=f"Look whether it runs there. {hint}",
         )
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from cumulus.durable.files import write_durably
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.errors import MismatchError, StoreError
 
-SETTINGS_FILE = "cluster.json"
+SETTINGS_FILE, INCARNATION_FILE = "cluster.json", "incarnation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +128,20 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
     return ClusterSettings(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
+
+
+def incarnation_of(home: str | Path) -> int:
+    """Return the number of the last incarnation that has begun; 0 if none has.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    path = Path(home) / INCARNATION_FILE
+    try:
+        return int(path.read_text())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as problem:
+        raise StoreError(f"{path} cannot be read: {problem}", hint="Write a larger number than all before.") from None

@@ -76,6 +76,12 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
             f"{home}: this is no home of a cluster",
             hint="Start with new folders; with --host, on the host that is named first.",
         )
+    card = argument.get("card")
+    if card is not None and card["settings"]["checkpoint"] != settings.checkpoint:
+        raise StoreError(
+            f"{home}: the home of another cluster is there, on the first --host",
+            hint="Start on that host, which has the home, or name another one first.",
+        )
     return equip_by_plan(name, argument, settings, plan_of(resumed, settings))
 
 

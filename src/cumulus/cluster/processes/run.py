@@ -11,6 +11,7 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
+from cumulus.cluster.processes.cluster_settings import INCARNATION_FILE, incarnation_of
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.publisher import PUBLISHER
@@ -225,14 +226,7 @@ class ClusterRun:
         return f"The epochs up to {self._epoch} are committed." if self._epoch else "No epoch is committed yet."
 
     def _next_incarnation(self) -> int:
-        path = Path(self._home.settings.home) / "incarnation"
-        try:
-            incarnation = int(path.read_text()) + 1
-        except FileNotFoundError:
-            incarnation = 1
-        except (OSError, ValueError) as problem:
-            raise StoreError(
-                f"{path} cannot be read: {problem}", hint="Write a larger number than all before."
-            ) from None
-        write_durably(path, str(incarnation).encode())
+        home = self._home.settings.home
+        incarnation = incarnation_of(home) + 1
+        write_durably(Path(home) / INCARNATION_FILE, str(incarnation).encode())
         return incarnation

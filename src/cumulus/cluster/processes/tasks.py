@@ -35,7 +35,7 @@ from cumulus.cluster.output_files import (
     WrittenElsewhere,
 )
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.processes.cluster_settings import ClusterSettings
+from cumulus.cluster.processes.cluster_settings import ClusterSettings, incarnation_of
 from cumulus.cluster.processes.spread_outputs import SpreadOutputs
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably, write_bytes
@@ -264,6 +264,8 @@ class PublisherTasks:
         self._sources: Sequence[FolderSource] = settings.sources
         self._limit, self._keep, self._sink = settings.files_per_epoch, settings.keep, sink
         self._out = out = Path(settings.out)
+        self._home = Path(settings.home)
+        sink.incarnation = incarnation_of(self._home)
         self._merge = SpreadOutputs(plan, out, settings.engine).mergers()
         if plan.gate is not None:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
@@ -288,10 +290,20 @@ class PublisherTasks:
             case AnswerRead(_, asked):
                 return self._answer(asked)
             case CommitEpoch(epoch, written, progress):
+                self._require_incarnation()
                 self._sink.commit(epoch, written, progress, self._merge, self._keep)
                 return files_left(self._sources, progress)
             case _:
                 raise AssertionError(task)
+
+    def _require_incarnation(self) -> None:
+        """Raise StoreError if another incarnation has begun: this one hangs behind, and must commit nothing."""
+        newest = incarnation_of(self._home)
+        if newest != self._sink.incarnation:
+            raise StoreError(
+                f"{self._home}: incarnation {newest} has begun, and this is {self._sink.incarnation}",
+                hint="Nothing is lost: the later one goes on.",
+            )
 
     def _store(self, file: OutputFile) -> None:
         """Put down what another machine has written; RemoteProtocolError if its name is none of an output."""

@@ -93,6 +93,8 @@ class Manifest:
         The number that the host gives the epoch: on Spark its batch, from 0, of which some are no epochs.
     generation
         Of the checkpoint: the number of the plan by which the epoch was made (`cumulus.epochs.generations`).
+    incarnation
+        Of the cluster that has made it; 0 for other hosts.
     """
 
     epoch: int
@@ -119,6 +121,7 @@ class Manifest:
     began: list[list[int]] = field(default_factory=list)
     batch: int = -1
     generation: int = 0
+    incarnation: int = 0
 
     def __post_init__(self) -> None:
         if self.batch < 0:  # nothing but an epoch was a batch before this was noted

@@ -61,6 +61,8 @@ class Sink:
         self.program = program
         self.generation = 0
         """Of the checkpoint, by whose plan the next epoch is made."""
+        self.incarnation = 0
+        """Of the cluster that commits."""
         self._turn: FolderTurn | RunNumber | None = None
         try:
             self._turn = FolderTurn(self.store.path) if isinstance(self.store, FileStore) else RunNumber(self.store)
@@ -179,7 +181,7 @@ class Sink:
             return self._kept(read_manifest(self.store, epoch), reports), False
         shown = before or Manifest(0, self.program, self.checkpoint, {}, [], {}, {})
         following = self._next(epoch, shown, reports, offsets, merge or {}, whole=whole)
-        manifest = replace(following, batch=batch, generation=self.generation)
+        manifest = replace(following, batch=batch, generation=self.generation, incarnation=self.incarnation)
         faults.crash_point("before-manifest")
         self.check()
         before_files = frozenset() if before is None else self._files[before.epoch]

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from ssl import SSLCertVerificationError
 from threading import Event as Flag
 from threading import Thread
 from typing import Any, TypeVar
@@ -284,7 +285,7 @@ class AgentLinks:
                 if patience_s is not None and time.monotonic() - begun > patience_s:
                     raise ProcessError(
                         f"the agent at {address[0]}:{address[1]} cannot be had: {problem}",
-                        hint="Start it there (cumulus cluster agent --listen …), or leave this --host out.",
+                        hint="Look whether it runs there (cumulus cluster agent --listen …), or leave this --host out.",
                     )
                 if not is_told and time.monotonic() - begun > 2 * _AGAIN_SECONDS:
                     note(f"the agent at {address[0]}:{address[1]} is waited for: {problem}")
@@ -304,14 +305,20 @@ class AgentLinks:
                         lambda: Connection(link, AGENT_NAME), *address, ssl=self._context, server_hostname=host
                     )
                     outlook = await connection.settled
+            except SSLCertVerificationError as untrusted:
+                raise ProcessError(
+                    f"the agent at {link.place} shows a certificate that is not trusted: {untrusted.verify_message}",
+                    hint="Give --tls-ca the certificates of who has signed it; it must be for the address in --host.",
+                ) from None
             except OSError as problem:  # a time-out, too
                 if connection is not None:
                     connection.abort("no answer")
-                return getattr(problem, "verify_message", "") or problem.strerror or "no answer"
+                return problem.strerror or "no answer"
             if outlook is not None:
                 said = connection.problem.message if connection.problem else "it closes the connection"
+                said = said.removeprefix(f"{AGENT_NAME} refuses: ")
                 if outlook is RefusalPolicy.NEVER:
-                    hint = connection.problem.hint if connection.problem else ""
+                    hint = "Give the secret that it was started with, and run one release of Cumulus on all hosts."
                     raise ProcessError(f"the agent at {link.place} refuses: {said}", hint=hint)
                 return said
             self._links[address] = link
