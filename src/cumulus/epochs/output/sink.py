@@ -59,10 +59,8 @@ class Sink:
         self.store = store_of(out)
         self.checkpoint = checkpoint
         self.program = program
-        self.generation = 0
-        """Of the checkpoint, by whose plan the next epoch is made."""
-        self.incarnation = 0
-        """Of the cluster that commits."""
+        self.generation = self.incarnation = 0
+        """Of the checkpoint, by whose plan the next epoch is made; of the cluster that commits."""
         self._turn: FolderTurn | RunNumber | None = None
         try:
             self._turn = FolderTurn(self.store.path) if isinstance(self.store, FileStore) else RunNumber(self.store)
