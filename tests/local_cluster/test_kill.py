@@ -86,7 +86,7 @@ def test_machines_die_at_every_point(tmp_path: Path, who: str) -> None:
     # How often a log is written and a peer is sent to depends on what comes together: late numbers may not be reached.
     assert {point_of(each) for each in found} == {point_of(each) for each in WISHES[who]}
     assert difference(tmp_path / "embedded", tmp_path / "out") == ""
-    begun_anew = [line for line in told if "start anew after epoch" in line or "without an epoch in between" in line]
+    begun_anew = [line for line in told if "goes on after epoch" in line or "without an epoch in between" in line]
     assert len(begun_anew) > len(WISHES[who]) // 2  # two may have died at the same time
     print(f"hit: {dict(sorted(Counter(hit.split(':')[0] for hit in hits(tmp_path)).items()))}")
 

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from cumulus.durable.store import Store, store_of
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
+from cumulus.spark.folders import SMALL_BYTES
 from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
 from support.spark_hosts import can_hide_folders, connect_server, standalone
@@ -61,6 +63,8 @@ def test_an_output_that_workers_do_not_share_ends_the_run(tmp_path: Path) -> Non
 def test_an_input_that_workers_do_not_see_is_named(tmp_path: Path) -> None:
     stream = stream_of(tmp_path / "in")
     out = tmp_path / "out"
+    for file in stream.folder.rglob("*.parquet"):  # what is small the driver reads itself
+        pq.write_table(pq.read_table(file).replace_schema_metadata({"large": "x" * SMALL_BYTES}), file)
     with standalone(tmp_path / "spark", [stream.folder]) as url:
         found = run(stream, out, "--master", url, *settings())
     assert found.returncode == 1, found.stderr

@@ -17,13 +17,15 @@ from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
+from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.resets import Halt, Halted, Reset
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -31,7 +33,7 @@ from cumulus.epochs.layouts import match_sources_to_tables
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
-from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
+from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus_lab.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
@@ -89,14 +91,23 @@ class Starter:
         How many there were; it outlives the machine.
     is_wanted
         Whether somebody still waits for an answer when all is read.
+    committed
+        Returns the last committed epoch.
+    gated
+        Those that cannot take back an epoch, and are ended with any other one; None: all are.
     """
 
     members: Sequence[Name]
     incarnations: list[int]
     is_wanted: Callable[[], bool]
+    committed: Callable[[], int] = lambda: 0
+    gated: frozenset[Name] | None = None
+    lost: set[Name] = field(default_factory=set)
+    halting: bool = False
     is_due: bool = True
     is_renewing: bool = False
     is_done: bool = False
+    is_first: bool = True
     epochs: list[int] = field(default_factory=list)
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
@@ -105,6 +116,10 @@ class Starter:
             match each:
                 case Lost(peer) if peer in self.members:
                     self.is_due = True
+                    self.lost.add(peer)
+                case Received(_, Halted(epoch)) if self.halting:
+                    self.halting = False
+                    return [self._reset(epoch)]
                 case Completed(StartIncarnation(), _):
                     self.is_renewing = False
                 case Received(_, EpochTold(epoch, _)):
@@ -115,9 +130,27 @@ class Starter:
                     pass
         if not self.is_due or self.is_renewing or (self.is_done and not self.is_wanted()):
             return []
+        if self.halting and PUBLISHER not in self.lost:
+            return []  # it will say so
+        if self.gated is None or not self.incarnations or self.is_first:
+            self.is_first = False
+            return [self._start(ends=True)]
+        if PUBLISHER in self.lost:
+            self.halting = False
+            return [self._reset(self.committed())]
+        self.halting = True
+        return [Send(PUBLISHER, Halt())]
+
+    def _reset(self, epoch: int) -> Effect:
+        """Let all meet anew, and go back to a committed epoch."""
+        assert self.gated is not None
+        return self._start(message=Reset(epoch), ending=self.gated)
+
+    def _start(self, **how: Any) -> Effect:
         self.is_due, self.is_renewing = False, True
+        self.lost.clear()
         self.incarnations.append(len(self.incarnations) + 1)
-        return [Perform(StartIncarnation(self.incarnations[-1], ends=True))]
+        return Perform(StartIncarnation(self.incarnations[-1], **how))
 
     def check(self) -> None:
         """Epochs are told in their order."""
@@ -213,6 +246,10 @@ class Case:
         )
         self._settings = settings
         self._starter: Starter | None = None
+        self._gated = None
+        if choices.stream("resets").chance(2 / 3):
+            gates = () if self._plan.gate is None else self._plan.gate.nodes
+            self._gated = frozenset(map(node_name, gates))
         self._incarnations: list[int] = []
         self._breaking = breaking
         self._reports, self._history = Reports(), ClusterHistory()
@@ -262,7 +299,8 @@ class Case:
             return self._senders[name]
         if name == SUPERVISOR:
             waits = partial(any_waits, list(self._senders.values()))
-            self._starter = Starter(self._cluster.names, self._incarnations, waits)
+            committed = partial(last_epoch, self._out)
+            self._starter = Starter(self._cluster.names, self._incarnations, waits, committed, self._gated)
             return self._starter
         made = self._cluster.made(name)
         machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations), self._ledger)
@@ -321,6 +359,11 @@ class Case:
         found = [as_it_should_be(each) for each in machines]
         nodes = [each.machine for each in found if isinstance(each, CountedMachine)]
         check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
+
+
+def last_epoch(out: Path) -> int:
+    """Return the last committed epoch."""
+    return max(committed_epochs(out), default=0)
 
 
 def any_waits(clients: Sequence[SendingClient]) -> bool:

@@ -94,12 +94,14 @@ class StartIncarnation:
     """The task of a supervisor: start the members that do not run, then let all of them meet in a new incarnation.
 
     Each is then told of those that it has lost thereby, and gets the message, if there is one, before anything that
-    another one has sent in that incarnation. With `ends` those that run are ended, and started again, too.
+    another one has sent in that incarnation. With `ends` those that run are ended, and started again, too; otherwise
+    only those of `ending` are.
     """
 
     incarnation: int
     message: Any = None
     ends: bool = False
+    ending: frozenset[Name] = frozenset()
 
 
 @dataclass(frozen=True)

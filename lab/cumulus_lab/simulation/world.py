@@ -216,9 +216,10 @@ class World:
         self._incarnation = task.incarnation
         for name in self.scenario.machines:
             if name in self._members:
-                if task.ends:
+                is_ended = task.ends or name in task.ending
+                if is_ended:
                     supervisor.links.pop(name, None)  # it knows whom it ends
-                if task.ends and name in self.lives:
+                if is_ended and name in self.lives:
                     self._end(name)
                 if name not in self.lives:
                     self._start(name)

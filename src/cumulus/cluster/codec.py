@@ -15,7 +15,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from cumulus.cluster import messages, output_files, records
+from cumulus.cluster import messages, output_files, records, resets
 from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -53,6 +53,9 @@ _CLASSES: dict[str, type] = {
         messages.PartsRead,
         messages.StatusAsked,
         messages.StatusTold,
+        resets.Halt,
+        resets.Halted,
+        resets.Reset,
         records.LoggedTurn,
         records.LoggedRefusal,
         records.LoggedPayloads,

@@ -185,6 +185,20 @@ class NodeMaps:
         for name, overlay in self.made.overlays.items():
             self.engine.cut(overlay.since, self._version_place(name), most)
 
+    def roll_back(self, most: int) -> None:
+        """Take the deltas beyond a version away from the newest values; forget them, all histories, and what is out."""
+        self.take_out()
+        self.take_errors()
+        for name in self.made.histories:
+            self._try(partial(self.engine.take, name))
+        for name, overlay in self.made.overlays.items():
+            frame = self.overlay(name)
+            is_later = self.versions(name, frame) > most
+            if is_later.any():
+                self._try(partial(self.engine.take, overlay.since))
+                self._try(partial(self._put_back, overlay.since, frame.filter(~is_later)))
+                self._add(name, frame.filter(is_later), -1)
+
     def renumber(self, less: int) -> None:
         """Take something away from all versions; nothing may be left in `take_out`."""
         for name in (*self.made.histories, *(overlay.since for overlay in self.made.overlays.values())):

@@ -187,6 +187,12 @@ class EventualState:
         self._maps.cut_overlays(before)
         self._maps.bind_if_due()
 
+    def reset(self, last: int) -> None:
+        """Take back all deltas beyond a version, and forget all rows that have read: they will come again."""
+        self._maps.roll_back(last)
+        self._newest = {name: min(version, last) for name, version in self._newest.items()}
+        self._seen = {}
+
     def renumber(self, less: int) -> None:
         """Take something away from all versions; everything must be drained."""
         self._maps.renumber(less)

@@ -34,6 +34,7 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
+from cumulus.cluster.resets import Reset, Reunion
 from cumulus.cluster.spread_part import EndedEpoch, ShareOfMap, Shares, SharesOfViews, SpreadPart
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
@@ -95,13 +96,14 @@ class ClusterNode:
         self._committed = self._done = committed
         """The last epochs that are committed, and of which everything was done here."""
         self._snapshots, self._gate, self._spread = snapshots, gate, spread
-        self._marks = EpochMarks(nodes, switches, 0 if spread is None else spread.depths, committed)
+        self._marks = self._new_marks()
+        self._reunion = Reunion((PUBLISHER, *self._others, *self._switches))
         self._payloads: dict[int, dict[Name, list[bytes]]] = {}
         """Epoch → the parts of what each switch has sent for the gate so far."""
         self._final: set[int] = set()
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
-        self._is_writing = False
+        self._writing: WriteOutputs | None = None
         self._blocks: list[Block] = []
         self._deltas: list[Deltas] = []
         """What switches and other nodes have sent in this step; together, in the order of versions, it costs less."""
@@ -111,6 +113,10 @@ class ClusterNode:
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             self._load(self._log.load(state))
+
+    def _new_marks(self) -> EpochMarks:
+        depths = 0 if self._spread is None else self._spread.depths
+        return EpochMarks(len(self._peers), len(self._switches), depths, self._committed)
 
     def _load(self, state: NodeState) -> None:
         if self._gate is not None:
@@ -133,13 +139,16 @@ class ClusterNode:
         """Take in what has happened; see `cumulus.machine.Machine`."""
         effects: list[Effect] = []
         for each in inputs:
+            self._reunion.note(each)
             match each:
                 case Recovered(first, records):
                     self._recover(first, records)
+                case Received(_, Reset(epoch)):
+                    self._reset(epoch, effects)
                 case Received(sender, message):
                     self._take(sender, message, effects)
-                case Completed(WriteOutputs(epoch=epoch), written):
-                    self._is_writing = False
+                case Completed(WriteOutputs(epoch=epoch) as task, written) if task is self._writing:
+                    self._writing = None
                     effects += ready_messages(PUBLISHER, epoch, written)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
@@ -214,7 +223,7 @@ class ClusterNode:
                 effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)
         while (over := self._marks.next_over()) is not None:
             self._over.append(over)
-        if self._over and not self._is_writing:  # who writes the one before reads the gate's maps
+        if self._over and self._writing is None:  # who writes the one before reads the gate's maps
             self._finish(self._over[0], effects)
 
     def _finish(self, epoch: int, effects: list[Effect]) -> None:
@@ -238,8 +247,8 @@ class ClusterNode:
         failed = {} if self._spread is None else self._spread.failed.dump()
         logged = LoggedEpoch(epoch, [] if self._gate is None else ordered, deltas, failed)
         self._log.records[epoch] = self._log.append(logged, effects)
-        self._is_writing = True
-        effects.append(Perform(WriteOutputs(epoch, final, NodeOutput(outcome, found.shares, parts, found.errors))))
+        self._writing = WriteOutputs(epoch, final, NodeOutput(outcome, found.shares, parts, found.errors))
+        effects.append(Perform(self._writing))
         self._log.save_if_due(epoch, self._committed, partial(self._state, epoch, ended), effects)
 
     def _state(self, epoch: int, ended: EndedEpoch) -> NodeState:
@@ -255,6 +264,24 @@ class ClusterNode:
         if self._spread is not None:
             self._spread.cut(epoch)
         self._log.forget(epoch, effects)
+
+    def _reset(self, epoch: int, effects: list[Effect]) -> None:
+        """Go on in a new incarnation: take back what is there of epochs that are not committed; it will come again."""
+        if not self._reunion.is_due():
+            return
+        assert self._gate is None, "a gate cannot take back an epoch: its node is started again"
+        while self._committed < epoch:
+            self._commit(self._committed + 1, effects)
+        self._payloads.clear()
+        self._final.clear()
+        self._over.clear()
+        self._blocks.clear()
+        self._deltas.clear()
+        self._writing, self._done = None, epoch
+        self._marks = self._new_marks()
+        self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
+        if self._spread is not None:
+            self._spread.reset(epoch)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.output_files import AnswerRead, ListOutput, OutputFile, ReadOutput, StoreOutput
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
+from cumulus.cluster.resets import GoOn, Halt, Halted, Reset, Reunion
 from cumulus.epochs.arrivals import Progress
 from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
@@ -44,10 +45,13 @@ MOST_OPEN = 2
 
 @dataclass(slots=True)
 class _Begun:
-    """An epoch that has begun: what of the sources is in after it, and what each machine has written of it."""
+    """An epoch that has begun: what of the sources is in after it, how it was told, and what each machine has written
+    of it.
+    """
 
     progress: Progress
     record: int
+    turn: EpochTurn
     written: dict[Name, Sequence[Written]] = field(default_factory=dict)
 
 
@@ -95,14 +99,21 @@ class Publisher:
         self._since: dict[int, int] = {}
         """Epoch that is not committed → when it was first heard of."""
         self._log = MachineLog(PUBLISHER)
+        self._reunion = Reunion((*self._nodes, *self._switches))
+        self._is_halting = self._is_halted = False
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""
         effects: list[Effect] = []
         for each in inputs:
+            self._reunion.note(each)
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
+                case Received(_, Halt()):
+                    self._is_halting = True
+                case Received(_, Reset(epoch)):
+                    self._reset(epoch, effects)
                 case Received(sender, EpochReady(epoch, written)) if sender in (*self._nodes, *self._switches):
                     self._take_ready(sender, epoch, written)
                 case Received(sender, OutputFile() as file) if sender in (*self._nodes, *self._switches):
@@ -166,9 +177,9 @@ class Publisher:
     def _tell(self, logged: LoggedTurn, record: int, effects: list[Effect]) -> None:
         assert logged.epoch == self._newest + 1, f"epoch {logged.epoch} begins after {self._newest}"
         self._newest, self._progress = logged.epoch, logged.progress
-        self._begun[logged.epoch] = _Begun(logged.progress, record)
-        self._since.setdefault(logged.epoch, self._now)
         turn = EpochTurn(logged.epoch, logged.files, logged.final, record)
+        self._begun[logged.epoch] = _Begun(logged.progress, record, turn)
+        self._since.setdefault(logged.epoch, self._now)
         effects += (Send(each, turn) for each in self._switches)
 
     def _take_refusal(self, refused: EpochRefused) -> None:
@@ -181,8 +192,24 @@ class Publisher:
             raise RemoteProtocolError(f"{PUBLISHER}: {sender} is ready with epoch {epoch}, which does not wait for it")
         begun.written[sender] = written
 
+    def _reset(self, epoch: int, effects: list[Effect]) -> None:
+        """Go on in a new incarnation: tell again what is open, of which all machines will be ready again."""
+        self._is_halting = self._is_halted = False
+        if not self._reunion.is_due():
+            return
+        assert epoch == self._committed, f"epoch {epoch} is to be the last one, and {self._committed} is committed"
+        effects.append(Perform(GoOn()))
+        for begun in self._begun.values():
+            begun.written.clear()
+            effects += (Send(each, begun.turn) for each in self._switches)
+
     def _advance(self, effects: list[Effect]) -> None:
         """Commit the oldest epoch if all have written it, and look for the files of the next one."""
+        if self._is_halting:
+            if not self._is_committing and not self._is_halted:
+                self._is_halted = True
+                effects.append(Send(self._watcher, Halted(self._committed)))
+            return
         oldest = self._begun.get(self._committed + 1)
         if (
             oldest is not None

@@ -100,6 +100,11 @@ class FailedMaps:
         untold, self._untold = self._untold, {}
         return untold
 
+    def reset(self, epoch: int) -> None:
+        """Forget what has failed beyond an epoch: it is computed again."""
+        self._failed = {name: found for name, found in self._failed.items() if found[0] <= epoch}
+        self._untold = {}
+
     def dump(self) -> Mapping[str, Failure]:
         """Return all failures as a log or a snapshot has them: number of the map as text → failure."""
         return {str(at): self._failed[name] for at, name in enumerate(self._names) if name in self._failed}
@@ -363,6 +368,13 @@ class SpreadPart:
     def cut(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""
         self.state.cut(self.window.last_version(epoch), self.window.last_version(epoch - 1))
+
+    def reset(self, epoch: int) -> None:
+        """Take back what is beyond a committed epoch."""
+        last = self.window.last_version(epoch)
+        self.state.reset(last)
+        self.seen = {switch: min(version, last) for switch, version in self.seen.items()}
+        self.failed.reset(epoch)
 
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due; everything must be drained."""

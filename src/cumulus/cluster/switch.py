@@ -7,7 +7,7 @@ is read when an epoch is told, and taken in at its end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -21,7 +21,6 @@ from cumulus.cluster.messages import (
     EpochCommit,
     EpochEnd,
     EpochPart,
-    EpochReady,
     EpochRefused,
     EpochTurn,
     EpochWanted,
@@ -42,6 +41,7 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
+from cumulus.cluster.resets import Reset, Reunion
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
@@ -114,7 +114,14 @@ class Switch:
         """Epoch → what was read for it in a life before."""
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
-        self._has_refused = False
+        self._refused: EpochRefused | None = None
+        """The epoch that cannot be read."""
+        self._sent: dict[int, list[Send]] = {}
+        """Epoch that is not committed → what nodes were sent of it, in order."""
+        self._writes: dict[int, WriteOutputs | None] = {}
+        """Epoch that is not committed → what is to be written of it."""
+        others = (PUBLISHER, *map(node_name, range(nodes)))
+        self._reunion = Reunion(others)
         self._first_rows: dict[int, int] = {}
         """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting = ClientQueue()
@@ -140,9 +147,12 @@ class Switch:
         """Take in what has happened; see `cumulus.machine.Machine`."""
         effects: list[Effect] = []
         for each in inputs:
+            self._reunion.note(each)
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
+                case Received(_, Reset(epoch)):
+                    self._reset(epoch, effects)
                 case Received(sender, EpochTurn() as turn) if sender == PUBLISHER:
                     self._take_turn(turn, effects)
                 case Received(sender, EpochCommit(epoch)) if sender == PUBLISHER:
@@ -157,14 +167,15 @@ class Switch:
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
                 case Completed(ReadFiles(epoch=epoch), Unreadable(message, hint)):
-                    self._has_refused = True  # the publisher ends the run when all epochs before are committed
-                    effects.append(Send(PUBLISHER, EpochRefused(epoch, message, hint)))
-                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if not self._has_refused:
+                    # The publisher ends the run when all epochs before are committed.
+                    self._refused = EpochRefused(epoch, message, hint)
+                    effects.append(Send(PUBLISHER, self._refused))
+                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if self._refused is None:
                     turn = self._turns[epoch]
                     read = LoggedPayloads(epoch, gates, intake, turn.record)
                     self._log.records[epoch] = self._log.append(read, effects)
                     self._end(read, effects)
-                case Completed(WriteOutputs(epoch=epoch), written):
+                case Completed(WriteOutputs(epoch=epoch) as task, written) if task is self._writes.get(epoch):
                     effects += ready_messages(PUBLISHER, epoch, written)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
@@ -248,8 +259,19 @@ class Switch:
         """Send the blocks of what has come; return what has become of it."""
         outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
         for node, blocks in spread.blocks.make(logged.epoch, nets):
-            effects.append(Send(node_name(node), Events(blocks)))
+            self._send(logged.epoch, node, Events(blocks), effects)
         return outcome
+
+    def _send(self, epoch: int, node: int, message: object, effects: list[Effect]) -> None:
+        """Send a node something of an epoch, and keep it until that is committed."""
+        sent = Send(node_name(node), message)
+        self._sent.setdefault(epoch, []).append(sent)
+        effects.append(sent)
+
+    def _write(self, epoch: int, task: WriteOutputs | None, effects: list[Effect]) -> None:
+        """Let be written what there is of an epoch, after which the publisher is told."""
+        self._writes[epoch] = task
+        effects += ready_messages(PUBLISHER, epoch, ()) if task is None else [Perform(task)]
 
     def _take_known(self, effects: list[Effect]) -> None:
         """Take in what clients have sent in a life before for the epoch that has not ended."""
@@ -273,6 +295,8 @@ class Switch:
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def _take_turn(self, turn: EpochTurn, effects: list[Effect]) -> None:
+        if turn.epoch <= self._told:
+            return  # it was told before a reset
         if turn.epoch != self._told + 1:
             raise RemoteProtocolError(f"{self.name}: epoch {turn.epoch} is told after {self._told}")
         self._told = turn.epoch
@@ -301,14 +325,12 @@ class Switch:
                 each for gates in all_gates for gate, each in zip(self._gates, gates, strict=True) if gate == node
             )
             parts = [payload[at : at + PART_BYTES] for at in range(0, len(payload), PART_BYTES)] or [b""]
-            effects += (Send(node_name(node), EpochPart(epoch, each)) for each in parts[:-1])
-            effects.append(Send(node_name(node), EpochEnd(epoch, final, parts[-1])))
+            for each in parts[:-1]:
+                self._send(epoch, node, EpochPart(epoch, each), effects)
+            self._send(epoch, node, EpochEnd(epoch, final, parts[-1]), effects)
         if outcome is not None and self._gates:  # the gate takes the same rows in, and counts them
             outcome = outcome.errors_alone() if outcome.errors else None
-        if outcome is None:
-            effects.append(Send(PUBLISHER, EpochReady(epoch, ())))
-        else:
-            effects.append(Perform(WriteOutputs(epoch, final, outcome)))
+        self._write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)
         self._taken, self._outcomes = [], []
         self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
         self._take_known(effects)
@@ -321,8 +343,26 @@ class Switch:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
+        self._sent.pop(epoch, None)
+        self._writes.pop(epoch, None)
         self._credit.commit(epoch)
         self._forget(effects)
+
+    def _reset(self, epoch: int, effects: list[Effect]) -> None:
+        """Go on in a new incarnation: send again what is open, to nodes that have taken back what they had of it."""
+        if not self._reunion.is_due():
+            return
+        while self._committed < epoch:
+            self._commit(self._committed + 1, effects)
+        for at in sorted(self._sent):
+            effects += self._sent[at]
+        for at, task in sorted(self._writes.items()):  # a publisher that begins removes what no manifest names
+            self._write(at, None if task is None else replace(task), effects)
+        if self._refused is not None:
+            effects.append(Send(PUBLISHER, self._refused))
+        if self._taken:
+            effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))
+        self._urged = 0
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

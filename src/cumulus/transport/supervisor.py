@@ -11,7 +11,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Queue
@@ -154,11 +154,16 @@ class Supervisor:
         """Send a machine a message, as its codec writes it; it comes from `SUPERVISOR`."""
         self._running[name].running.send(FrameKind.MESSAGE, payload)
 
-    def renew(self, incarnation: int, message: bytes | None = None) -> None:
+    def renew(self, incarnation: int, message: bytes | None = None, processes: Sequence[Process] | None = None) -> None:
         """Start those that have ended again, and let all of them make their links anew.
 
         Each machine is told that it has lost each other one, unless it was told so in this incarnation; then it gets
         the message, as its codec writes it; and only then anything that another one has sent in the new incarnation.
+
+        Parameters
+        ----------
+        processes
+            What those that have ended are started as, if not as before.
 
         Raises
         ------
@@ -167,6 +172,7 @@ class Supervisor:
         """
         assert incarnation > self.incarnation, f"incarnation {incarnation} after {self.incarnation}"
         self.incarnation = incarnation
+        self._processes = self._processes if processes is None else tuple(processes)
         self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
     def reconnect_all(self, incarnation: int) -> None:
@@ -272,6 +278,8 @@ class Supervisor:
         for process in processes:
             if process.name in self._running:
                 self._running[process.name].running.close()
+        self._forget_ends({process.name for process in processes})
+        for process in processes:
             with Deferring():  # an interrupt in between would leave a process that nobody stops
                 launch = self._launchers.get(process.name, LocalProcess)
                 self._running[process.name] = MachineProcess(process, launch, start, self._on_line, self._take)
@@ -294,6 +302,16 @@ class Supervisor:
                     why = f"it was not ready, and has done nothing for {self._idle_seconds:g} s"
                     raise StartError(self._running[name].given_up(why))
         self._introduce(message)
+
+    def _forget_ends(self, names: Collection[Name]) -> None:
+        """Let nobody hear of ends of processes that are started again."""
+        kept: list[Occurrence] = []
+        with suppress(Empty):
+            while True:
+                kept.append(self._occurrences.get_nowait())
+        for each in kept:
+            if not isinstance(each, ProcessEnded) or each.name not in names:
+                self._occurrences.put(each)
 
     def _introduce(self, message: bytes | None) -> None:
         places = {name: [*where, *self._running[name].further] for name, where in self.addresses().items()}

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EpochTold, SourcesDone, switch_name
+from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
 from cumulus.cluster.processes.cluster_settings import INCARNATION_FILE, incarnation_of
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.resets import Halt, Halted, Reset
 from cumulus.durable.files import write_durably
 from cumulus.epochs.output.identity import resumed_program
 from cumulus.epochs.output.manifest import committed_epochs, read_manifest
@@ -35,6 +36,8 @@ _SOUND_S = 60.0
 """Or if all was well for so long: a cluster that nobody feeds has no epochs."""
 _LOOK_S = 0.2
 """How long to wait for something to happen before looking whether to stop."""
+_HALT_S, _END_S = 10.0, 5.0
+"""How long the publisher may take to finish a commit, and a process to end that is killed."""
 _LINK_S = 2.0
 """How long after a link was lost the end of one of its two processes may be told."""
 
@@ -95,6 +98,10 @@ class ClusterRun:
         self._epoch = home.epoch
         self._deaths = 0
         self._since = 0.0
+        gate = home.plan.gate
+        self._gated = [] if gate is None else [node_name(node) for node in gate.nodes]
+        self._is_done = False
+        """Whether all was read when a machine was lost."""
 
     def epochs(self, is_stopped: Callable[[], bool]) -> Iterator[Epoch]:
         """Yield epochs as they are committed, until all is read, or it is stopped.
@@ -140,7 +147,7 @@ class ClusterRun:
                 except StartError as problem:
                     self._mourn(problem.ended)
                 except HostLostError as problem:
-                    self._begin_anew(problem.message)
+                    self._count_loss(problem.message)
 
     def _processes(self) -> list[Process]:
         """Return what to start: who is not beside the home is told all that it needs of it."""
@@ -164,12 +171,16 @@ class ClusterRun:
             hung = watch.poll()
             if hung is not None:
                 supervisor.kill(hung)  # it would not hear that it is to end
-                self._begin_anew(f"{hung} has not answered for {self._dead_after_s:g} s and was killed")
-                return False
+                self._count_loss(f"{hung} has not answered for {self._dead_after_s:g} s and was killed")
+                lost.clear()
+                if not (yield from self._reset(supervisor)):
+                    return self._is_done
             if lost and time.monotonic() > lost[0][0] + _LINK_S:
                 each = lost[0][1]
-                self._begin_anew(f"{each.name} has lost its link to {each.peer} ({each.reason})")
-                return False
+                self._count_loss(f"{each.name} has lost its link to {each.peer} ({each.reason})")
+                lost.clear()
+                if not (yield from self._reset(supervisor)):
+                    return self._is_done
             match supervisor.wait(_LOOK_S):
                 case MachineMessage(_, payload):
                     match codec.decode(payload):
@@ -178,14 +189,72 @@ class ClusterRun:
                         case SourcesDone():
                             yield from self._committed(0)  # one whose process died before it could tell
                             return True
+                        case _:
+                            pass  # of a reset that was given up
                 case ProcessEnded() as ended if not is_stopped():  # who stops all may have stopped it, too
                     self._mourn(ended)
-                    return False
+                    lost.clear()
+                    if not (yield from self._reset(supervisor)):
+                        return self._is_done
                 case LinkLost() as found:
                     lost.append((time.monotonic(), found))
                 case _:
                     pass
         return True
+
+    # --- when a machine is lost -------------------------------------------------------------------------------------
+
+    def _reset(self, supervisor: Supervisor) -> Generator[Epoch, None, bool]:
+        """Start again who has ended, and let the others go back to the last committed epoch (`cumulus.cluster.resets`).
+
+        Return False if all must start anew: a machine is lost meanwhile, or does not answer.
+        """
+        for name in self._gated:
+            supervisor.kill(name)  # it cannot take back an epoch that it has applied
+        committed = yield from self._halt(supervisor)
+        if committed is None:
+            return False
+        until = time.monotonic() + _END_S
+        while any(map(supervisor.is_alive, self._gated)) and time.monotonic() < until:
+            time.sleep(0.01)
+        message = b"".join(codec.encode(Reset(committed)))
+        try:
+            supervisor.renew(self._next_incarnation(), message, self._processes())
+        except StartError as problem:
+            self._mourn(problem.ended)
+            return False
+        except HostLostError as problem:
+            self._count_loss(problem.message)
+            return False
+        if self._on_up is not None:
+            self._on_up(supervisor)
+        return True
+
+    def _halt(self, supervisor: Supervisor) -> Generator[Epoch, None, int | None]:
+        """Let the publisher commit nothing more; return the last committed epoch, None if it does not answer."""
+        if supervisor.is_alive(PUBLISHER):
+            supervisor.send(PUBLISHER, b"".join(codec.encode(Halt())))
+        until = time.monotonic() + _HALT_S
+        while supervisor.is_alive(PUBLISHER) and time.monotonic() < until:
+            match supervisor.wait(_LOOK_S):
+                case MachineMessage(_, payload):
+                    match codec.decode(payload):
+                        case EpochTold(_, files_left):
+                            yield from self._committed(files_left)
+                        case SourcesDone():
+                            yield from self._committed(0)
+                            self._is_done = True
+                            return None
+                        case Halted(epoch):
+                            return int(epoch)
+                case ProcessEnded() as ended if ended.code > 0:
+                    self._mourn(ended)
+                case _:
+                    pass  # another one has ended, and is started again with the first
+        if supervisor.is_alive(PUBLISHER):
+            return None
+        yield from self._committed(0)
+        return max(committed_epochs(Path(self._home.settings.out)), default=0)
 
     def _committed(self, files_left: int) -> Iterator[Epoch]:
         """Yield the epochs that have been committed since the last call."""
@@ -207,10 +276,10 @@ class ClusterRun:
         """Say why not to go on after the end of a process; return if it is to be started again."""
         if ended.code > 0:  # it has said why it cannot go on, and would say it again
             raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
-        self._begin_anew(f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}")
+        self._count_loss(f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}")
 
-    def _begin_anew(self, why: str) -> None:
-        """Note that all processes start anew, unless that was in vain too often."""
+    def _count_loss(self, why: str) -> None:
+        """Note what was lost; raise ProcessError if that was so too often in a row."""
         if time.monotonic() - self._since > _SOUND_S:
             self._deaths = 0
         self._deaths += 1
@@ -219,7 +288,7 @@ class ClusterRun:
                 f"{why}; processes of the cluster were lost {self._deaths} times without an epoch in between",
                 hint=f"{self._so_far} The system's log may say who kills them.",
             )
-        self._note(f"{why}; all processes of the cluster start anew after epoch {self._epoch}")
+        self._note(f"{why}; the cluster goes on after epoch {self._epoch}")
 
     @property
     def _so_far(self) -> str:

@@ -37,6 +37,7 @@ from cumulus.cluster.output_files import (
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, incarnation_of
 from cumulus.cluster.processes.spread_outputs import SpreadOutputs
+from cumulus.cluster.resets import GoOn
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably, write_bytes
 from cumulus.durable.folders import sync_folder
@@ -285,6 +286,8 @@ class PublisherTasks:
                     return Unreadable(problem.message, problem.hint)
             case GiveUp(problem):
                 raise InputError(problem.message, hint=problem.hint)
+            case GoOn():
+                self._sink.incarnation = incarnation_of(self._home)
             case StoreOutput(file):
                 self._store(file)
             case AnswerRead(_, asked):
