@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from cumulus.catalog.partition import bucket_of
+from cumulus.cluster.node_programs.program import Group, node_program
 from cumulus.cluster.placement.dispatch import Dispatch
-from cumulus.cluster.program import Group, node_program
 from cumulus.m3 import parse
 
 

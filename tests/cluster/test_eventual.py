@@ -16,10 +16,10 @@ from cumulus import m3
 from cumulus.algebra.scope import maps_of
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster.eventual import EventualState
+from cumulus.cluster.node_programs.program import node_program
 from cumulus.cluster.placement.dispatch import Dispatch, Dispatched
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.statement_placement import choose_homes
-from cumulus.cluster.program import node_program
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack
 from cumulus.compiler import compile_sql

@@ -12,10 +12,10 @@ import pytest
 
 from cumulus.algebra import float_sums
 from cumulus.catalog.types import arrow_type
+from cumulus.cluster.node_programs.program import node_program
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.statement_placement import choose_homes
-from cumulus.cluster.program import node_program
 from cumulus.engine.frames.entries import frame_of
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.interpreter.engine import Interpreter

@@ -10,7 +10,7 @@ import pytest
 
 from cumulus import m3
 from cumulus.algebra import float_sums
-from cumulus.cluster.program import NodeProgram, node_program
+from cumulus.cluster.node_programs.program import NodeProgram, node_program
 from cumulus.cluster.spread import divide
 from cumulus.m3.program import On, Program
 from support.engines import engine_of

@@ -145,9 +145,12 @@ def test_machines_and_hosts_that_are_lost_come_back(hosts: Sequence[Host]) -> No
     done = 20
     send(first, 0, done)
     for host in (second, first, third):  # a machine, by its process
-        os.kill(machine_pids(host)[-1], signal.SIGKILL)
+        *others, killed = [pid for each in (*hosts, host) for pid in machine_pids(each)]
+        os.kill(killed, signal.SIGKILL)
         send(first, done, 10)
         done += 10
+        now = [pid for each in hosts for pid in machine_pids(each)]
+        assert {*others} - {*now} == {killed}, "the others go on"
     third.cut()  # a host, until its lease has run out
     wait_for(lambda: not machine_pids(third))
     wait_for(lambda: f"lost with its host {third.address}:7070" in log_of(first))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from cumulus.cluster.node_programs.program import Homes
 from cumulus.cluster.placement.segments import flows
-from cumulus.cluster.program import Homes
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
 

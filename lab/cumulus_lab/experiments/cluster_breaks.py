@@ -12,6 +12,7 @@ from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
+from cumulus.cluster.resets import Reset
 from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
@@ -160,6 +161,25 @@ def _cut_too_much(part: SpreadPart, layout: ClusterLayout) -> None:
     setattr(part, "cut", lambda epoch: part.state.cut(last(epoch + 1), last(epoch + 1)))  # noqa: B010
 
 
+def _reset_too_far(part: SpreadPart, layout: ClusterLayout) -> None:
+    """Take back at a reset what the last committed epoch has changed, too."""
+    reset = part.reset
+    setattr(part, "reset", lambda epoch: reset(max(epoch - 1, 0)))  # noqa: B010
+
+
+def _take_nothing_back(part: SpreadPart, layout: ClusterLayout) -> None:
+    """Keep at a reset what is there of epochs that are not committed, and will come again."""
+    setattr(part, "reset", lambda epoch: None)  # noqa: B010
+
+
+class SendsNothingAgain(BrokenRule):
+    """A switch that does not hear of resets."""
+
+    def inputs(self, inputs: Sequence[Input]) -> Sequence[Input]:
+        """Leave them out."""
+        return [each for each in inputs if not (isinstance(each, Received) and isinstance(each.message, Reset))]
+
+
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
     switch = machine.machine if isinstance(machine, CountedMachine) else machine
@@ -209,5 +229,8 @@ BREAKS: Mapping[str, Breaking] = {
     "one version for a self-join": _part(_give_blocks_one_version),
     "replica left out": _part(_leave_replicas_out),
     "cut one epoch too much": _part(_cut_too_much),
+    "reset one epoch too far": _part(_reset_too_far),
+    "nothing taken back at a reset": _part(_take_nothing_back),
+    "nothing sent again at a reset": _machine("switch", SendsNothingAgain),
 }
 """Name → a rule broken."""

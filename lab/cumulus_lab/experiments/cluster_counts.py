@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.evaluator import NodeMaps
 from cumulus.cluster.messages import (
     CommitEpoch,
     Deltas,
@@ -19,6 +18,7 @@ from cumulus.cluster.messages import (
     WriteOutputs,
 )
 from cumulus.cluster.node import ClusterNode, NodeOutput
+from cumulus.cluster.node_programs.evaluator import NodeMaps
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.switch import Switch

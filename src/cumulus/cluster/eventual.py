@@ -3,7 +3,7 @@
 Every block has a version, or one for each row. A block that comes after deltas of its own version or later ones to what
 it reads is *late*: it looks back behind them. So is a delta whose map a later row has read: what that row has added is
 corrected. Most come in order, and cost what they cost in one process. The node program has statements for both
-(`cumulus.cluster.program`); what is decided here is which of them run, and where deltas go.
+(`cumulus.cluster.node_programs.program`); what is decided here is which of them run, and where deltas go.
 
 References
 ----------
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.cluster.evaluator import NodeMaps, Signs
-from cumulus.cluster.program import NodeProgram
+from cumulus.cluster.node_programs.evaluator import NodeMaps, Signs
+from cumulus.cluster.node_programs.program import NodeProgram
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
 

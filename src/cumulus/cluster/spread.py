@@ -35,7 +35,7 @@ from cumulus.algebra.terms import (
     Var,
 )
 from cumulus.catalog.types import BIGDECIMAL
-from cumulus.cluster.monomials import monomials
+from cumulus.cluster.node_programs.monomials import monomials
 from cumulus.m3.dataflow import reachable, reads
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef

@@ -371,7 +371,7 @@ class SpreadPart:
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
-        last = self.window.last_version(epoch)
+        last = self.window.last_version(epoch) if epoch else -1  # static tables, of epoch 0, come with the first one
         self.state.reset(last)
         self.seen = {switch: min(version, last) for switch, version in self.seen.items()}
         self.failed.reset(epoch)

@@ -7,7 +7,7 @@ is read when an epoch is told, and taken in at its end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -38,7 +38,7 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
-from cumulus.cluster.output_files import ready_messages
+from cumulus.cluster.open_epochs import OpenEpochs
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.cluster.resets import Reset, Reunion
@@ -114,14 +114,8 @@ class Switch:
         """Epoch → what was read for it in a life before."""
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
-        self._refused: EpochRefused | None = None
-        """The epoch that cannot be read."""
-        self._sent: dict[int, list[Send]] = {}
-        """Epoch that is not committed → what nodes were sent of it, in order."""
-        self._writes: dict[int, WriteOutputs | None] = {}
-        """Epoch that is not committed → what is to be written of it."""
-        others = (PUBLISHER, *map(node_name, range(nodes)))
-        self._reunion = Reunion(others)
+        self._open = OpenEpochs(PUBLISHER)
+        self._reunion = Reunion((PUBLISHER, *map(node_name, range(nodes))))
         self._first_rows: dict[int, int] = {}
         """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting = ClientQueue()
@@ -159,30 +153,29 @@ class Switch:
                     self._commit(epoch, effects)
                 case Received(sender, ClientRows() as rows):
                     has_room = self._waiting.append(sender, rows)
-                    if self._is_full or not has_room:
-                        effects.append(Send(sender, RowsHeld(rows.number, self._why_full, not has_room)))
+                    why = self._why_full or ("" if has_room else self._credit.why_spent)
+                    if why:
+                        effects.append(Send(sender, RowsHeld(rows.number, why, not has_room)))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
                 case Completed(ReadFiles(epoch=epoch), Unreadable(message, hint)):
-                    # The publisher ends the run when all epochs before are committed.
-                    self._refused = EpochRefused(epoch, message, hint)
-                    effects.append(Send(PUBLISHER, self._refused))
-                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if self._refused is None:
+                    self._open.refuse(EpochRefused(epoch, message, hint), effects)
+                case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if self._open.refused is None:
                     turn = self._turns[epoch]
                     read = LoggedPayloads(epoch, gates, intake, turn.record)
                     self._log.records[epoch] = self._log.append(read, effects)
                     self._end(read, effects)
-                case Completed(WriteOutputs(epoch=epoch) as task, written) if task is self._writes.get(epoch):
-                    effects += ready_messages(PUBLISHER, epoch, written)
+                case Completed(WriteOutputs() as task, written):
+                    self._open.written(task, written, effects)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._forget(effects)
                 case Tick(now):
                     self._credit.tell(now)
-        while self._waiting and not self._is_full:
+        while self._waiting and not self._why_full:
             self._take_waiting(effects)
         if self._waiting and self._urged <= self._ended == self._told:
             self._urged = self._ended + 1
@@ -192,32 +185,15 @@ class Switch:
     # --- what clients send ------------------------------------------------------------------------------------------
 
     @property
-    def _is_full(self) -> bool:
-        """Whether what clients send must wait for the end of another epoch."""
-        is_loading = self._is_static and self._ended == 0
-        return self._credit.is_spent or is_loading or self._is_behind or self._lacks_versions
-
-    @property
-    def _lacks_versions(self) -> bool:
-        return self._spread is not None and not self._spread.blocks.has_room(self._ended + 1)
-
-    @property
-    def _is_behind(self) -> bool:
-        """Whether an epoch that has ended in a life before has not ended in this one.
-
-        What comes now must not be in an earlier epoch than what was accepted then: it may be about the same rows.
-        """
-        return bool(self._read or self._known)
-
-    @property
     def _why_full(self) -> str:
+        """Why what clients send must wait for the end of another epoch; "" if it need not."""
         if self._is_static and self._ended == 0:
             return "its static tables are not loaded yet"
-        if self._is_behind:
+        if self._read or self._known:  # what comes now must not be in an earlier epoch than what was accepted then
             return "it has just been started, and what it had is not in again yet"
-        if self._lacks_versions:
+        if self._spread is not None and not self._spread.blocks.has_room(self._ended + 1):
             return "the epoch has as many calls as one may have"
-        return f"{self._credit.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
+        return self._credit.why_spent if self._credit.is_spent else ""
 
     def _take_waiting(self, effects: list[Effect]) -> None:
         """Take in at once what there is credit for, unless it is in; clients are told when it is on the disk."""
@@ -259,19 +235,8 @@ class Switch:
         """Send the blocks of what has come; return what has become of it."""
         outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
         for node, blocks in spread.blocks.make(logged.epoch, nets):
-            self._send(logged.epoch, node, Events(blocks), effects)
+            self._open.send(logged.epoch, node, Events(blocks), effects)
         return outcome
-
-    def _send(self, epoch: int, node: int, message: object, effects: list[Effect]) -> None:
-        """Send a node something of an epoch, and keep it until that is committed."""
-        sent = Send(node_name(node), message)
-        self._sent.setdefault(epoch, []).append(sent)
-        effects.append(sent)
-
-    def _write(self, epoch: int, task: WriteOutputs | None, effects: list[Effect]) -> None:
-        """Let be written what there is of an epoch, after which the publisher is told."""
-        self._writes[epoch] = task
-        effects += ready_messages(PUBLISHER, epoch, ()) if task is None else [Perform(task)]
 
     def _take_known(self, effects: list[Effect]) -> None:
         """Take in what clients have sent in a life before for the epoch that has not ended."""
@@ -279,16 +244,13 @@ class Switch:
             self._take_in(logged, effects)
 
     def _facts(self) -> dict[str, object]:
-        """Return how this switch is; "credit_bytes" is what it takes of clients before they must wait for a commit."""
+        """Return how this switch is."""
         return {
             "committed": self._committed,
             "epoch": self._ended,
             "log_bytes": self._log.bytes,
-            "waiting": len(self._waiting),
-            "waiting_bytes": self._waiting.bytes,
-            "sent_away": self._waiting.dropped,
-            "open_bytes": self._credit.open_bytes,
-            "credit_bytes": self._credit.left,
+            **self._waiting.facts(),
+            **self._credit.facts(),
             **self._process,
         }
 
@@ -326,11 +288,11 @@ class Switch:
             )
             parts = [payload[at : at + PART_BYTES] for at in range(0, len(payload), PART_BYTES)] or [b""]
             for each in parts[:-1]:
-                self._send(epoch, node, EpochPart(epoch, each), effects)
-            self._send(epoch, node, EpochEnd(epoch, final, parts[-1]), effects)
+                self._open.send(epoch, node, EpochPart(epoch, each), effects)
+            self._open.send(epoch, node, EpochEnd(epoch, final, parts[-1]), effects)
         if outcome is not None and self._gates:  # the gate takes the same rows in, and counts them
             outcome = outcome.errors_alone() if outcome.errors else None
-        self._write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)
+        self._open.write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)
         self._taken, self._outcomes = [], []
         self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
         self._take_known(effects)
@@ -343,8 +305,7 @@ class Switch:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
-        self._sent.pop(epoch, None)
-        self._writes.pop(epoch, None)
+        self._open.commit(epoch)
         self._credit.commit(epoch)
         self._forget(effects)
 
@@ -354,12 +315,7 @@ class Switch:
             return
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
-        for at in sorted(self._sent):
-            effects += self._sent[at]
-        for at, task in sorted(self._writes.items()):  # a publisher that begins removes what no manifest names
-            self._write(at, None if task is None else replace(task), effects)
-        if self._refused is not None:
-            effects.append(Send(PUBLISHER, self._refused))
+        self._open.repeat(effects)
         if self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))
         self._urged = 0

@@ -45,3 +45,7 @@ class ClientQueue:
         del self._rows[client, number]
         self.bytes -= len(rows.rows)
         return client, rows
+
+    def facts(self) -> dict[str, object]:
+        """Return how many calls wait, with how many bytes, and how many found no room."""
+        return {"waiting": len(self), "waiting_bytes": self.bytes, "sent_away": self.dropped}

@@ -49,6 +49,15 @@ class Credit:
         """How much more may be taken in."""
         return max(self.bytes - self.open_bytes, 0)
 
+    @property
+    def why_spent(self) -> str:
+        """What to tell those who must wait."""
+        return f"{self.open_bytes / 1e6:.1f} MB of rows wait for their commit, and more must wait for them"
+
+    def facts(self) -> dict[str, object]:
+        """Return what waits for its commit, and what may be taken in before others must wait for one, in bytes."""
+        return {"open_bytes": self.open_bytes, "credit_bytes": self.left}
+
     def tell(self, now_ms: int) -> None:
         """Take notice of the time."""
         self._now = now_ms

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from cumulus.cluster.node_programs.program import Group
     from cumulus.cluster.placement.layout import Indices
-    from cumulus.cluster.program import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Dispatch:
     Parameters
     ----------
     groups
-        Of the node program (`cumulus.cluster.program.NodeProgram.groups`), by their numbers.
+        Of the node program (`cumulus.cluster.node_programs.program.NodeProgram.groups`), by their numbers.
     nodes
         At least one.
     """

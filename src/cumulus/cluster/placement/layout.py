@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from cumulus.algebra.terms import MapExtremum, MapRead, Range, Term, Var, children
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column
+from cumulus.cluster.node_programs.program import Homes
 from cumulus.cluster.placement.segments import (
     EVERYWHERE,
     ON_FIRST,
@@ -33,7 +34,6 @@ from cumulus.cluster.placement.segments import (
     hashed_alike,
     needed,
 )
-from cumulus.cluster.program import Homes
 from cumulus.m3.program import Program, ViewDef
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cumulus.catalog.names import find_name
+from cumulus.cluster.node_programs.program import Homes
 from cumulus.cluster.placement.segments import At, Flow, Reach, ReplicaSet, axis_of, flows, needed
-from cumulus.cluster.program import Homes
 from cumulus.errors import UsageError
 from cumulus.explain.layout.shared_keys import partition_choices, references
 from cumulus.explain.sizes import Statistics, bytes_per_entry, distinct, size_of

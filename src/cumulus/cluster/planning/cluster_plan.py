@@ -16,10 +16,10 @@ from functools import cached_property
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
-from cumulus.cluster.program import Homes, NodeProgram, node_program
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
 from cumulus.epochs.layouts import polled_tables, unchecked_keys, undefined_maps

@@ -18,7 +18,7 @@ import pyarrow as pa
 from cumulus.algebra import float_sums
 from cumulus.catalog.schema import Relation
 from cumulus.catalog.types import EXACT
-from cumulus.cluster.program import Group, NodeProgram
+from cumulus.cluster.node_programs.program import Group, NodeProgram
 from cumulus.engine.batches import Bulk, Changes, Columns, Rows, columns_of
 from cumulus.engine.failures import ErrorLog
 from cumulus.engine.frames.entries import entries_of

@@ -52,7 +52,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
-from cumulus.cluster.monomials import Monomial, is_negation, monomials
+from cumulus.cluster.node_programs.monomials import Monomial, is_negation, monomials
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
 Homes: TypeAlias = Mapping[tuple[int, int], str | None]

@@ -2,7 +2,7 @@
 
 A term is *polynomial in maps* if it reads them in products, sums and `SUM` only. Then it is a sum of monomials, each a
 product of reads and of factors that read nothing, and the change that a delta of a map makes follows by the product
-rule (`cumulus.cluster.program`). The order of factors stays: what stands to the left binds variables.
+rule (`cumulus.cluster.node_programs.program`). The order of factors stays: what stands to the left binds variables.
 """
 
 from __future__ import annotations

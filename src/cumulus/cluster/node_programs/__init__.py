@@ -1,0 +1,1 @@
+"""The program that nodes run: written from a spread program, and evaluated."""
