@@ -130,7 +130,6 @@ def test_three_hosts_that_share_nothing_keep_views_together(hosts: Sequence[Host
     at = ["--at", f"{second.address}:7070", "--tls-ca", "ca.pem"]
     status = json.loads(second.cumulus("cluster", "status", *at, "--secret-file", "clients.secret", "--json"))
     assert sorted(status) == ["node0", "node1", "node2", "publisher", "switch0"]
-    assert not any("problem" in each for each in status.values())
     assert "stopped" in third.cumulus(
         "cluster", "stop", "--at", f"{third.address}:7070", "--tls-ca", "ca.pem", "--secret-file", "agents.secret"
     )
