@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -34,6 +35,7 @@ HELLO = json.dumps({"name": "a", "program": "", "incarnation": 1, "nonce": "", "
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
+    gc.collect()  # what earlier tests have left is not theirs
     before = threading.active_count(), len(os.listdir("/proc/self/fd"))
     yield
     assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before

@@ -124,6 +124,7 @@ class Agent:
         self.me = Credentials(AGENT_NAME, RELEASE, settings.secret, tls=settings.tls)
         self._settings, self._note = settings, note
         self._refusals = RefusalNotes(note)
+        self._connections: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}
         self._clients: set[Connection] = set()
         self._supervisor: Connection | None = None
@@ -164,6 +165,11 @@ class Agent:
         finally:
             server.close()
             self._end_processes("the agent ends")
+            ends = [each.gone for each in self._connections]
+            for each in list(self._connections):
+                each.abort("the agent ends")
+            if ends:
+                await asyncio.wait(ends, timeout=_END_SECONDS)
             self._refusals.close()
 
     def _watch(self) -> None:
@@ -317,6 +323,7 @@ class Agent:
 
     def opened(self, connection: Connection) -> None:
         """Take a connection whose other side is not known yet; if there are too many of them, an older one goes."""
+        self._connections.add(connection)
         if len(self._strangers) >= _MOST_STRANGERS:
             strangers = list(self._strangers)
             strangers[one_to_close([each.host for each in strangers])].abort("too many others have said nothing")
@@ -339,6 +346,7 @@ class Agent:
 
     def closed(self, connection: Connection, problem: RemoteProtocolError | None, reason: str) -> None:
         """Take notice of the end of a connection."""
+        self._connections.discard(connection)
         self._strangers.pop(connection, None)
         self._clients.discard(connection)
         if connection is self._supervisor:
