@@ -115,7 +115,18 @@ def supervised(opened: ExitStack, agents: list[RunningAgent], **named: Any) -> S
 
 
 def runs(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; nothing of one that has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 # --- what agents do ---------------------------------------------------------------------------------------------------
@@ -278,7 +289,7 @@ def said(agent: RunningAgent, *messages: Any) -> None:
 )
 def test_an_agent_starts_nothing_but_machines(agents: list[RunningAgent], messages: list[Any]) -> None:
     said(agents[0], *messages)
-    assert not [each for each in psutil.Process().children(recursive=True) if "http.server" in each.cmdline()]
+    assert not any("http.server" in words_of(each) for each in psutil.Process().children(recursive=True))
 
 
 def test_an_agent_makes_no_machine_by_another_function(agents: list[RunningAgent]) -> None:
