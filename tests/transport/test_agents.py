@@ -25,7 +25,6 @@ from cumulus.transport.agents.agent_messages import (
     AGENT_NAME,
     INCARNATION,
     RELEASE,
-    SUPERVISOR_NAME,
     Claim,
     Launch,
     ProcessFrame,
@@ -37,6 +36,7 @@ from cumulus.transport.connections import Address
 from cumulus.transport.framing import FrameKind
 from cumulus.transport.greeting import Credentials
 from cumulus.transport.machine_process import MachineMessage, Process, ProcessEnded
+from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.supervisor import Supervisor
 from support.relay import ListCodec
 
@@ -216,6 +216,7 @@ SUPERVISING = """
 import sys, time
 from cumulus.transport.agents.agent_links import AgentLinks
 from cumulus.transport.machine_process import Process
+from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.supervisor import Supervisor
 address = ("127.0.0.1", int(sys.argv[1]))
 with AgentLinks((address,), "c1", b"of agents") as links:
@@ -264,7 +265,7 @@ def test_strangers_and_second_supervisors_are_kept_out(agents: list[RunningAgent
 
 def said(agent: RunningAgent, *messages: Any) -> None:
     """Claim an agent as a supervisor does, and say something; it hangs up."""
-    me, later = Credentials(SUPERVISOR_NAME, RELEASE, SECRET), time.monotonic() + 20
+    me, later = Credentials(SUPERVISOR, RELEASE, SECRET), time.monotonic() + 20
     connection = ClientConnection(me, AGENT_NAME, agent.address, INCARNATION, later)
     try:
         with pytest.raises((OSError, RemoteProtocolError)):  # noqa: PT012  # either may be the one

@@ -30,7 +30,7 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import match_sources_to_tables
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
@@ -92,7 +92,7 @@ class Starter:
     is_wanted
         Whether somebody still waits for an answer when all is read.
     committed
-        Returns the last committed epoch.
+        Returns the last committed epoch, if there is one.
     gated
         Those that cannot take back an epoch, and are ended with any other one; None: all are.
     """
@@ -100,7 +100,7 @@ class Starter:
     members: Sequence[Name]
     incarnations: list[int]
     is_wanted: Callable[[], bool]
-    committed: Callable[[], int] = lambda: 0
+    committed: Callable[[], int | None] = lambda: None
     gated: frozenset[Name] | None = None
     lost: set[Name] = field(default_factory=set)
     halting: bool = False
@@ -132,12 +132,12 @@ class Starter:
             return []
         if self.halting and PUBLISHER not in self.lost:
             return []  # it will say so
-        if self.gated is None or not self.incarnations or self.is_first:
+        if self.gated is None or self.is_first:
             self.is_first = False
             return [self._start(ends=True)]
         if PUBLISHER in self.lost:
             self.halting = False
-            return [self._reset(self.committed())]
+            return [self._reset(self.committed() or 0)]
         self.halting = True
         return [Send(PUBLISHER, Halt())]
 
@@ -299,7 +299,7 @@ class Case:
             return self._senders[name]
         if name == SUPERVISOR:
             waits = partial(any_waits, list(self._senders.values()))
-            committed = partial(last_epoch, self._out)
+            committed = partial(newest_epoch, self._out)
             self._starter = Starter(self._cluster.names, self._incarnations, waits, committed, self._gated)
             return self._starter
         made = self._cluster.made(name)
@@ -359,11 +359,6 @@ class Case:
         found = [as_it_should_be(each) for each in machines]
         nodes = [each.machine for each in found if isinstance(each, CountedMachine)]
         check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
-
-
-def last_epoch(out: Path) -> int:
-    """Return the last committed epoch."""
-    return max(committed_epochs(out), default=0)
 
 
 def any_waits(clients: Sequence[SendingClient]) -> bool:

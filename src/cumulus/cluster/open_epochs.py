@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from cumulus.cluster.messages import EpochReady, EpochRefused, Message, WriteOutputs, node_name
@@ -67,8 +66,7 @@ class OpenEpochs:
         """Do everything again: nodes have taken back what they had, and a new publisher knows of nothing."""
         for epoch in sorted(self._sent):
             effects += self._sent[epoch]
-        writes: Mapping[int, WriteOutputs | None] = dict(self._writes)
-        for epoch, task in sorted(writes.items()):  # a publisher that begins removes what no manifest names
+        for epoch, task in sorted(self._writes.items()):  # a publisher that begins removes what no manifest names
             self.write(epoch, None if task is None else replace(task), effects)
         if self.refused is not None:
             effects.append(Send(self._publisher, self.refused))

@@ -87,7 +87,6 @@ class Links:
 
     def __init__(self, me: Credentials, receiver: LinkReceiver, sources: frozenset[Name] = frozenset()) -> None:
         self.me = me
-        self._tls = me.tls
         self._client_context = None if me.tls is None else me.tls.client_context()
         self.incarnation = 0  # nobody has been met yet
         self.sent_messages = self.sent_bytes = 0
@@ -121,7 +120,7 @@ class Links:
                 host,
                 port,
                 backlog=_BACKLOG,
-                ssl=None if self._tls is None else self._tls.server_context(),
+                ssl=None if self.me.tls is None else self.me.tls.server_context(),
             )
         except OSError as problem:
             reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be used: {problem.strerror}"

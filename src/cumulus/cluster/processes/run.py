@@ -18,7 +18,7 @@ from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Halt, Halted, Reset
 from cumulus.durable.files import write_durably
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.machine import Name
@@ -145,7 +145,7 @@ class ClusterRun:
                             self._on_up(supervisor)
                         is_over = yield from self._until_one_ends(supervisor, is_ended)
                 except StartError as problem:
-                    self._mourn(problem.ended)
+                    self._count_loss(self._mourned(problem.ended))
                 except HostLostError as problem:
                     self._count_loss(problem.message)
 
@@ -168,20 +168,14 @@ class ClusterRun:
         lost: list[tuple[float, LinkLost]] = []  # most often a process has died, which is told soon
         watch = HangWatch(supervisor, self._dead_after_s, self._note)
         while not is_stopped():
-            hung = watch.poll()
+            hung, why = watch.poll(), ""
             if hung is not None:
                 supervisor.kill(hung)  # it would not hear that it is to end
-                self._count_loss(f"{hung} has not answered for {self._dead_after_s:g} s and was killed")
-                lost.clear()
-                if not (yield from self._reset(supervisor)):
-                    return self._is_done
-            if lost and time.monotonic() > lost[0][0] + _LINK_S:
+                why = f"{hung} has not answered for {self._dead_after_s:g} s and was killed"
+            elif lost and time.monotonic() > lost[0][0] + _LINK_S:
                 each = lost[0][1]
-                self._count_loss(f"{each.name} has lost its link to {each.peer} ({each.reason})")
-                lost.clear()
-                if not (yield from self._reset(supervisor)):
-                    return self._is_done
-            match supervisor.wait(_LOOK_S):
+                why = f"{each.name} has lost its link to {each.peer} ({each.reason})"
+            match None if why else supervisor.wait(_LOOK_S):
                 case MachineMessage(_, payload):
                     match codec.decode(payload):
                         case EpochTold(_, files_left):
@@ -192,14 +186,16 @@ class ClusterRun:
                         case _:
                             pass  # of a reset that was given up
                 case ProcessEnded() as ended if not is_stopped():  # who stops all may have stopped it, too
-                    self._mourn(ended)
-                    lost.clear()
-                    if not (yield from self._reset(supervisor)):
-                        return self._is_done
+                    why = self._mourned(ended)
                 case LinkLost() as found:
                     lost.append((time.monotonic(), found))
                 case _:
                     pass
+            if why:
+                self._count_loss(why)
+                lost.clear()
+                if not (yield from self._reset(supervisor)):
+                    return self._is_done
         return True
 
     # --- when a machine is lost -------------------------------------------------------------------------------------
@@ -221,7 +217,7 @@ class ClusterRun:
         try:
             supervisor.renew(self._next_incarnation(), message, self._processes())
         except StartError as problem:
-            self._mourn(problem.ended)
+            self._count_loss(self._mourned(problem.ended))
             return False
         except HostLostError as problem:
             self._count_loss(problem.message)
@@ -247,14 +243,14 @@ class ClusterRun:
                             return None
                         case Halted(epoch):
                             return int(epoch)
-                case ProcessEnded() as ended if ended.code > 0:
-                    self._mourn(ended)
+                case ProcessEnded() as ended:
+                    self._mourned(ended)  # it is started again with the first one
                 case _:
-                    pass  # another one has ended, and is started again with the first
+                    pass
         if supervisor.is_alive(PUBLISHER):
             return None
         yield from self._committed(0)
-        return max(committed_epochs(Path(self._home.settings.out)), default=0)
+        return newest_epoch(self._home.settings.out) or 0
 
     def _committed(self, files_left: int) -> Iterator[Epoch]:
         """Yield the epochs that have been committed since the last call."""
@@ -272,11 +268,11 @@ class ClusterRun:
                 yield Epoch.of(manifest, now - self._since, {}, files_left, ("kept",), out)
                 self._since = now
 
-    def _mourn(self, ended: ProcessEnded) -> None:
-        """Say why not to go on after the end of a process; return if it is to be started again."""
-        if ended.code > 0:  # it has said why it cannot go on, and would say it again
+    def _mourned(self, ended: ProcessEnded) -> str:
+        """Return what to say of a process that is to be started again; raise ProcessError if it would end again."""
+        if ended.code > 0:  # it has said why it cannot go on
             raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
-        self._count_loss(f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}")
+        return f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}"
 
     def _count_loss(self, why: str) -> None:
         """Note what was lost; raise ProcessError if that was so too often in a row."""

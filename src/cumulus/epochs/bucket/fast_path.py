@@ -202,11 +202,8 @@ def _may_lose_parents(reference: Reference, chosen: ColumnarChoice) -> bool:
     and code would take it before.
     """
     column, parent = reference.parent.columns[reference.parent_places[0]].name, reference.parent.name
-    going = [
-        rows.filter(pc.equal(rows.column(OP_COLUMN), DELETE))
-        for each in chosen.aside.get(parent, ())
-        for rows in (each.rows,)
-    ]
+    aside = (each.rows for each in chosen.aside.get(parent, ()))
+    going = [rows.filter(pc.equal(rows.column(OP_COLUMN), DELETE)) for rows in aside]
     values = {value for rows in going for value in rows.column(column).unique().to_pylist()}
     here = reference.child.columns[reference.child_places[0]].name
     come = [

@@ -23,7 +23,6 @@ from cumulus.transport.agents.agent_messages import (
     INCARNATION,
     OPERATOR_NAME,
     RELEASE,
-    SUPERVISOR_NAME,
     AgentMessage,
     Beat,
     Claim,
@@ -44,6 +43,7 @@ from cumulus.transport.framing import FrameKind, framed
 from cumulus.transport.greeting import Credentials, RefusalError, RefusalNotes, RefusalPolicy, one_to_close
 from cumulus.transport.local_process import LocalProcess
 from cumulus.transport.machine_process import Process
+from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.tls import TlsFiles
 
 _MODULE = "cumulus.transport.process"
@@ -85,7 +85,6 @@ class _Hosted:
     def __init__(self, agent: Agent, launch: Launch) -> None:
         self.name, self._agent = launch.name, agent
         self._loop = asyncio.get_running_loop()
-        self.is_over = False
         self.running = LocalProcess(Process(launch.name, module=launch.module), self)
 
     def heard(self, kind: int, payload: bytes) -> None:
@@ -210,7 +209,7 @@ class Agent:
         if peer == OPERATOR_NAME and isinstance(message, StopWished) and self._supervisor is not None:
             self._send(self._supervisor, message)
             return
-        if peer != SUPERVISOR_NAME:
+        if peer != SUPERVISOR:
             raise RemoteProtocolError(f"{type(message).__name__} from {peer} is not for an agent")
         assert self._supervisor is not None
         self._heard = time.monotonic()
@@ -305,11 +304,11 @@ class Agent:
 
     def is_client(self, name: Name) -> bool:
         """Whether a name is neither a supervisor's nor an operator's."""
-        return name not in (SUPERVISOR_NAME, OPERATOR_NAME)
+        return name not in (SUPERVISOR, OPERATOR_NAME)
 
     def admit(self, name: Name) -> None:
         """Raise RefusalError if somebody of this name, which is proved, may not connect now."""
-        if name != SUPERVISOR_NAME:
+        if name != SUPERVISOR:
             if self.me.clients_secret is None or not self._directory.machines:
                 raise RefusalError("no cluster runs here", RefusalPolicy.NEVER)
             if len(self._clients) >= _MOST_CLIENTS:
@@ -332,7 +331,7 @@ class Agent:
     def up(self, connection: Connection) -> None:
         """Take a connection whose other side has shown who it is."""
         self._strangers.pop(connection, None)
-        if connection.peer == SUPERVISOR_NAME:
+        if connection.peer == SUPERVISOR:
             self._supervisor, self._heard = connection, time.monotonic()
             return
         self._clients.add(connection)

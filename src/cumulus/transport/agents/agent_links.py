@@ -23,7 +23,6 @@ from cumulus.transport.agents.agent_messages import (
     BEAT_SECONDS,
     INCARNATION,
     RELEASE,
-    SUPERVISOR_NAME,
     AgentMessage,
     Beat,
     Claim,
@@ -42,6 +41,7 @@ from cumulus.transport.connections import Address, Connection
 from cumulus.transport.framing import FrameKind, framed
 from cumulus.transport.greeting import Credentials, RefusalPolicy
 from cumulus.transport.machine_process import Process, ProcessListener
+from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.tls import TlsFiles
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ class AgentLinks:
         lease_s: float = LEASE_SECONDS,
     ) -> None:
         self._agents, self._claim = agents, Claim(cluster, lease_s)
-        self._me = Credentials(SUPERVISOR_NAME, RELEASE, secret, tls=tls)
+        self._me = Credentials(SUPERVISOR, RELEASE, secret, tls=tls)
         self._context = None if tls is None else tls.client_context()
         self._loop = asyncio.new_event_loop()
         self._links: dict[Address, _AgentLink] = {}

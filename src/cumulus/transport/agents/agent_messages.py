@@ -11,8 +11,8 @@ from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 from cumulus.version import VERSION
 
-SUPERVISOR_NAME, OPERATOR_NAME, AGENT_NAME = "supervisor", "operator", "agent"
-"""What they call themselves who know the secret of agents; everybody else who connects to an agent is a client."""
+OPERATOR_NAME, AGENT_NAME = "operator", "agent"
+"""With `SUPERVISOR` those who know the secret of agents; everybody else who connects to an agent is a client."""
 INCARNATION = 1
 """Connections to an agent are of no cluster's incarnation."""
 RELEASE = f"cumulus {VERSION}".encode()
