@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
 from cumulus.catalog.arrow import table_of
-from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.node_programs.program import node_program
 from cumulus.cluster.placement.dispatch import Dispatch, Dispatched
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.statement_placement import choose_homes
+from cumulus.cluster.protocols.eventual_state import EventualState
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack
 from cumulus.compiler import compile_sql
@@ -159,7 +159,7 @@ class Cluster:
     def committed(self, name: str, end: int) -> dict:
         """Return the entries of a map after a version, from their owners; replicas have the same."""
         found: dict = {}
-        held = [entries_at(state, name, end) for state in self.states]
+        held = [entries_at(state.maps, name, end) for state in self.states]
         for node, entries in enumerate(held):
             for key, values in entries.items():
                 if self.layout.owner_of(name, key) == node:
@@ -180,8 +180,8 @@ class Cluster:
         names, beyond = list(self.made.overlays), last_version(epoch) + 1
         return [
             (
-                {name: state.newest_values(name) for name in names},
-                {name: deltas_between(state, name, beyond, LAST_VERSION) for name in names},
+                {name: state.maps.newest(name) for name in names},
+                {name: deltas_between(state.maps, name, beyond, LAST_VERSION) for name in names},
             )
             for state in self.states
         ]
@@ -190,18 +190,18 @@ class Cluster:
         """Lose a node, which comes back with what was saved at the epoch before and deltas; the others with what is."""
         end, before = last_version(epoch), last_version(epoch - 1)
         gone = self.states[lost]
-        deltas = {name: deltas_between(gone, name, before + 1, end) for name in self.made.overlays}
+        deltas = {name: deltas_between(gone.maps, name, before + 1, end) for name in self.made.overlays}
         kept = [*self.save(epoch)]
         kept[lost : lost + 1] = saved[lost : lost + 1]  # none in the first epoch
         self.links.clear()
         self.states = [self.state(node) for node in range(self.nodes)]
         there = [state for node, state in enumerate(self.states) if node != lost or saved]
         for state, (newest, later) in zip(there, kept, strict=True):
-            state.load(newest)
+            state.maps.load(newest)
             for name, frame in later.items():
-                state.restore(name, frame, -1)
+                state.maps.restore(name, frame, -1)
         for name, frame in deltas.items():
-            self.states[lost].restore(name, frame)
+            self.states[lost].maps.restore(name, frame)
         self._undispatch(epoch)
         self.check(end)
 
@@ -239,7 +239,7 @@ def run(
         cluster.checkpoint(epoch)
         if rng.random() < 0.8:
             for state in cluster.states:
-                state.cut(last_version(epoch), last_version(epoch - 1))
+                state.maps.cut(last_version(epoch), last_version(epoch - 1))
             cluster.check(last_version(epoch - 1))
         if rng.random() < 0.3:
             cluster.restart(rng.randrange(cluster.nodes), epoch, saved)

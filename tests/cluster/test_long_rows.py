@@ -17,9 +17,8 @@ from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, RequestRefused, RowsAccepted
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import plan_cluster
-from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
 from cumulus.epochs.stages.judge import TableDelta
@@ -45,11 +44,11 @@ def test_what_is_accepted_can_be_read(tmp_path: Path, less: int) -> None:
     if not is_taken:
         return
     plan = plan_cluster(PROGRAM, 1, 1, Mode.EVENTUAL)
-    part = SpreadPart(plan, 0, "native")
-    maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), Dispatch(plan.nodes_program.groups, 1), frozenset())
-    for _, blocks in maker.make(1, [TableDelta("r", rows_of(size).select(["t", "u"]), np.array([1]))]):
-        part.take(blocks, [])
+    part = EventualNode(plan, 0, "native")
+    maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), EventualSwitch(plan), frozenset())
+    for _, events in maker.make(1, [TableDelta("r", rows_of(size).select(["t", "u"]), np.array([1]))]):
+        part.take(-1, events)
     assert not list(part.drain())
-    (answer,) = answers(part, ReadEntries(1, part.names.index(PROGRAM.view("v").maps[0]), [], b""))
+    (answer,) = answers(part.maps, ReadEntries(1, part.maps.names.index(PROGRAM.view("v").maps[0]), [], b""))
     assert isinstance(answer, EntriesRead)
     assert sum(map(len, codec.encode(answer))) <= PAYLOAD_BYTES

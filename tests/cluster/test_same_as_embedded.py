@@ -80,6 +80,12 @@ def test_rows_that_change_and_do_not_fit(tmp_path: Path, seed: int, name: str) -
 
 # --- small scripts --------------------------------------------------------------------------------------------------
 
+ALL_MODES = (
+    ((2, 2), Mode.EVENTUAL),
+    ((3, 1), Mode.CENTRAL_TARGET),
+    ((2, 1), Mode.CENTRAL_SOURCE),
+    ((3, 2), Mode.GATED),
+)
 Rows = dict[str, list[list[Any]]]
 """Table → epoch → rows, as JSON has them."""
 
@@ -228,7 +234,7 @@ def test_truncations(tmp_path: Path) -> None:
     s = [[{"k": k % 3, "b": k} for k in range(5)], [], [gone, {"k": 0, "b": 7}], [gone]]
     t = [[{"k": 1}], [gone], [{"k": 2}], []]
     found = Compared(script, [str(written(tmp_path / "in", {"r": r, "s": s, "t": t}))], tmp_path)
-    for shape, mode in (((2, 2), Mode.EVENTUAL), ((3, 2), Mode.GATED)):
+    for shape, mode in ALL_MODES:
         found.check(shape, mode)
 
 
@@ -248,7 +254,7 @@ def test_static_tables_and_references_to_them(tmp_path: Path) -> None:
     }
     folder = written(tmp_path / "in", rows)
     found = Compared(script, [str(folder)], tmp_path / "1")
-    for shape, mode in (((2, 2), Mode.EVENTUAL), ((3, 2), Mode.GATED)):
+    for shape, mode in ALL_MODES:
         found.check(shape, mode)
 
 
@@ -277,7 +283,7 @@ def test_change_logs_and_functions_of_the_users(tmp_path: Path) -> None:
     folder = written(tmp_path / "in", {"r": epochs})
     place = f"r={folder / 'r'},format=debezium"
     found = Compared(script, [place], tmp_path, functions=(str(tmp_path / "mine.py"),))
-    for shape, mode in (((2, 2), Mode.EVENTUAL), ((3, 2), Mode.GATED)):
+    for shape, mode in ALL_MODES:
         found.check(shape, mode)
 
 

@@ -22,6 +22,7 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip
+from cumulus.cluster.protocols.table import takes_of
 from cumulus.cluster.senders import Senders
 from cumulus.compiler import compile_sql
 from cumulus.errors import RemoteProtocolError
@@ -41,7 +42,7 @@ CREATE VIEW by_person AS SELECT p, SUM(amount) AS a, COUNT(*) AS n FROM sales GR
 
 @pytest.mark.parametrize("me", RECEIVERS)
 def test_clients_ask_and_do_nothing_that_machines_do(me: str) -> None:
-    senders = Senders(me, nodes=2, switches=2)
+    senders = Senders(me, nodes=2, switches=2, takes=takes_of(Mode.EVENTUAL))
     taken: dict[str, set[Any]] = {}
     for sender in ("publisher", "switch0", "node0", "client-1", "node2", "switch02", "supervisor"):
         empty = [(kind, object.__new__(kind)) for kind in get_args(messages.Message)]

@@ -9,11 +9,10 @@ import pytest
 
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster.intake import BlockMaker
-from cumulus.cluster.messages import Block, Deltas
+from cumulus.cluster.messages import Block, Deltas, Events
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import plan_cluster
-from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.stages.judge import TableDelta
@@ -34,35 +33,48 @@ ROWS = {
 TABLES = ("s", "t", "r", "s", "r", "t")
 
 
-def blocks_by_node(plan_nodes: int) -> tuple[list[SpreadPart], list[list[list[Block]]]]:
+def blocks_by_node(plan_nodes: int) -> tuple[list[EventualNode], list[list[list[Block]]]]:
     """Return empty nodes, and the blocks that each gets of one change of a table after the other."""
     plan = plan_cluster(PROGRAM, plan_nodes, 1, Mode.EVENTUAL)
-    maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), Dispatch(plan.nodes_program.groups, plan_nodes), frozenset())
+    maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), EventualSwitch(plan), frozenset())
     sent: list[list[list[Block]]] = []
     for table in TABLES:
         net = TableDelta(table, table_of(PROGRAM.relation(table).columns, ROWS[table]), np.full(len(ROWS[table]), 1))
         by_node: list[list[Block]] = [[] for _ in range(plan_nodes)]
-        for node, blocks in maker.make(1, [net]):
-            by_node[node] += blocks
+        for node, events in maker.make(1, [net]):
+            assert isinstance(events, Events)
+            by_node[node] += events.blocks
         sent.append(by_node)
-    return [SpreadPart(plan, node, "interpreter") for node in range(plan_nodes)], sent
+    return [EventualNode(plan, node, "interpreter") for node in range(plan_nodes)], sent
 
 
-def settle(nodes: Sequence[SpreadPart], inbox: Sequence[list[Deltas]]) -> None:
+def take(node: EventualNode, blocks: Sequence[Block], deltas: Sequence[Deltas] = ()) -> None:
+    """Let a node take what has come in one step."""
+    node.take(-1, Events(blocks))
+    for each in deltas:
+        node.take(0, each)
+
+
+def settle(nodes: Sequence[EventualNode], inbox: Sequence[list[Deltas]]) -> None:
     """Let deltas go round until there are none."""
     while any(inbox):
         for node, deltas in zip(nodes, inbox, strict=True):
-            node.take([], deltas)
+            take(node, [], deltas)
             deltas.clear()
         for node in nodes:
             for target, sent in node.drain():
                 inbox[target].append(sent)
 
 
-def entries(nodes: Sequence[SpreadPart]) -> list[object]:
+def entries(nodes: Sequence[EventualNode]) -> list[object]:
     return [
-        sorted((key, values) for node in nodes for key, values in node.state.engine.items(name) if node.owns(name, key))
-        for name in nodes[0].names
+        sorted(
+            (key, values)
+            for node in nodes
+            for key, values in node.state.engine.items(name)
+            if node.maps.owns(name, key)
+        )
+        for name in nodes[0].maps.names
     ]
 
 
@@ -76,7 +88,7 @@ def test_deltas_that_come_with_later_blocks_are_in_time(count: int) -> None:
         for deltas in inbox:
             deltas.clear()
         for node, blocks, deltas in zip(nodes, by_node, taken, strict=True):
-            node.take(blocks[::-1], deltas)
+            take(node, blocks[::-1], deltas)
         for node in nodes:
             for target, found in node.drain():
                 inbox[target].append(found)
@@ -85,7 +97,7 @@ def test_deltas_that_come_with_later_blocks_are_in_time(count: int) -> None:
     quiet: list[list[Deltas]] = [[] for _ in in_order]
     for by_node in sent:
         for node, blocks in zip(in_order, by_node, strict=True):
-            node.take(blocks, [])
+            take(node, blocks)
         for node in in_order:
             for target, found in node.drain():
                 quiet[target].append(found)
@@ -101,8 +113,8 @@ def test_blocks_of_a_step_are_fired_by_version() -> None:
     nodes, sent = blocks_by_node(1)
     others, _ = blocks_by_node(1)
     blocks = [block for by_node in sent for block in by_node[0]]
-    nodes[0].take(blocks, [])
-    others[0].take(blocks[::-1], [])
+    take(nodes[0], blocks)
+    take(others[0], blocks[::-1])
     for node in (*nodes, *others):
         assert not list(node.drain())
     assert entries(nodes) == entries(others)

@@ -22,9 +22,8 @@ from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.live.folds import ClusterFolds
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused
-from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
 from cumulus.epochs.output.host import FolderHost
@@ -64,25 +63,25 @@ class Nodes:
 
     def __init__(self, plan: ClusterPlan, engine: str) -> None:
         self.plan, self.questions = plan, 0
-        self.parts = [SpreadPart(plan, number, engine) for number in range(plan.nodes)]
-        dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
+        self.parts = [EventualNode(plan, number, engine) for number in range(plan.nodes)]
+        dispatch = EventualSwitch(plan)
         self._makers = [BlockMaker(Numbering(VersionOrder.CLOCK, switch), dispatch, frozenset()) for switch in (0, 3)]
 
     def take(self, switch: int, table: str, rows: list[tuple[Any, ...]], count: int) -> None:
         net = TableDelta(
             table, table_of(self.plan.division.spread.relation(table).columns, rows), np.full(len(rows), count)
         )
-        for node, blocks in self._makers[switch].make(1, [net]):
-            self.parts[node].take(blocks, [])
+        for node, events in self._makers[switch].make(1, [net]):
+            self.parts[node].take(-1, events)
         while sent := [each for part in self.parts for each in part.drain()]:
             for node, deltas in sent:
-                self.parts[node].take([], [decode(b"".join(encode(deltas)))])
+                self.parts[node].take(0, decode(b"".join(encode(deltas))))
 
     def ask(self, machine: str, message_of: Callable[[int], Any]) -> list[Any]:
         self.questions += 1
         asked = decode(b"".join(encode(message_of(self.questions))))
         answers = part_answers if isinstance(asked, ReadParts) else reads.answers
-        found = [decode(b"".join(encode(each))) for each in answers(self.parts[int(machine[4:])], asked)]
+        found = [decode(b"".join(encode(each))) for each in answers(self.parts[int(machine[4:])].maps, asked)]
         assert all(isinstance(each, EntriesRead | PartsRead) and each.number == self.questions for each in found), found
         assert [each.left for each in found] == list(reversed(range(len(found))))
         return found
@@ -169,7 +168,7 @@ def test_nodes_fold_what_they_own(seed: int, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("cumulus.views.folding.reading.FEW_ENTRIES", draw.choice((0, 1 << 30)))
     folds = ClusterFolds(plan, FolderHost(tmp_path, program=plan.division.spread))
     counted = folds.tentative(nodes.ask, "cube", ["p"], (), ["n"])
-    assert counted.entries_read == sum(part.owned(counted.map).rows for part in nodes.parts)
+    assert counted.entries_read == sum(part.maps.owned(counted.map).rows for part in nodes.parts)
     persons = [draw.randrange(8), draw.randrange(8)]
     for by in (("town",), (), ("born", "p"), ("p", "town", "born")):
         for condition, where in (
@@ -231,7 +230,7 @@ def test_a_sum_without_words_is_refused_where_it_is_shown(engine: str, tmp_path:
 
 def test_what_no_node_can_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes(plan_cluster(PROGRAM, 1), "interpreter")
-    part = nodes.parts[0]
+    part = nodes.parts[0].maps
     place = part.names.index("by_town")
     nodes.take(0, "people", [(1, "x", None)], 1)
     nodes.take(0, "sales", [(1, Decimal(1), 1.0)] * 5, 1)

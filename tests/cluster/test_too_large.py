@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -44,7 +44,8 @@ def write(folder: Path, large: str | float, epochs: Sequence[tuple[str, int]]) -
 
 def run(folder: Path, out: Path, type: str, **settings: Any) -> None:
     program = compile_sql(SCRIPT.format(type=type), rely=False, enforced=False)
-    given = {"nodes": 3, "switches": 2, "block_rows": 1} | settings
+    switches = 1 if RULES[settings.get("mode", Mode.EVENTUAL)].needs_one_switch else 2
+    given = {"nodes": 3, "switches": switches, "block_rows": 1} | settings
     run_cluster(program, sources_from([str(folder)], program), out, **given)
 
 

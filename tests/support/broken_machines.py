@@ -57,7 +57,7 @@ class AcceptsBeforeItIsDurable(BrokenRule):
 def _drops_corrections(node: ClusterNode) -> Machine:
     """Let a node add late deltas, and correct nothing."""
     if node.spread is not None:
-        setattr(node.spread.state.maps, "correct", node.spread.state.maps.add)  # noqa: B010
+        setattr(node.spread.maps, "correct", node.spread.maps.add)  # noqa: B010
     return node
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.versions import VersionOrder
 from cumulus.compiler.pipeline import compile_sql
@@ -27,13 +27,14 @@ Shape: TypeAlias = tuple[int, int]
 """How many nodes, how many switches."""
 
 SHAPES: tuple[Shape, ...] = ((2, 2), (3, 2), (4, 1), (1, 1))
+OTHERS = (Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE)
 WAYS = [
     (shape, mode, order)
-    for mode, orders in ((Mode.EVENTUAL, tuple(VersionOrder)), (Mode.GATED, (VersionOrder.CLOCK,)))
+    for mode, orders in ((Mode.EVENTUAL, tuple(VersionOrder)), *((mode, (VersionOrder.CLOCK,)) for mode in OTHERS))
     for order in orders
     for shape in SHAPES
 ]
-"""All ways to run a cluster; the order of versions says nothing where all is gated."""
+"""All ways to run a cluster; the order of versions says nothing where all is gated, or from one switch."""
 
 
 class Compared:
@@ -91,7 +92,7 @@ class Compared:
         self, shape: Shape, mode: Mode = Mode.EVENTUAL, order: VersionOrder = VersionOrder.CLOCK, **settings: Any
     ) -> None:
         """Do all epochs by a cluster; everything that it says is what the embedded host says."""
-        nodes, switches = shape
+        nodes, switches = shape if not RULES[mode].needs_one_switch else (shape[0], 1)
         out = self._place / f"{nodes}-{switches}-{mode.value}-{order.value}"
         machines: dict[Name, Machine] = {}
         run = run_cluster(
@@ -110,6 +111,7 @@ class Compared:
         assert not found, f"{nodes} × {switches}, {mode}, {order}: {found}"
         self.counts["messages"] += run.messages
         for each in machines.values():
-            if isinstance(each, ClusterNode) and (shares := each.shares) is not None:
+            if isinstance(each, ClusterNode) and each.protocol is not None:
+                facts = each.protocol.facts()
                 for name in ("rows_in_order", "rows_late", "deltas_in_order", "deltas_late"):
-                    self.counts[name] += getattr(shares, name)
+                    self.counts[name] += facts.get(name, 0)

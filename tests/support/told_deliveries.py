@@ -45,11 +45,10 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.node import ClusterNode
-from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
+from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.publisher import PUBLISHER, Publisher
-from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import REST_BITS, SWITCH_BITS, Numbering, VersionOrder, switch_of, unpack
 from cumulus.engine.engines import make_engine
@@ -99,14 +98,14 @@ class ToldDeliveries:
 
     def _switch(self, number: int) -> Switch:
         plan, tables = self.plan, frozenset(self.plan.tables.tables_of(number))
-        blocks = BlockMaker(Numbering(ORDER, number), Dispatch(plan.nodes_program.groups, plan.nodes), frozenset())
+        blocks = BlockMaker(Numbering(ORDER, number), switch_protocol(plan), frozenset())
         spread = SpreadIntake(intake_of_switch(plan, number, partial(make_engine, "interpreter")), blocks)
         return Switch(
             number, plan.nodes, tables, (), 0, spread, ClientSessions(plan.program, tables, None, is_spread=True)
         )
 
     def _node(self, number: int) -> ClusterNode:
-        spread = SpreadPart(self.plan, number, "interpreter", ORDER)
+        spread = node_protocol(self.plan, number, "interpreter", ORDER, 0)
         return ClusterNode(
             number, self.plan.nodes, self.plan.tables.switches, 0, Snapshots.after(None, 1), None, spread
         )
@@ -160,7 +159,13 @@ class ToldDeliveries:
     def _state(self, node: int) -> Any:
         spread = self.nodes[node].spread
         assert spread is not None
-        return spread.state
+        return spread.maps
+
+    def facts(self, node: int) -> dict[str, Any]:
+        """Return what a node says of its spread maps."""
+        protocol = self.nodes[node].protocol
+        assert protocol is not None
+        return {**protocol.maps.facts(), **protocol.facts()}
 
     def compare(self, golden: Path) -> None:
         """Compare all that was delivered with a file; nothing may be left.

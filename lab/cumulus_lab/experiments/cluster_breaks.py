@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from cumulus.cluster.eventual import Indices
 from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
+from cumulus.cluster.protocols.eventual import EventualNode
+from cumulus.cluster.protocols.eventual_state import Indices
+from cumulus.cluster.protocols.protocol import NodeProtocol
 from cumulus.cluster.resets import Reset
-from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
@@ -132,44 +133,44 @@ class OwnersOnly:
         return divided(self._layout.owners(name, deltas), self._layout.nodes)
 
 
-def _leave_replicas_out(part: SpreadPart, layout: ClusterLayout) -> None:
-    setattr(part.state, "_router", OwnersOnly(layout))  # noqa: B010
+def _leave_replicas_out(protocol: EventualNode, layout: ClusterLayout) -> None:
+    setattr(protocol.state, "_router", OwnersOnly(layout))  # noqa: B010
 
 
-def _take_late_as_fast(part: SpreadPart, layout: ClusterLayout) -> None:
+def _take_late_as_fast(protocol: EventualNode, layout: ClusterLayout) -> None:
     """Evaluate late blocks as if nothing later had come."""
-    fire = part.state.maps.fire
-    setattr(part.state.maps, "fire", lambda *block, is_late: fire(*block, is_late=False))  # noqa: B010
+    fire = protocol.state.maps.fire
+    setattr(protocol.state.maps, "fire", lambda *block, is_late: fire(*block, is_late=False))  # noqa: B010
 
 
-def _drop_corrections(part: SpreadPart, layout: ClusterLayout) -> None:
+def _drop_corrections(protocol: EventualNode, layout: ClusterLayout) -> None:
     """Add late deltas, and correct nothing."""
-    setattr(part.state.maps, "correct", part.state.maps.add)  # noqa: B010
+    setattr(protocol.state.maps, "correct", protocol.state.maps.add)  # noqa: B010
 
 
-def _give_blocks_one_version(part: SpreadPart, layout: ClusterLayout) -> None:
+def _give_blocks_one_version(protocol: EventualNode, layout: ClusterLayout) -> None:
     """Evaluate all rows of a block under its first version, also where they read what others of them write."""
-    fire = part.state.fire
+    fire = protocol.state.fire
     setattr(  # noqa: B010
-        part.state, "fire", lambda group, first, rows, signs, places: fire(group, first, rows, signs, 0 * places)
+        protocol.state, "fire", lambda group, first, rows, signs, places: fire(group, first, rows, signs, 0 * places)
     )
 
 
-def _cut_too_much(part: SpreadPart, layout: ClusterLayout) -> None:
+def _cut_too_much(protocol: NodeProtocol, layout: ClusterLayout) -> None:
     """Forget with an epoch the rows and the deltas of the next one, too."""
-    last = part.window.last_version
-    setattr(part, "cut", lambda epoch: part.state.cut(last(epoch + 1), last(epoch + 1)))  # noqa: B010
+    maps, last = protocol.maps, protocol.maps.window.last_version
+    setattr(maps, "cut", lambda epoch: maps.maps.cut(last(epoch + 1), last(epoch + 1)))  # noqa: B010
 
 
-def _reset_too_far(part: SpreadPart, layout: ClusterLayout) -> None:
+def _reset_too_far(protocol: NodeProtocol, layout: ClusterLayout) -> None:
     """Take back at a reset what the last committed epoch has changed, too."""
-    reset = part.reset
-    setattr(part, "reset", lambda epoch: reset(max(epoch - 1, 0)))  # noqa: B010
+    reset = protocol.reset
+    setattr(protocol, "reset", lambda epoch: reset(max(epoch - 1, 0)))  # noqa: B010
 
 
-def _take_nothing_back(part: SpreadPart, layout: ClusterLayout) -> None:
+def _take_nothing_back(protocol: NodeProtocol, layout: ClusterLayout) -> None:
     """Keep at a reset what is there of epochs that are not committed, and will come again."""
-    setattr(part, "reset", lambda epoch: None)  # noqa: B010
+    setattr(protocol, "reset", lambda epoch: None)  # noqa: B010
 
 
 class SendsNothingAgain(BrokenRule):
@@ -198,13 +199,13 @@ def _machine(kind: str, breaking: Callable[[Machine], Machine]) -> Breaking:
     return lambda name, machine, _: breaking(machine) if name.startswith(kind) else machine
 
 
-def _part(change: Callable[[SpreadPart, ClusterLayout], None]) -> Breaking:
-    """Change what nodes have inside for spread views."""
+def _part(change: Callable[[Any, ClusterLayout], None], kind: type = object) -> Breaking:
+    """Change what nodes do for spread views, where their protocol is of a kind."""
 
     def broken(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
         node = machine.machine if isinstance(machine, CountedMachine) else machine
-        if isinstance(node, ClusterNode) and node.spread is not None:
-            change(node.spread, layout)
+        if isinstance(node, ClusterNode) and node.protocol is not None and isinstance(node.protocol, kind):
+            change(node.protocol, layout)
         return machine
 
     return broken
@@ -224,10 +225,10 @@ BREAKS: Mapping[str, Breaking] = {
     "net rows lost": _lose_net_rows,
     "blocks doubled": _machine("switch", DoublesBlocks),
     "gate one epoch early": _machine("node", GatesEarly),
-    "late blocks as fast": _part(_take_late_as_fast),
-    "corrections dropped": _part(_drop_corrections),
-    "one version for a self-join": _part(_give_blocks_one_version),
-    "replica left out": _part(_leave_replicas_out),
+    "late blocks as fast": _part(_take_late_as_fast, EventualNode),
+    "corrections dropped": _part(_drop_corrections, EventualNode),
+    "one version for a self-join": _part(_give_blocks_one_version, EventualNode),
+    "replica left out": _part(_leave_replicas_out, EventualNode),
     "cut one epoch too much": _part(_cut_too_much),
     "reset one epoch too far": _part(_reset_too_far),
     "nothing taken back at a reset": _part(_take_nothing_back),

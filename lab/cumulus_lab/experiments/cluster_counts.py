@@ -161,7 +161,7 @@ class CountedMachine:
         if isinstance(machine, Switch) and machine.intake is not None:
             ledger.watch(name, machine.intake, incarnation)
         if self._node is not None and self._node.spread is not None:
-            Cascades(self._node.spread.state.maps, history.corrections(incarnation), reports)
+            Cascades(self._node.spread.maps, history.corrections(incarnation), reports)
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Let the machine step, and count."""
@@ -182,10 +182,11 @@ class CountedMachine:
         """Check the machine."""
         self.machine.check()
 
-    def _late(self) -> tuple[int, int, int]:
+    def _late(self) -> tuple[Any, Any, Any]:
         """Return how many rows and deltas came late, and how many rows in order."""
-        shares = None if self._node is None else self._node.shares
-        return (0, 0, 0) if shares is None else (shares.rows_late, shares.deltas_late, shares.rows_in_order)
+        protocol = None if self._node is None else self._node.protocol
+        facts = {} if protocol is None else protocol.facts()
+        return facts.get("rows_late", 0), facts.get("deltas_late", 0), facts.get("rows_in_order", 0)
 
     def _count(self, effect: Effect) -> None:
         match effect:

@@ -18,11 +18,11 @@ def check_nodes(nodes: Sequence[ClusterNode], plan: ClusterPlan) -> None:
     nodes
         All of them, in their order.
     """
-    parts = [each.spread for each in nodes if each.spread is not None]
-    for part in parts:
-        assert not list(part.drain()), f"node {part.number}: something was not sent"
-    for name in parts[0].names if parts else ():
-        held = [dict(part.state.engine.items(name)) for part in parts]
+    protocols = [each.protocol for each in nodes if each.protocol is not None]
+    for protocol in protocols:
+        assert not list(protocol.drain()), f"node {protocol.maps.number}: something was not sent"
+    for name in protocols[0].maps.names if protocols else ():
+        held = [dict(protocol.maps.maps.engine.items(name)) for protocol in protocols]
         for key in {key: None for entries in held for key in entries}:
             holders = plan.layout.nodes_of(name, key)
             _check_entry(f"{name}{list(key)}", key, holders, held)

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, output_files, records, resets
+from cumulus.cluster.protocols import central_messages
 from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -29,6 +30,12 @@ _CLASSES: dict[str, type] = {
         messages.Events,
         messages.Deltas,
         messages.MapCheckpoint,
+        central_messages.Put,
+        central_messages.AskedSlice,
+        central_messages.Fetch,
+        central_messages.Push,
+        central_messages.Evaluate,
+        central_messages.Expect,
         messages.EpochTurn,
         messages.EpochRefused,
         messages.EpochPart,

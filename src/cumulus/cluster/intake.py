@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN
-from cumulus.cluster.messages import Block, Payloads
-from cumulus.cluster.placement.dispatch import Dispatch
+from cumulus.cluster.messages import Payloads
+from cumulus.cluster.protocols.protocol import Sent, SwitchProtocol
 from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.cluster.versions import MOST_TICKS, Numbering
 from cumulus.engine.analysis.missing_triggers import missing_trigger
@@ -230,6 +230,8 @@ class BlockMaker:
 
     Parameters
     ----------
+    protocol
+        Says what nodes get of a block.
     static
         The tables whose rows come before all others: they are of epoch 0.
     rows
@@ -237,9 +239,9 @@ class BlockMaker:
     """
 
     def __init__(
-        self, numbering: Numbering, dispatch: Dispatch, static: frozenset[str], rows: int = BLOCK_ROWS
+        self, numbering: Numbering, protocol: SwitchProtocol, static: frozenset[str], rows: int = BLOCK_ROWS
     ) -> None:
-        self._numbering, self._dispatch, self._static = numbering, dispatch, static
+        self._numbering, self._protocol, self._static = numbering, protocol, static
         self._rows = min(rows, numbering.most)
         self._epoch = self._tick = 0
         """The last epoch, and how many blocks it has."""
@@ -248,7 +250,7 @@ class BlockMaker:
         """Whether half of the versions that an epoch has are left: files need them when it ends."""
         return epoch != self._epoch or self._tick < MOST_TICKS // 2
 
-    def make(self, epoch: int, nets: Iterable[TableDelta]) -> Iterator[tuple[int, list[Block]]]:
+    def make(self, epoch: int, nets: Iterable[TableDelta]) -> Iterator[tuple[int, Sent]]:
         """Yield for each block which node gets what of it; nothing where nobody gets any.
 
         An epoch may get several times what belongs to it, static tables before all others.
@@ -265,13 +267,4 @@ class BlockMaker:
                 rows = net.rows.take(pa.array(at[here]))
                 version = self._numbering.next(of, self._tick, rows.num_rows)
                 self._tick += 1
-                yield from self._dealt(net.relation, version, rows, signs[here])
-
-    def _dealt(
-        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, list[Block]]]:
-        """Yield what the nodes get of a block."""
-        by_node: dict[int, list[Block]] = {}
-        for each in self._dispatch.route(relation, rows, signs):
-            by_node.setdefault(each.node, []).append(Block.of(each.group, version, each.rows, each.columns, each.signs))
-        yield from by_node.items()
+                yield from self._protocol.dispatch(net.relation, version, rows, signs[here])

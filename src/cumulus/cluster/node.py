@@ -11,16 +11,12 @@ from types import MappingProxyType
 from cumulus.cluster.clients.parts import part_answers
 from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.epoch_marks import EpochMarks
-from cumulus.cluster.eventual import Shares as LateShares
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.messages import (
-    Block,
-    Deltas,
     EpochCommit,
     EpochEnd,
     EpochPart,
-    Events,
     MapCheckpoint,
     ReadEntries,
     ReadParts,
@@ -32,10 +28,11 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.output_files import ready_messages
+from cumulus.cluster.protocols.protocol import NodeProtocol
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
 from cumulus.cluster.resets import Reset, Reunion
-from cumulus.cluster.spread_part import EndedEpoch, ShareOfMap, Shares, SharesOfViews, SpreadPart
+from cumulus.cluster.spread_maps import EndedEpoch, ShareOfMap, Shares, SharesOfViews, SpreadMaps
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
@@ -63,8 +60,10 @@ class ClusterNode:
         From 0.
     committed
         The last epoch that has a manifest.
-    gate, spread
-        Its parts, empty; None if there are none.
+    gate
+        Empty; None without one.
+    protocol
+        What is done for spread maps, which are empty; None without any.
     snapshots
         Which epochs write views.
     state
@@ -83,7 +82,7 @@ class ClusterNode:
         committed: int,
         snapshots: Snapshots,
         gate: Gate | None,
-        spread: SpreadPart | None,
+        protocol: NodeProtocol | None,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
@@ -95,7 +94,8 @@ class ClusterNode:
         self._switches = {switch_name(each): each for each in range(switches)}
         self._committed = self._done = committed
         """The last epochs that are committed, and of which everything was done here."""
-        self._snapshots, self._gate, self._spread = snapshots, gate, spread
+        self._snapshots, self._gate, self._protocol = snapshots, gate, protocol
+        self._spread = None if protocol is None else protocol.maps
         self._marks = self._new_marks()
         self._reunion = Reunion((PUBLISHER, *self._others, *self._switches))
         self._payloads: dict[int, dict[Name, list[bytes]]] = {}
@@ -104,9 +104,6 @@ class ClusterNode:
         self._over: deque[int] = deque()
         """Epochs of which everything has come, and nothing is done yet."""
         self._writing: WriteOutputs | None = None
-        self._blocks: list[Block] = []
-        self._deltas: list[Deltas] = []
-        """What switches and other nodes have sent in this step; together, in the order of versions, it costs less."""
         self._process = process
         self._gated_rows = 0
         """What the gate has taken in this life."""
@@ -115,7 +112,7 @@ class ClusterNode:
             self._load(self._log.load(state))
 
     def _new_marks(self) -> EpochMarks:
-        depths = 0 if self._spread is None else self._spread.depths
+        depths = 0 if self._protocol is None else self._protocol.depths
         return EpochMarks(len(self._peers), len(self._switches), depths, self._committed)
 
     def _load(self, state: NodeState) -> None:
@@ -126,14 +123,14 @@ class ClusterNode:
             self._spread.failed.load(state.failed)
 
     @property
-    def spread(self) -> SpreadPart | None:
-        """What is done for spread views; None without any."""
+    def spread(self) -> SpreadMaps | None:
+        """Its spread maps; None without any."""
         return self._spread
 
     @property
-    def shares(self) -> LateShares | None:
-        """How much has come late for spread views; None without any."""
-        return None if self._spread is None else self._spread.state.shares
+    def protocol(self) -> NodeProtocol | None:
+        """What is done for them; None without any."""
+        return self._protocol
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""
@@ -161,10 +158,6 @@ class ClusterNode:
     def _take(self, sender: Name, message: object, effects: list[Effect]) -> None:
         spread = self._spread
         match message:
-            case Events(blocks) if spread is not None and sender in self._switches:
-                self._blocks += blocks
-            case Deltas() if spread is not None and sender in self._peers:
-                self._deltas.append(message)
             case MapCheckpoint(epoch, depth) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender]):
                     raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
@@ -183,25 +176,26 @@ class ClusterNode:
                 effects += (Send(sender, each) for each in part_answers(spread, message))
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
+            case _ if self._protocol is not None and (sender in self._switches or sender in self._peers):
+                self._protocol.take(self._peers.get(sender, -1), message)
             case _:
                 name = type(message).__name__
                 raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
 
     def _facts(self) -> dict[str, object]:
         """Return how this node is; shares are of what has come in this life."""
-        shares = self.shares or LateShares()
-        came = shares.rows_in_order + shares.rows_late
+        late, came = (0, 0) if self._protocol is None else self._protocol.late_share()
         facts: dict[str, object] = {
             "committed": self._committed,
             "epoch": self._done,
             "log_bytes": self._log.bytes,
             "gate_bytes": 0 if self._gate is None else self._gate.bucket.engine.memory(),
-            "late_share": _share(shares.rows_late + shares.deltas_late, shares.total),
+            "late_share": _share(late, came),
             "gated_share": _share(self._gated_rows, self._gated_rows + came),
             **self._process,
         }
-        if self._spread is not None:
-            return facts | self._spread.facts()
+        if self._protocol is not None:
+            return facts | self._protocol.maps.facts() | self._protocol.facts()
         return facts if self._gate is None else facts | {"engine": self._gate.bucket.engine.name}
 
     def _take_part(self, sender: Name, epoch: int, payload: bytes) -> None:
@@ -211,20 +205,20 @@ class ClusterNode:
 
     def _advance(self, effects: list[Effect]) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
-        if self._spread is not None:
-            self._spread.take(self._blocks, self._deltas)
-            self._blocks.clear()
-            self._deltas.clear()
-            effects += (Send(node_name(node), deltas) for node, deltas in self._spread.drain())
-            self._spread.move_on(self._committed)
+        if self._protocol is not None:
+            effects += (Send(node_name(node), message) for node, message in self._protocol.drain())
+            self._protocol.move_on(self._committed)
         while told := self._marks.tell():
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
                 effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)
-        while (over := self._marks.next_over()) is not None:
+        while self._is_flushed(self._marks.over + 1) and (over := self._marks.next_over()) is not None:
             self._over.append(over)
         if self._over and self._writing is None:  # who writes the one before reads the gate's maps
             self._finish(self._over[0], effects)
+
+    def _is_flushed(self, epoch: int) -> bool:
+        return self._protocol is None or self._protocol.is_flushed(epoch)
 
     def _finish(self, epoch: int, effects: list[Effect]) -> None:
         """Do what is to be done when everything of an epoch is here."""
@@ -275,13 +269,11 @@ class ClusterNode:
         self._payloads.clear()
         self._final.clear()
         self._over.clear()
-        self._blocks.clear()
-        self._deltas.clear()
         self._writing, self._done = None, epoch
         self._marks = self._new_marks()
         self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
-        if self._spread is not None:
-            self._spread.reset(epoch)
+        if self._protocol is not None:
+            self._protocol.reset(epoch)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 
@@ -305,8 +297,8 @@ class ClusterNode:
         assert self._committed <= self._done, (self._committed, self._done)
         assert all(epoch > self._done for epoch in (*self._payloads, *self._over)), (self._over, self._done)
         assert self._gate is None or self._gate.epoch == self._done
-        if self._spread is not None:
-            self._spread.state.check()
+        if self._protocol is not None:
+            self._protocol.check()
 
 
 def _share(part: int, whole: int) -> float:

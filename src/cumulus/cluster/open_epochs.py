@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cumulus.cluster.messages import EpochReady, EpochRefused, Message, WriteOutputs, node_name
+from cumulus.cluster.messages import EpochReady, EpochRefused, WriteOutputs, node_name
 from cumulus.cluster.output_files import ready_messages
+from cumulus.cluster.protocols.protocol import Sent
 from cumulus.machine import Effect, Name, Perform, Send
 
 
@@ -27,7 +28,7 @@ class OpenEpochs:
         self.refused: EpochRefused | None = None
         """The epoch that cannot be read."""
 
-    def send(self, epoch: int, node: int, message: Message, effects: list[Effect]) -> None:
+    def send(self, epoch: int, node: int, message: Sent, effects: list[Effect]) -> None:
         """Send a node something of an epoch.
 
         Parameters

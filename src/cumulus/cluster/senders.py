@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from cumulus.cluster.messages import (
     ClientRows,
-    Deltas,
     EpochCommit,
     EpochEnd,
     EpochPart,
@@ -18,7 +17,6 @@ from cumulus.cluster.messages import (
     EpochRefused,
     EpochTurn,
     EpochWanted,
-    Events,
     MapCheckpoint,
     ReadEntries,
     ReadParts,
@@ -30,29 +28,27 @@ from cumulus.cluster.output_files import ListOutput, OutputFile, ReadOutput
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.machine import Name
 
-_SWITCH, _NODE, _CLIENT = "switch", "node", "client"
+SWITCH, NODE, _CLIENT = "switch", "node", "client"
 _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
     PUBLISHER: {
-        OutputFile: (_SWITCH, _NODE),
-        EpochReady: (_SWITCH, _NODE),
-        EpochRefused: (_SWITCH, _NODE),
-        EpochWanted: (_SWITCH,),
+        OutputFile: (SWITCH, NODE),
+        EpochReady: (SWITCH, NODE),
+        EpochRefused: (SWITCH, NODE),
+        EpochWanted: (SWITCH,),
         StatusAsked: (_CLIENT,),
         ReadOutput: (_CLIENT,),
         ListOutput: (_CLIENT,),
     },
-    _SWITCH: {
+    SWITCH: {
         EpochTurn: (PUBLISHER,),
         EpochCommit: (PUBLISHER,),
         ClientRows: (_CLIENT,),
         StatusAsked: (_CLIENT,),
     },
-    _NODE: {
-        Events: (_SWITCH,),
-        EpochPart: (_SWITCH,),
-        EpochEnd: (_SWITCH,),
-        Deltas: (_NODE,),
-        MapCheckpoint: (_NODE,),
+    NODE: {
+        EpochPart: (SWITCH,),
+        EpochEnd: (SWITCH,),
+        MapCheckpoint: (NODE,),
         EpochCommit: (PUBLISHER,),
         ReadEntries: (_CLIENT,),
         ReadParts: (_CLIENT,),
@@ -71,15 +67,19 @@ class Senders:
         The machine.
     nodes, switches
         How many there are; everybody else is a client.
+    takes
+        Message of the cluster's protocol → the kind of machine that sends it to nodes.
     """
 
-    def __init__(self, me: Name, nodes: int, switches: int) -> None:
+    def __init__(self, me: Name, nodes: int, switches: int, takes: Mapping[type, str]) -> None:
         self._kinds = {
             PUBLISHER: PUBLISHER,
-            **dict.fromkeys(map(switch_name, range(switches)), _SWITCH),
-            **dict.fromkeys(map(node_name, range(nodes)), _NODE),
+            **dict.fromkeys(map(switch_name, range(switches)), SWITCH),
+            **dict.fromkeys(map(node_name, range(nodes)), NODE),
         }
-        self._taken = _SENDERS[self._kinds[me]]
+        self._taken = dict(_SENDERS[self._kinds[me]])
+        if self._kinds[me] == NODE:
+            self._taken |= {message: (kind,) for message, kind in takes.items()}
 
     def may_send(self, sender: Name, message: object) -> bool:
         """Whether a message may come from there."""

@@ -24,7 +24,6 @@ from cumulus.cluster.messages import (
     EpochRefused,
     EpochTurn,
     EpochWanted,
-    Events,
     Payloads,
     ReadFiles,
     RequestRefused,
@@ -234,8 +233,8 @@ class Switch:
     def _apply(self, spread: SpreadIntake, logged: LoggedRows | LoggedPayloads, effects: list[Effect]) -> Outcome:
         """Send the blocks of what has come; return what has become of it."""
         outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
-        for node, blocks in spread.blocks.make(logged.epoch, nets):
-            self._open.send(logged.epoch, node, Events(blocks), effects)
+        for node, message in spread.blocks.make(logged.epoch, nets):
+            self._open.send(logged.epoch, node, message, effects)
         return outcome
 
     def _take_known(self, effects: list[Effect]) -> None:

@@ -75,12 +75,12 @@ def test_section_4_1_two_nodes():
     assert world.newest(0, "m1") == {(): 110} == {(): 2 * c + m3_b}
     assert world.newest(0, "m2") == {2: 105}
     assert (world.as_of(0, "m1", "E1"), world.as_of(0, "m1", "E2")) == ({(): 5}, {(): 110})
-    assert world.nodes[0].shares.deltas_late == 1
+    assert world.facts(0)["deltas_late"] == 1
     world.deliver("switch0", "node1", f"{NOTIFIED} It reads m3 again.")
     world.deliver("node1", "node0", '§4.1: "The resultant delta is sent immediately." Nothing behind E2 has read m2.')
     assert world.newest(0, "m1") == {(): 110}
     assert world.newest(0, "m2") == {2: 205}
-    assert world.nodes[0].shares.deltas_late == 1
+    assert world.facts(0)["deltas_late"] == 1
     assert world.waiting == [], "if the system quiesces, maps will return to consistency"
 
     _collect_garbage(world)
@@ -89,7 +89,7 @@ def test_section_4_1_two_nodes():
 
 def _collect_garbage(world: ToldDeliveries) -> None:
     """End the epoch as the Cumulus consistency paper, §4.3, does, and commit it."""
-    facts = [node.spread.facts() for node in world.nodes]
+    facts = [world.facts(node) for node in range(len(world.nodes))]
     assert [(each["history_rows"], each["overlay_rows"]) for each in facts] == [(2, 4), (2, 0)]
     world.note(
         'Garbage collection, §4.3, "in two phases: coordinator synchronization, and node synchronization". Ours: a '
@@ -138,7 +138,7 @@ def _collect_garbage(world: ToldDeliveries) -> None:
     for node in ("node0", "node1"):
         world.deliver("publisher", node, snapshot)
     world.deliver("publisher", "supervisor", "Ours: whoever has started the cluster is told.")
-    facts = [node.spread.facts() for node in world.nodes]
+    facts = [world.facts(node) for node in range(len(world.nodes))]
     assert [each["history_rows"] for each in facts] == [0, 0], "Cleanup: history without what is not later"
     assert world.newest(0, "m1") == world.as_of(0, "m1", "E2") == {(): 110}
 
@@ -242,7 +242,7 @@ def _order_and_items_arrive(shop: Shop) -> None:
 
     shop.note('Its items. They do not see m3[1, 10]: computed is "excluding deltas tagged with later versions" (§4.1).')
     shop.deliver("switch1", "node0", "Figure 5, compute, line 4: m3 before L1 is 0. m4[OID] += PRICE.")
-    assert shop.nodes[0].shares.rows_late == 1
+    assert shop.facts(0)["rows_late"] == 1
     shop.deliver(
         "node0",
         "node1",
@@ -284,7 +284,7 @@ def test_example_2_1_when_the_items_come_first(tables):
     shop.deliver(
         "switch0", "node1", "Figure 5, compute, line 4: m4[10] before O1 is 0, m5[1, 7] is 1. m1 and m3 have deltas."
     )
-    assert shop.nodes[1].shares.rows_late == 1
+    assert shop.facts(1)["rows_late"] == 1
     shop.deliver(
         "node1",
         "node0",

@@ -20,7 +20,7 @@ from cumulus.cluster.clients.reads import MOST_BYTES, PART_BYTES
 from cumulus.cluster.messages import PartsRead, ReadParts, RequestRefused
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach
-from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.engine.frame_columns import FrameColumns
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.frame import MapFrame
@@ -118,7 +118,7 @@ def forms(plan: FoldPlan) -> list[MapDef]:
     return [MapDef("groups", keys, (Column("there", BIGINT), *numbers)), *ends]
 
 
-def part_answers(part: SpreadPart | None, asked: ReadParts) -> Iterator[PartsRead | RequestRefused]:
+def part_answers(part: SpreadMaps | None, asked: ReadParts) -> Iterator[PartsRead | RequestRefused]:
     """Yield what a node answers."""
     try:
         tables, entries_read = _parts(part, asked)
@@ -146,7 +146,7 @@ def part_answers(part: SpreadPart | None, asked: ReadParts) -> Iterator[PartsRea
         yield PartsRead(asked.number, left, form, to_ipc(table), entries_read)
 
 
-def _parts(part: SpreadPart | None, asked: ReadParts) -> tuple[list[pa.Table], int]:
+def _parts(part: SpreadMaps | None, asked: ReadParts) -> tuple[list[pa.Table], int]:
     views = {} if part is None else {view.name: view for view in part.program.views}
     if part is None or asked.view not in views:
         raise UsageError(f"there is no spread view {asked.view}", hint="Connect again.")
@@ -169,8 +169,8 @@ def _parts(part: SpreadPart | None, asked: ReadParts) -> tuple[list[pa.Table], i
 class _OwnedMaps:
     """What a node owns; a `cumulus.views.folding.StoredMaps`."""
 
-    def __init__(self, part: SpreadPart) -> None:
-        self._part, self._engine = part, part.state.engine
+    def __init__(self, part: SpreadMaps) -> None:
+        self._part, self._engine = part, part.maps.engine
         self._owned: dict[str, MapFrame] = {}
 
     def _frame(self, map: str) -> MapFrame:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import from_strange_ipc, rows_equal, table_of, to_ipc
 from cumulus.catalog.schema import Column, Relation
 from cumulus.cluster.messages import EntriesRead, ReadEntries, RequestRefused
-from cumulus.cluster.spread_part import SpreadPart
+from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.unbounded import fitted, unbounded_frame
 from cumulus.engine.rows_in import arrow_rows
@@ -52,13 +52,13 @@ def _columns(definition: MapDef, places: Sequence[int]) -> tuple[Column, ...]:
     return tuple(Column(f"k{place}", definition.keys[place].type) for place in places)
 
 
-def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead | RequestRefused]:
+def answers(part: SpreadMaps | None, asked: ReadEntries) -> Iterator[EntriesRead | RequestRefused]:
     """Yield what a node answers."""
     if part is None or not 0 <= asked.map < len(part.names):
         yield RequestRefused(asked.number, f"there is no spread map {asked.map}", "Connect again.")
         return
     name = part.names[asked.map]
-    definition = part.state.maps.definition(name)
+    definition = part.maps.definition(name)
     try:
         values = key_received(definition, asked.places, asked.key)
     except RemoteProtocolError as problem:
@@ -87,13 +87,13 @@ def answers(part: SpreadPart | None, asked: ReadEntries) -> Iterator[EntriesRead
         yield EntriesRead(asked.number, left, some.to_bytes(), versions)
 
 
-def _entries(part: SpreadPart, definition: MapDef, places: Sequence[int], values: tuple[Any, ...]) -> MapFrame:
+def _entries(part: SpreadMaps, definition: MapDef, places: Sequence[int], values: tuple[Any, ...]) -> MapFrame:
     """Return the entries that a node owns and that have some values at some keys; one is found without the others."""
     name = definition.name
     part.failed.check(name)
     if definition.keys and sorted(places) == list(range(len(definition.keys))):
         key = tuple(value for _, value in sorted(zip(places, values, strict=True)))
-        found = part.state.engine.read(name, key)
+        found = part.maps.engine.read(name, key)
         is_float = [column.type is not None and column.type.is_float for column in definition.values]
         stored = [
             tuple((each, 0.0, abs(each)) if floats else each for each, floats in zip(found, is_float, strict=True))

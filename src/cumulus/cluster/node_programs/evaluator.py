@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import localcontext
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,13 @@ from cumulus.m3.program import MapDef, Program
 Signs: TypeAlias = npt.NDArray[np.int8]
 Versions: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
+
+
+class Router(Protocol):
+    """Where entries of maps lie."""
+
+    def targets(self, name: str, deltas: MapFrame) -> Sequence[Versions]:
+        """Return for every node the rows, by index, of deltas of a map that it must get."""
 
 
 class NodeMaps:
@@ -85,6 +92,9 @@ class NodeMaps:
         relation = self._relations[name]
         column = pa.array(versions, pa.int64())
         table = pa.table([*rows.select(list(group.columns)).columns, column], names=[*group.columns, self.made.version])
+        self._apply_rows(relation, table, signs)
+
+    def _apply_rows(self, relation: Relation, table: pa.Table, signs: Signs) -> None:
         columns = columns_of(relation, table)
         bulk: Bulk
         if columns is not None:
@@ -139,6 +149,36 @@ class NodeMaps:
             return None
         return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
+    # --- slices -----------------------------------------------------------------------------------------------------
+
+    def ask(self, number: int, version: int, keys: pa.Table | None) -> MapFrame:
+        """Return entries that somebody asks for, as rows of the map of what was got.
+
+        Parameters
+        ----------
+        number, version
+            Of the slice, and of the block that reads it.
+        keys
+            Its bound keys, each row once; None where none is bound.
+        """
+        asked = self.made.slices[number]
+        relation = self._relations[asked.asked]
+        rows = 1 if keys is None else keys.num_rows
+        columns = [*([] if keys is None else keys.columns), pa.array(np.full(rows, version, np.int64))]
+        table = pa.table(columns, names=list(relation.column_names))
+        self._try(partial(self._apply_rows, relation, table, np.ones(rows, np.int8)))
+        return self._taken(asked.got)
+
+    def give(self, number: int, entries: MapFrame) -> None:
+        """Put entries of a slice where the statements of the next block read them."""
+        self._try(partial(self._put_back, self.made.slices[number].got, entries))
+
+    def clear_got(self, relation: str) -> None:
+        """Forget what was got for a block of a base relation."""
+        for each in self.made.slices:
+            if each.relation == relation:
+                self._taken(each.got)
+
     def take_errors(self) -> ErrorLog:
         """Return what could not be evaluated since the last call: it counts as 0."""
         found, self._session.errors = self._session.errors, ErrorLog()
@@ -175,6 +215,20 @@ class NodeMaps:
 
     # --- forgetting ------------------------------------------------------------------------------------------------
 
+    def cut(self, end: int, before: int) -> None:
+        """Forget what an epoch needs no more once it is committed.
+
+        Parameters
+        ----------
+        end
+            The last version of the epoch: no delta up to there will come.
+        before
+            That of the one before, or an earlier one: no reader will ask for what was then.
+        """
+        self.cut_histories(end)
+        self.cut_overlays(before)
+        self.bind_if_due()
+
     def cut_histories(self, most: int) -> None:
         """Forget the rows up to a version."""
         for name in self.made.histories:
@@ -190,12 +244,12 @@ class NodeMaps:
         self.take_out()
         self.take_errors()
         for name in self.made.histories:
-            self._try(partial(self.engine.take, name))
+            self._taken(name)
         for name, overlay in self.made.overlays.items():
             frame = self.overlay(name)
             is_later = self.versions(name, frame) > most
             if is_later.any():
-                self._try(partial(self.engine.take, overlay.since))
+                self._taken(overlay.since)
                 self._try(partial(self._put_back, overlay.since, frame.filter(~is_later)))
                 self._add(name, frame.filter(is_later), -1)
 
@@ -203,8 +257,12 @@ class NodeMaps:
         """Take something away from all versions; nothing may be left in `take_out`."""
         for name in (*self.made.histories, *(overlay.since for overlay in self.made.overlays.values())):
             place = len(self._definitions[name].keys) - 1
-            frame = self._try(partial(self.engine.take, name))
+            frame = self._taken(name)
             self._try(partial(self._put_back, name, frame.with_numbers(place, frame.numbers(place) - less)))
+
+    def _taken(self, name: str) -> MapFrame:
+        """Return all that a map of the node program has; it is empty then."""
+        return self._try(lambda: self.engine.take(name))  # the engine may be another one when it is tried again
 
     def _put_back(self, name: str, frame: MapFrame) -> None:
         self.engine.add(name, self._fitting(name, frame))
@@ -215,8 +273,15 @@ class NodeMaps:
         """Return the newest values of a map."""
         return self._try(lambda: self.engine.copy(name))
 
+    def keep_own_entries(self, router: Router, node: int) -> None:
+        """Leave the initial entries to the nodes where they lie."""
+        for name in self.made.overlays:
+            if self._definitions[name].initial:
+                frame = self.engine.take(name)
+                self.engine.add(name, frame.take(router.targets(name, frame)[node]))
+
     def load(self, newest: Mapping[str, MapFrame]) -> None:
-        """Replace the newest values of all maps."""
+        """Replace the newest values of all maps; no version is known of them."""
         for name in self.made.overlays:
             self._try(partial(self._load, name, newest.get(name)))
 
@@ -226,8 +291,8 @@ class NodeMaps:
         if fitting is not None:
             self.engine.add(name, fitting)
 
-    def restore(self, name: str, deltas: MapFrame, sign: int) -> None:
-        """Add deltas to the newest values alone, or take them away."""
+    def restore(self, name: str, deltas: MapFrame, sign: int = 1) -> None:
+        """Add deltas that belong to a committed epoch, or take them away; nobody asks for their versions any more."""
         self._add(name, deltas, sign)
 
     # --- numbers of any length --------------------------------------------------------------------------------------

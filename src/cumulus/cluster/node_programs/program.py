@@ -110,6 +110,35 @@ class Overlay:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchedSlice:
+    """Entries of a map that nodes ask each other for (`cumulus.cluster.node_programs.target_program`).
+
+    Parameters
+    ----------
+    relation
+        The base relation whose events read them.
+    map, columns
+        As in `cumulus.cluster.placement.segments.Slice`.
+    asked, got
+        The relation by whose events they are asked for, and the map in which they lie while a block is computed.
+    writes
+        The maps to which statements add that read them.
+    """
+
+    relation: str
+    map: str
+    columns: tuple[str | None, ...]
+    asked: str
+    got: str
+    writes: tuple[str, ...]
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """The columns that say which entries are asked for."""
+        return tuple(column for column in self.columns if column is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeProgram:
     """A program for nodes, and what its maps and relations are for.
 
@@ -123,12 +152,15 @@ class NodeProgram:
         Spread map → what belongs to it, in the order of the spread program.
     version
         What the version's key and column is called, in all maps and relations.
+    slices
+        What nodes ask each other for, by number.
     """
 
     program: Program
     groups: tuple[Group, ...]
     overlays: Mapping[str, Overlay]
     version: str
+    slices: tuple[FetchedSlice, ...] = ()
 
     @property
     def histories(self) -> tuple[str, ...]:
@@ -136,13 +168,15 @@ class NodeProgram:
         return tuple(chain.from_iterable(group.history for group in self.groups))
 
 
-def node_program(spread: Program, homes: Homes) -> NodeProgram:
+def node_program(spread: Program, homes: Homes, *, corrects: bool = True) -> NodeProgram:
     """Return the node program of a spread program (`cumulus.cluster.spread.Division.spread`).
 
     Parameters
     ----------
     homes
         Statements that are not named have no home.
+    corrects
+        Whether blocks and deltas may come late; else there are no histories, and no relations for what is late.
 
     Examples
     --------
@@ -153,7 +187,7 @@ def node_program(spread: Program, homes: Homes) -> NodeProgram:
     >>> print(made.program.trigger(On.INSERT, "m late").statements[0].term)
     "s seen"[d_a, b, w].n * {w > v} * d_n * b
     """
-    return _Writer(spread, homes).written()
+    return _Writer(spread, homes, corrects=corrects).written()
 
 
 @dataclass(slots=True)
@@ -193,14 +227,14 @@ class _History:
 class _Writer:
     """Writes one node program."""
 
-    def __init__(self, spread: Program, homes: Homes) -> None:
-        self._spread = spread
+    def __init__(self, spread: Program, homes: Homes, *, corrects: bool) -> None:
+        self._spread, self._corrects = spread, corrects
         self._maps = {definition.name: definition for definition in spread.maps}
         self._map_names = {folded(name) for name in self._maps}
         self._relation_names = {folded(relation.name) for relation in spread.relations}
         self._taken = {taken for name in _names_in(spread) for taken in (name, folded(name))}
         """Names of variables and columns."""
-        self._version, self._later = _fresh("v", self._taken), _fresh("w", self._taken)
+        self._version, self._later = fresh_name("v", self._taken), fresh_name("w", self._taken)
         self._read = frozenset().union(*(maps_of(statement.term) for _, statement in spread.statements()))
         self._parts = self._grouped(homes)
         self._overlays = {name: self._overlay(name) for name in self._maps}
@@ -232,8 +266,13 @@ class _Writer:
     # --- names and declarations -------------------------------------------------------------------------------------
 
     def _overlay(self, name: str) -> Overlay:
-        since, out = (_fresh(f"{name} {what}", self._map_names) for what in ("since", "out"))
-        return Overlay(name, since, out, _fresh(f"{name} late", self._relation_names) if name in self._read else "")
+        since, out = (fresh_name(f"{name} {what}", self._map_names) for what in ("since", "out"))
+        return Overlay(
+            name,
+            since,
+            out,
+            fresh_name(f"{name} late", self._relation_names) if self._corrects and name in self._read else "",
+        )
 
     def _versioned(self, definition: MapDef, overlay: Overlay) -> Iterator[MapDef]:
         """Yield a map with its overlay and what it puts out."""
@@ -245,8 +284,10 @@ class _Writer:
 
     def _late_relation(self, definition: MapDef, name: str) -> Relation:
         taken = set(self._taken)
-        keys = [replace(column, name=_fresh(f"d_{column.name}", taken)) for column in definition.keys]
-        values = [Column(_fresh(f"d_{column.name}", taken), column.type, not_null=True) for column in definition.values]
+        keys = [replace(column, name=fresh_name(f"d_{column.name}", taken)) for column in definition.keys]
+        values = [
+            Column(fresh_name(f"d_{column.name}", taken), column.type, not_null=True) for column in definition.values
+        ]
         return Relation(name, (*keys, *values, Column(self._version, BIGINT, not_null=True)))
 
     # --- groups -----------------------------------------------------------------------------------------------------
@@ -272,13 +313,14 @@ class _Writer:
         siblings = [other for other in self._parts if other.base.name == base]
         name = base
         if len(siblings) > 1:
-            name = _fresh(f"{base} by {part.home}" if part.home else f"{base} at one node", self._relation_names)
+            name = fresh_name(f"{base} by {part.home}" if part.home else f"{base} at one node", self._relation_names)
         columns = part.columns((trigger, each) for trigger in part.triggers.values() for each in trigger.statements)
         row = (*columns, Column(self._version, BIGINT, not_null=True))
         reads, writes = _maps_read(part.statements), _maps_written(part.statements)
         own = Relation(name, row)
-        late = Relation(_fresh(f"{name} late", self._relation_names), row) if reads else None
-        histories = self._histories_of(part, own.name) if reads else {}
+        looks_back = bool(reads) and self._corrects
+        late = Relation(fresh_name(f"{name} late", self._relation_names), row) if looks_back else None
+        histories = self._histories_of(part, own.name) if looks_back else {}
         for relation in filter(None, (own, late)):
             relations.append(relation)
             for on, trigger in part.triggers.items():
@@ -349,8 +391,8 @@ class _Writer:
 
     def _history(self, name: str, columns: tuple[Column, ...]) -> MapDef:
         keys = (*columns, Column(self._version, BIGINT, not_null=True))
-        count = _fresh("n", {column.name for column in keys})
-        return MapDef(_fresh(name, self._map_names), keys, (Column(count, BIGINT),))
+        count = fresh_name("n", {column.name for column in keys})
+        return MapDef(fresh_name(name, self._map_names), keys, (Column(count, BIGINT),))
 
     def _monomials(self, trigger: Trigger, statement: Statement) -> tuple[Monomial, ...]:
         return tuple(monomials(statement.term, trigger.variables, set(self._taken)))
@@ -479,7 +521,7 @@ def _names_in(program: Program) -> Iterator[str]:
         yield from (column.name for column in (*definition.keys, *definition.values))
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def fresh_name(name: str, taken: set[str]) -> str:
     """Return a name that is not taken in any case, and take it."""
     found = next(each for each in chain((name,), (f"{name}_{at}" for at in count(2))) if folded(each) not in taken)
     taken.add(folded(found))

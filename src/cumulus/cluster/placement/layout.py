@@ -71,6 +71,8 @@ class ClusterLayout:
         Of all its statements of single events.
     nodes
         At least one.
+    has_replicas
+        Whether maps lie where statements read them, too; else each entry lies with its owner alone.
 
     Attributes
     ----------
@@ -86,7 +88,7 @@ class ClusterLayout:
     ('by k1', 'on node 0', 2, (2,))
     """
 
-    def __init__(self, program: Program, homes: Homes, nodes: int) -> None:
+    def __init__(self, program: Program, homes: Homes, nodes: int, *, has_replicas: bool = True) -> None:
         assert nodes > 0, "there is at least one node"
         self.program, self.homes, self.nodes = program, homes, nodes
         wanted: dict[str, dict[ReplicaSet, None]] = {definition.name: {} for definition in program.maps}
@@ -94,7 +96,8 @@ class ClusterLayout:
             for name, each in needed(program, flow, home):
                 wanted[name][each] = None
         axes = self._own_axes(wanted)
-        self.sets = {name: _in_order(tuple(found), axes[name]) for name, found in wanted.items()}
+        ordered = {name: _in_order(tuple(found), axes[name]) for name, found in wanted.items()}
+        self.sets = ordered if has_replicas else {name: sets[:1] for name, sets in ordered.items()}
 
     def _flows(self) -> Iterator[tuple[Flow, str | None]]:
         for (index, place), home in self.homes.items():

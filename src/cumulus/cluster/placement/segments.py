@@ -89,10 +89,21 @@ def flow_of(program: Program, trigger: Trigger, statement: Statement) -> Flow:
     return Flow(trigger.relation, tuple(dict.fromkeys(_slices(statement.term, columns))), writes)
 
 
+def slice_of(read: MapRead | MapExtremum, columns: Mapping[str, str]) -> Slice:
+    """Return the slice that a read names.
+
+    Parameters
+    ----------
+    columns
+        Variable of the event → its column.
+    """
+    return Slice(read.map, tuple(columns.get(key.name) if isinstance(key, Var) else None for key in read.keys))
+
+
 def _slices(term: Term | Range, columns: Mapping[str, str]) -> Iterator[Slice]:
     match term:
-        case MapRead(name, _, keys) | MapExtremum(_, name, keys):
-            yield Slice(name, tuple(columns.get(key.name) if isinstance(key, Var) else None for key in keys))
+        case MapRead() | MapExtremum():
+            yield slice_of(term, columns)
         case Extremum(_, variable, _):
             columns = {name: column for name, column in columns.items() if name != variable}
         case _:

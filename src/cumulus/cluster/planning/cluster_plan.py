@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cumulus.catalog.schema import Relation
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
+from cumulus.cluster.node_programs.target_program import target_program
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
@@ -159,10 +160,16 @@ def plan_cluster(
     Raises
     ------
     UsageError
-        If a home is asked for where nothing is computed.
+        If a home is asked for where nothing is computed, or the mode needs one switch.
     """
+    rules = RULES[mode]
+    if rules.needs_one_switch and switches > 1:
+        raise UsageError(
+            f"--mode {mode} has one switch, which gives all rows their order, and {switches} are asked for",
+            hint="Take --switches 1, or --mode eventual, which takes any number.",
+        )
     known = statistics or Statistics()
-    division = divide(program) if mode is Mode.EVENTUAL else gate_all(program)
+    division = divide(program) if rules.is_spread else gate_all(program)
     if not division.spread.maps and not division.gated.maps:  # nobody asks for anything, but rows are still checked
         division = gate_all(program, "There are no views.")
     spread = division.spread
@@ -173,13 +180,14 @@ def plan_cluster(
                 hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
             )
     homes = choose_homes(spread, known, hints) if homes is None else homes
+    made = target_program(spread) if not rules.has_replicas else node_program(spread, homes, corrects=rules.corrects)
     rows = estimated_rows(program, known)
     return ClusterPlan(
         program,
         mode,
         division,
-        ClusterLayout(spread, homes, nodes),
-        node_program(spread, homes),
+        ClusterLayout(spread, homes, nodes, has_replicas=rules.has_replicas),
+        made,
         None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
         assign_tables(program, switches, rows),
     )

@@ -14,16 +14,15 @@ from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
-from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.processes.cluster_hosts import read_card
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
+from cumulus.cluster.protocols.table import node_protocol, switch_protocol, takes_of
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.senders import Senders
-from cumulus.cluster.spread_part import SpreadPart
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
@@ -129,7 +128,7 @@ def equip_by_plan(
         log=log,
         sources=fed_by(settings, name),
         tick_ms=0 if name.startswith("node") else TICK_MS,
-        may_send=Senders(name, settings.nodes, settings.switches).may_send,
+        may_send=Senders(name, settings.nodes, settings.switches, takes_of(plan.mode)).may_send,
     )
 
 
@@ -167,9 +166,8 @@ class _Parts:
         spread = None
         if plan.division.spread.maps:
             intake = intake_of_switch(plan, number, self._make_engine, settings.late_epochs)
-            dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
             numbering = Numbering(VersionOrder(settings.order), number)
-            spread = SpreadIntake(intake, BlockMaker(numbering, dispatch, static, settings.block_rows))
+            spread = SpreadIntake(intake, BlockMaker(numbering, switch_protocol(plan), static, settings.block_rows))
         gates = () if plan.gate is None else plan.gate.nodes
         buckets = None if plan.gate is None else plan.gate.buckets
         sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
@@ -203,9 +201,9 @@ class _Parts:
                 late_epochs=settings.late_epochs,
                 functions=self._functions,
             )
-        spread = None
+        protocol = None
         if plan.division.spread.maps:
-            spread = SpreadPart(plan, number, settings.engine, VersionOrder(settings.order), self._committed)
+            protocol = node_protocol(plan, number, settings.engine, VersionOrder(settings.order), self._committed)
         snapshots = Snapshots.after(self._newest, settings.snapshot_every)
         state = self._states.newest(self._committed)
         machine = ClusterNode(
@@ -215,7 +213,7 @@ class _Parts:
             self._committed,
             snapshots,
             gate,
-            spread,
+            protocol,
             state,
             settings.snapshot_bytes,
             self._process,

@@ -16,7 +16,7 @@ from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.records import ViewShare
-from cumulus.cluster.spread_part import ShareOfMap, Shares
+from cumulus.cluster.spread_maps import ShareOfMap, Shares
 from cumulus.durable.files import write_bytes, write_parquet
 from cumulus.engine.engines import make_engine
 from cumulus.engine.frames.frame import MapFrame

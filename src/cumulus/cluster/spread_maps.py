@@ -1,24 +1,24 @@
-"""What a node does for spread views: blocks in, deltas out and in, and what an epoch leaves to be written."""
+"""The spread maps of a node, the same for all protocols: numbers and bytes of messages, and what an epoch leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from cumulus.cluster.eventual import EventualState
 from cumulus.cluster.messages import OFFSET, SIGN, Block, Deltas
+from cumulus.cluster.node_programs.evaluator import NodeMaps, Signs
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import EpochWindow, VersionOrder, switch_of
-from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.unbounded import fitted, frame_of_bytes
-from cumulus.engine.protocol import Engine
 from cumulus.errors import EvaluationError, RemoteProtocolError
-from cumulus.m3.dataflow import depths, reachable, reads
+from cumulus.m3.dataflow import reachable, reads
 from cumulus.m3.program import Program, ViewDef
 
 NumberedFrames: TypeAlias = Sequence[tuple[int, bytes]]
@@ -125,15 +125,38 @@ class FailedMaps:
                     raise RemoteProtocolError(f"{told!r:.100} of map {at!r:.20} is no failure")
 
 
-class SpreadPart:
+@dataclass(frozen=True, slots=True)
+class BlockRows:
+    """Rows of a block as a node takes them.
+
+    Parameters
+    ----------
+    group
+        The number of the group of their statements.
+    first
+        The first version of the block, as the node keeps it.
+    rows, signs
+        The columns of the group; +1 or -1 for each row.
+    places
+        The numbers of these rows in the block, ascending.
+    """
+
+    group: int
+    first: int
+    rows: pa.Table
+    signs: Signs
+    places: npt.NDArray[np.int64]
+
+
+class SpreadMaps:
     """The spread maps of a node, by the numbers and bytes that messages have.
 
     Parameters
     ----------
     number
         Of the node.
-    engine
-        As `EventualState` takes it.
+    maps
+        What evaluates.
     order
         Of versions.
     committed
@@ -153,98 +176,79 @@ class SpreadPart:
         self,
         plan: ClusterPlan,
         number: int,
-        engine: str | Engine = "auto",
+        maps: NodeMaps,
         order: VersionOrder = VersionOrder.CLOCK,
         committed: int = 0,
     ) -> None:
-        self.number, self._order = number, order
+        self.number, self.maps, self._order = number, maps, order
         self.window = EpochWindow.from_committed(committed)
         self.seen: dict[int, int] = {}
         self.failed = FailedMaps(plan.division.spread)
-        self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
-        self._layout, self._program = plan.layout, plan.division.spread
+        self.layout, self._program = plan.layout, plan.division.spread
         self._parts = plan.spread_parts
         self.names = [definition.name for definition in self._program.maps]
         self._numbers = {name: at for at, name in enumerate(self.names)}
-        found = depths(self._program)
-        self.depths = 1 + max(found.values(), default=-1)
-        """How many depths the map graph has."""
 
     # --- what comes and goes ----------------------------------------------------------------------------------------
-
-    def take(self, blocks: Sequence[Block], deltas: Iterable[Deltas]) -> None:
-        """Take in what has come in a step, in the order of versions: what is in order needs no correction.
-
-        Deltas of one map are added at once, but for those that a block waits for which others are behind.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If something is not of the program.
-        """
-        waiting = self._received(deltas)
-        for block in sorted(blocks, key=lambda each: self._first(each)):
-            groups, first = self.state.made.groups, self._first(block)
-            if waiting and 0 <= block.group < len(groups):
-                waiting = self._receive_before(first, groups[block.group].reads, waiting)
-            self._fire(block, first)
-        self.state.receive(waiting)
-        self._note_errors()
-
-    def _first(self, block: Block) -> int:
-        """Return the first version of a block as the node keeps it."""
-        return int(self.window.kept(np.array([block.version]))[0])
-
-    def _fire(self, block: Block, first: int) -> None:
-        groups = self.state.made.groups
-        table = block.table()
-        if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
-            raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
-        signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
-        if len(offsets):
-            self._see(np.array([first + int(offsets[-1])]))
-        self.state.fire(block.group, first, table.drop_columns([SIGN, OFFSET]), signs, offsets)
-        self._note_errors()
-
-    def _received(self, deltas: Iterable[Deltas]) -> dict[str, MapFrame]:
-        """Return what other nodes have sent, by map, with versions as the node keeps them."""
-        frames: dict[str, list[MapFrame]] = {}
-        for each in deltas:
-            for name, frame in self._frames(each.frames, with_version=True):
-                place = len(frame.layout.keys) - 1
-                if self.window.first:
-                    frame = frame.with_numbers(place, self.window.kept(frame.numbers(place)))
-                self._see(frame.numbers(place))
-                frames.setdefault(name, []).append(frame)
-            self.failed.load(each.failed)
-        return {name: concat(self.state.maps.alike(name, found)) for name, found in frames.items()}
-
-    def _receive_before(self, version: int, reads: Iterable[str], waiting: dict[str, MapFrame]) -> dict[str, MapFrame]:
-        """Add the deltas of maps before a version, if any are; return the others."""
-        early = {}
-        for name in reads:
-            if name in waiting:
-                versions = self.state.maps.versions(name, waiting[name])
-                is_early = versions < version
-                if is_early.any():
-                    early[name] = waiting[name].filter(is_early)
-                    waiting[name] = waiting[name].filter(~is_early)
-        if early:
-            self.state.receive(early)
-        return waiting
 
     @property
     def program(self) -> Program:
         """The spread program."""
         return self._program
 
-    def _note_errors(self) -> None:
+    def block_rows(self, block: Block) -> BlockRows:
+        """Return what a block has.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it is not of the program.
+        """
+        groups, first = self.maps.made.groups, int(self.window.kept(np.array([block.version]))[0])
+        table = block.table()
+        if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
+            raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
+        signs, offsets = (table.column(name).to_numpy() for name in (SIGN, OFFSET))
+        if len(offsets):
+            self._see(np.array([first + int(offsets[-1])]))
+        return BlockRows(block.group, first, table.drop_columns([SIGN, OFFSET]), signs, offsets)
+
+    def received(self, frames: NumberedFrames) -> Iterator[tuple[str, MapFrame]]:
+        """Yield deltas that another node has sent, with versions as the node keeps them."""
+        for name, frame in self._frames(frames, with_version=True):
+            place = len(frame.layout.keys) - 1
+            if self.window.first:
+                frame = frame.with_numbers(place, self.window.kept(frame.numbers(place)))
+            self._see(frame.numbers(place))
+            yield name, frame
+
+    def sent(self, deltas: Mapping[str, MapFrame]) -> NumberedFrames:
+        """Return deltas as another node gets them."""
+        return [(self._numbers[name], self._sent(frame).to_bytes()) for name, frame in deltas.items()]
+
+    def note_errors(self) -> None:
         """Note which maps are wrong from now on, since a step of theirs has failed."""
-        overlays = self.state.made.overlays
-        for error in self.state.maps.take_errors():  # the version is the last column of all events
+        overlays = self.maps.made.overlays
+        errors = self.maps.take_errors()
+        if not errors:
+            return
+        held: dict[str, tuple[str, ...]] = {
+            overlay: (name,) for name, each in overlays.items() for overlay in (each.out, each.since, name)
+        }
+        held |= {each.got: each.writes for each in self.maps.made.slices}
+        for error in errors:  # the version is the last column of all events
             epoch = 0 if error.row is None else self.window.epoch_of(error.row[-1])
-            held = {overlay: name for name, each in overlays.items() for overlay in (each.out, each.since, name)}
-            self.failed.note(held[error.view], epoch, error.message)
+            for name in held[error.view]:
+                self.failed.note(name, epoch, error.message)
+
+    def failures(self) -> Iterator[tuple[int, Deltas]]:
+        """Yield what other nodes must be told of maps that are wrong, once."""
+        if untold := self.failed.take_untold():
+            yield from ((node, Deltas([], untold)) for node in range(self.layout.nodes) if node != self.number)
+
+    def frame_of(self, name: str, data: bytes) -> MapFrame:
+        """Return entries of a map of the node program that another node has sent."""
+        return frame_of_bytes(self.maps.definition(name), data)
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)
@@ -257,8 +261,8 @@ class SpreadPart:
             if not 0 <= at < len(self.names):
                 raise RemoteProtocolError(f"deltas of map {at}, and there are {len(self.names)}")
             name = self.names[at]
-            held = self.state.made.overlays[name].since if with_version else name
-            yield name, frame_of_bytes(self.state.maps.definition(held), data)
+            held = self.maps.made.overlays[name].since if with_version else name
+            yield name, frame_of_bytes(self.maps.definition(held), data)
 
     def owned(self, name: str) -> MapFrame:
         """Return the newest entries of a map that this node owns, unbounded if a sum of one of them does not fit.
@@ -269,21 +273,12 @@ class SpreadPart:
             If a step of a view that is made from the map has failed.
         """
         self.failed.check(name)
-        [frame] = fitted(self._program.map(name), [self.state.newest_values(name)])
-        return frame.filter(self._layout.owners(name, frame) == self.number)
+        [frame] = fitted(self._program.map(name), [self.maps.newest(name)])
+        return frame.filter(self.layout.owners(name, frame) == self.number)
 
     def owns(self, name: str, key: tuple[object, ...]) -> bool:
         """Whether this node owns an entry."""
-        return self._layout.owner_of(name, key) == self.number
-
-    def drain(self) -> Iterator[tuple[int, Deltas]]:
-        """Do everything that can be done here; yield what nodes must get."""
-        sent = self.state.drain()
-        self._note_errors()
-        for node, frames in sent.items():
-            yield node, Deltas([(self._numbers[name], self._sent(frame).to_bytes()) for name, frame in frames.items()])
-        if untold := self.failed.take_untold():
-            yield from ((node, Deltas([], untold)) for node in range(self._layout.nodes) if node != self.number)
+        return self.layout.owner_of(name, key) == self.number
 
     def _sent(self, deltas: MapFrame) -> MapFrame:
         """Return deltas with versions as messages have them."""
@@ -303,7 +298,7 @@ class SpreadPart:
         first, last = self.window.first_version(epoch if epoch > 1 else 0), self.window.last_version(epoch)
         deltas, later = {}, {}
         for name in self.names:
-            found = self.state.deltas(name)
+            found = self.maps.overlay(name)
             versions = found.numbers(len(self._program.map(name).keys))
             is_later = versions > last
             deltas[name], later[name] = found.filter((versions >= first) & ~is_later), found.filter(is_later)
@@ -331,14 +326,14 @@ class SpreadPart:
         """Return what this node owns of the maps of cubes after an epoch: of those that it has changed, or of all."""
         found = {}
         for name in self._parts:
-            axis = self._layout.sets[name][0].axis
+            axis = self.layout.sets[name][0].axis
             if (whole or ended.deltas[name].rows) and (axis >= 0 or not self.number):
-                found[name] = self._own(self._pair(name, self.state.newest_values(name), ended), axis)
+                found[name] = self._own(self._pair(name, self.maps.newest(name), ended), axis)
         return found
 
     def _held(self, name: str, ended: EndedEpoch) -> ShareOfMap:
         """Return the newest values of a map, and what of them is of later epochs."""
-        return self._pair(name, self.state.newest_values(name), ended)
+        return self._pair(name, self.maps.newest(name), ended)
 
     def _pair(self, name: str, newest: MapFrame, ended: EndedEpoch) -> ShareOfMap:
         later = ended.later[name].without_key(len(self._program.map(name).keys))
@@ -346,15 +341,15 @@ class SpreadPart:
         return newest, later
 
     def _has_part(self, view: ViewDef) -> bool:
-        return not self.number or self._layout.placement_of_view(view.name).by is not FinishedBy.FIRST
+        return not self.number or self.layout.placement_of_view(view.name).by is not FinishedBy.FIRST
 
     def _share(self, view: ViewDef, held: Mapping[str, ShareOfMap]) -> dict[str, ShareOfMap]:
-        placement = self._layout.placement_of_view(view.name)
+        placement = self.layout.placement_of_view(view.name)
         found = {name: held[name] for name in view.reads}
         if placement.by is FinishedBy.NODES:  # what else its rows read may lie on other nodes, too
             return {**found, view.maps[0]: self._own(found[view.maps[0]], placement.axis)}
         if placement.by is FinishedBy.MERGE:
-            return {name: self._own(each, self._layout.sets[name][0].axis) for name, each in found.items()}
+            return {name: self._own(each, self.layout.sets[name][0].axis) for name, each in found.items()}
         return found
 
     def _own(self, share: ShareOfMap, axis: int) -> ShareOfMap:
@@ -362,36 +357,40 @@ class SpreadPart:
         newest, later = share
         if axis < 0:
             return share if not self.number else (newest.take(_NONE), later.take(_NONE))
-        mine = [each.buckets(axis, self._layout.nodes) == self.number for each in share]
+        mine = [each.buckets(axis, self.layout.nodes) == self.number for each in share]
         return newest.filter(mine[0]), later.filter(mine[1])
 
     def cut(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""
-        self.state.cut(self.window.last_version(epoch), self.window.last_version(epoch - 1))
+        self.maps.cut(self.window.last_version(epoch), self.window.last_version(epoch - 1))
 
-    def reset(self, epoch: int) -> None:
-        """Take back what is beyond a committed epoch."""
+    def reset(self, epoch: int) -> int:
+        """Take back what is beyond a committed epoch; return its last version."""
         last = self.window.last_version(epoch) if epoch else -1  # static tables, of epoch 0, come with the first one
-        self.state.reset(last)
+        self.maps.roll_back(last)
         self.seen = {switch: min(version, last) for switch, version in self.seen.items()}
         self.failed.reset(epoch)
+        return last
 
-    def move_on(self, committed: int) -> None:
-        """Count epochs from a later one if that is due; everything must be drained."""
+    def move_on(self, committed: int) -> int:
+        """Count epochs from a later one if that is due; return what was taken away from all versions, 0 if nothing was.
+
+        Everything must be drained.
+        """
         if less := self.window.moves(committed):
-            self.state.renumber(less)
+            self.maps.renumber(less)
             self.seen = {switch: max(version - less, 0) for switch, version in self.seen.items()}
+        return less
 
     def facts(self) -> dict[str, object]:
-        """Return how much is here, and how much of it came late."""
-        engine, made = self.state.engine, self.state.made
+        """Return how much is here."""
+        engine, made = self.maps.engine, self.maps.made
         return {
             "engine": engine.name,
             "rows": sum(engine.size(name) for name in self.names),
             "overlay_rows": sum(engine.size(overlay.since) for overlay in made.overlays.values()),
             "history_rows": sum(engine.size(name) for name in made.histories),
             "bytes": engine.memory(),
-            **asdict(self.state.shares),
         }
 
     # --- keeping ----------------------------------------------------------------------------------------------------
@@ -403,15 +402,15 @@ class SpreadPart:
     def restore(self, frames: NumberedFrames) -> None:
         """Take in deltas of a committed epoch from a log: nobody has read anything yet."""
         for name, frame in self._frames(frames, with_version=True):
-            self.state.restore(name, frame)
+            self.maps.restore(name, frame)
 
     def save(self, ended: EndedEpoch) -> tuple[NumberedFrames, NumberedFrames]:
         """Return the newest values, and the deltas in them that are beyond an epoch."""
-        newest = {name: self.state.newest_values(name) for name in self.names}
+        newest = {name: self.maps.newest(name) for name in self.names}
         return self.numbered(newest), self.numbered(ended.later)
 
     def load(self, newest: NumberedFrames, later: NumberedFrames) -> None:
         """Replace the state by what `save` returned, without what is beyond its epoch."""
-        self.state.load(dict(self._frames(newest, with_version=False)))
+        self.maps.load(dict(self._frames(newest, with_version=False)))
         for name, frame in self._frames(later, with_version=True):
-            self.state.restore(name, frame, -1)
+            self.maps.restore(name, frame, -1)

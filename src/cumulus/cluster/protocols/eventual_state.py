@@ -13,15 +13,15 @@ Cumulus consistency paper, section 4.1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.cluster.node_programs.evaluator import NodeMaps, Signs
+from cumulus.cluster.node_programs.evaluator import NodeMaps, Router, Signs
 from cumulus.cluster.node_programs.program import NodeProgram
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
@@ -29,13 +29,6 @@ from cumulus.engine.protocol import Engine
 Indices: TypeAlias = npt.NDArray[np.int64]
 Deltas: TypeAlias = Mapping[str, MapFrame]
 """Spread map → deltas: keys, version, numbers."""
-
-
-class Router(Protocol):
-    """Where entries of maps lie."""
-
-    def targets(self, name: str, deltas: MapFrame) -> Sequence[Indices]:
-        """Return for every node the rows, by index, of deltas of a map that it must get."""
 
 
 @dataclass(slots=True)
@@ -75,16 +68,7 @@ class EventualState:
         """Map → the last version of a delta."""
         self._seen: dict[str, int] = {}
         """Map → the last version of a row that has read it here."""
-        self._keep_own_entries()
-
-    def _keep_own_entries(self) -> None:
-        """Leave the initial entries to the nodes where they lie."""
-        engine = self._maps.engine
-        for name in self.made.overlays:
-            definition = self._maps.definition(name)
-            if definition.initial:
-                frame = engine.take(name)
-                engine.add(name, frame.take(self._router.targets(name, frame)[self.node]))
+        self._maps.keep_own_entries(router, node)
 
     @property
     def engine(self) -> Engine:
@@ -173,49 +157,15 @@ class EventualState:
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
-    def cut(self, end: int, before: int) -> None:
-        """Forget what an epoch needs no more once it is committed.
-
-        Parameters
-        ----------
-        end
-            The last version of the epoch: no delta up to there will come.
-        before
-            That of the one before, or an earlier one: no reader will ask for what was then.
-        """
-        self._maps.cut_histories(end)
-        self._maps.cut_overlays(before)
-        self._maps.bind_if_due()
-
     def reset(self, last: int) -> None:
-        """Take back all deltas beyond a version, and forget all rows that have read: they will come again."""
-        self._maps.roll_back(last)
+        """Note that deltas beyond a version, and all rows that have read, are taken back: they will come again."""
         self._newest = {name: min(version, last) for name, version in self._newest.items()}
         self._seen = {}
 
     def renumber(self, less: int) -> None:
-        """Take something away from all versions; everything must be drained."""
-        self._maps.renumber(less)
+        """Note that something is taken away from all versions."""
         for versions in (self._newest, self._seen):
             versions.update({name: max(version - less, -1) for name, version in versions.items()})
-
-    # --- keeping ----------------------------------------------------------------------------------------------------
-
-    def deltas(self, name: str) -> MapFrame:
-        """Return the deltas of a map that are not cut."""
-        return self._maps.overlay(name)
-
-    def newest_values(self, name: str) -> MapFrame:
-        """Return the newest values of a map."""
-        return self._maps.newest(name)
-
-    def load(self, newest: Mapping[str, MapFrame]) -> None:
-        """Replace all newest values; no version is known of them."""
-        self._maps.load(newest)
-
-    def restore(self, name: str, deltas: MapFrame, sign: int = 1) -> None:
-        """Add deltas that belong to a committed epoch, or take them away; nobody asks for their versions any more."""
-        self._maps.restore(name, deltas, sign)
 
     def check(self) -> None:
         """Check what must hold whenever everything is drained; AssertionError if it does not."""

@@ -1,0 +1,111 @@
+"""What switches and nodes say to each other in the central protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cumulus.cluster.messages import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """From the switch to a node that has entries to which a block adds: compute them once all PUSHes are there.
+
+    Parameters
+    ----------
+    block
+        The rows that add to entries of this node.
+    pushes
+        How many nodes send it what the block reads, itself among them.
+    """
+
+    block: Block
+    pushes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSlice:
+    """Entries that a node must send to another one.
+
+    Parameters
+    ----------
+    target
+        The number of the other one.
+    slice
+        The number of the slice in the node program.
+    keys
+        The values of its bound keys, one row for each slice that is asked for, as an Arrow stream; empty where it is
+        the whole map.
+    """
+
+    target: int
+    slice: int
+    keys: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """From the switch to a node that has entries which a block reads: send them as they were just before the block.
+
+    Parameters
+    ----------
+    version
+        Of the block.
+    after
+        The version of the last PUT before it to this node, −1 if there was none: the event's own come later.
+    targets
+        The numbers of all nodes that get a PUSH, also an empty one.
+    """
+
+    version: int
+    after: int
+    targets: Sequence[int]
+    asked: Sequence[AskedSlice]
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """From a node to a node: what a block reads there, or what it adds there; all of it that the sender has.
+
+    Parameters
+    ----------
+    version
+        Of the block.
+    frames
+        Number of the slice, or of the map, and entries; there may be none.
+    """
+
+    version: int
+    frames: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """From the switch to a node: evaluate rows of a block, once all earlier ones are in what they read.
+
+    Parameters
+    ----------
+    blocks
+        Of one version, each of another group.
+    targets
+        The numbers of the nodes that get a PUSH of what they add, also an empty one.
+    """
+
+    blocks: Sequence[Block]
+    targets: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """From the switch to a node: so many nodes send what a block adds to maps here, itself perhaps among them.
+
+    Parameters
+    ----------
+    groups
+        The numbers of the groups of the block's statements.
+    """
+
+    version: int
+    groups: Sequence[int]
+    pushes: int

@@ -1,0 +1,225 @@
+"""Target aggregation: the node that has an entry computes it, from slices that the other nodes send for each block.
+
+For a block the switch tells, in this order,
+
+=====  ================================================================================================================
+FETCH  each node that has entries which the block reads: send them, as they are before the block, to these nodes
+PUT    each node that has entries to which the block adds: these rows, and how many PUSHes there will be
+PUSH   from each reader to each writer that needs something of it, also if it is empty; its own stay where they are
+=====  ================================================================================================================
+
+A FETCH names the version of the last PUT that its node got before the event's own ones: with the event's own, as the
+paper prints it, it would read new values, and two nodes could wait for each other. Links keep order, so a node that
+takes things in the order in which they come answers with these values; the version is checked.
+
+References
+----------
+Cumulus architecture, "Anatomy of an update", "Trigger Dispatch", "Get collation"; Cumulus consistency paper, 3.1, 3.2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cumulus.catalog.arrow import from_ipc, to_ipc
+from cumulus.cluster.messages import Block, Deltas
+from cumulus.cluster.node_programs.program import FetchedSlice
+from cumulus.cluster.placement.places import Places
+from cumulus.cluster.placement.segments import Flow, flows
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
+from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
+from cumulus.cluster.protocols.deferred_work import Work
+from cumulus.cluster.versions import VersionOrder
+from cumulus.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class CentralTargetNode:
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`."""
+
+    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
+        self._ordered = OrderedMaps(plan, number, engine, order, committed)
+        self.maps, self.depths, self._number = self._ordered.maps, 0, number
+        self._last_put = -1
+
+    def take(self, sender: int, message: object) -> None:
+        """Take what the switch asks for, and what nodes send."""
+        ordered = self._ordered
+        match message:
+            case Fetch() if sender < 0:
+                read = frozenset(self._slice(each.slice).map for each in message.asked)
+                if message.after >= 0 and self._last_put >= 0 and message.after != self._last_put:
+                    raise RemoteProtocolError(f"a FETCH after version {message.after} comes after {self._last_put}")
+                ordered.work.defer(Work(ordered.kept(message.version), read, frozenset(), 0, message))
+            case Put(block, pushes) if sender < 0:
+                written = frozenset(ordered.group(block.group).writes)
+                self._last_put = block.version
+                ordered.work.defer(Work(ordered.kept(block.version), frozenset(), written, pushes, message))
+            case Push() if sender >= 0:
+                ordered.note(sender, message)
+            case Deltas() if sender >= 0:
+                ordered.take_failures(message)
+            case _:
+                raise RemoteProtocolError(f"{type(message).__name__} is no message of target aggregation")
+
+    def _slice(self, number: int) -> FetchedSlice:
+        slices = self._ordered.made.slices
+        if not 0 <= number < len(slices):
+            raise RemoteProtocolError(f"there is no slice {number}")
+        return slices[number]
+
+    def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
+        """Answer what can be answered, compute what can be computed; yield what nodes must get."""
+        for work, pushes in self._ordered.work.ready():
+            match work.message:
+                case Fetch() as fetch:
+                    yield from self._answer(fetch)
+                case Put(block):
+                    self._compute(block, pushes)
+            self.maps.note_errors()
+        yield from self.maps.failures()
+
+    def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
+        version = self._ordered.kept(fetch.version)
+        frames: dict[int, list[tuple[int, bytes]]] = {target: [] for target in fetch.targets}
+        for asked in fetch.asked:
+            if asked.target not in frames:
+                raise RemoteProtocolError(f"entries are asked for node {asked.target}, which gets no PUSH")
+            found = self.maps.maps.ask(asked.slice, version, from_ipc(asked.keys) if asked.keys else None)
+            if found.rows:
+                frames[asked.target].append((asked.slice, found.to_bytes()))
+        for target, sent in frames.items():
+            push = Push(fetch.version, sent)
+            if target == self._number:
+                self._ordered.note(target, push)
+            else:
+                yield target, push
+
+    def _compute(self, block: Block, pushes: Sequence[Push]) -> None:
+        """Compute what a block adds here from what was sent for it: where the result is another node's, it is not whole
+        here, and left to that.
+        """
+        maps, made = self.maps.maps, self._ordered.made
+        for push in pushes:
+            for number, data in push.frames:
+                maps.give(number, self.maps.frame_of(self._slice(number).got, data))
+        self._ordered.fire(block)
+        for name, added in maps.take_out().items():
+            mine = added.filter(self.maps.layout.owners(name, added) == self._number)
+            if mine.rows:
+                maps.add(name, mine)
+        maps.clear_got(made.groups[block.group].relation)
+
+    def is_flushed(self, epoch: int) -> bool:
+        """Whether nothing waits of an epoch."""
+        return self._ordered.is_flushed(epoch)
+
+    def reset(self, epoch: int) -> None:
+        """Take back what is beyond a committed epoch."""
+        self._last_put = -1
+        self._ordered.reset(epoch)
+
+    def move_on(self, committed: int) -> None:
+        """Count epochs from a later one if that is due."""
+        self._ordered.move_on(committed)
+
+    def late_share(self) -> tuple[int, int]:
+        """Return that nothing comes late, and how many rows have come."""
+        return 0, self._ordered.rows
+
+    def facts(self) -> dict[str, object]:
+        """Return how much was computed, and how much waits."""
+        return self._ordered.facts()
+
+    def check(self) -> None:
+        """Check what holds between two steps."""
+        self._ordered.check()
+
+
+class CentralTargetSwitch:
+    """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: the dispatch table of the architecture, by the layout."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self._layout = plan.layout
+        self._groups = {group.relation: (at, group) for at, group in enumerate(plan.nodes_program.groups)}
+        slices = plan.nodes_program.slices
+        self._slices = {(each.relation, each.map, each.columns): at for at, each in enumerate(slices)}
+        self._bound = [each.bound for each in slices]
+        self._flows: dict[str, list[Flow]] = defaultdict(list)
+        for flow in flows(plan.division.spread):
+            self._flows[flow.relation].append(flow)
+        self._last_put = [-1] * plan.nodes
+
+    def dispatch(
+        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
+    ) -> Iterator[tuple[int, Fetch | Put]]:
+        """Yield what nodes get of a block: first all FETCHes, then all PUTs."""
+        if relation in self._groups:
+            for first, some, of in single_events(self._groups[relation][1], version, rows, signs):
+                yield from self._dispatched(relation, first, some, of)
+
+    def _dispatched(
+        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
+    ) -> Iterator[tuple[int, Fetch | Put]]:
+        places = Places(self._layout, relation, rows)
+        nodes = self._layout.nodes
+        is_target = np.zeros((rows.num_rows, nodes), np.bool_)
+        sends = np.zeros((nodes, nodes), np.bool_)
+        needed: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
+        """Reader, target, slice → the rows for which it is needed."""
+        for flow in self._flows[relation]:
+            targets = places.of_owners(flow.writes)
+            is_target |= targets
+            for read in flow.reads:
+                readers = places.of_owners(read)
+                pairs = readers.T.astype(np.float32) @ targets > 0
+                sends |= pairs
+                number = self._slices[relation, read.map, read.columns]
+                for reader, target in np.argwhere(pairs).tolist():
+                    of = readers[:, reader] & targets[:, target]
+                    place = (reader, target, number)
+                    needed[place] = needed[place] | of if place in needed else of
+        number, group = self._groups[relation]
+        asked: dict[int, list[AskedSlice]] = defaultdict(list)
+        for (reader, target, slice_), of in sorted(needed.items(), key=lambda item: item[0]):
+            asked[reader].append(AskedSlice(target, slice_, keys_sent(rows, self._bound[slice_], of)))
+        for reader in nodes_in(sends.any(axis=1)):
+            yield reader, Fetch(version, self._last_put[reader], nodes_in(sends[reader]), asked[reader])
+        columns = rows.select(list(group.columns))
+        for target in nodes_in(is_target.any(axis=0)):
+            mine = np.flatnonzero(is_target[:, target])
+            block = Block.of(number, version, mine, columns.take(mine), signs[mine])
+            self._last_put[target] = version
+            yield target, Put(block, int(sends[:, target].sum()))
+
+
+def keys_sent(rows: pa.Table, columns: Sequence[str], wanted: npt.NDArray[np.bool_]) -> bytes:
+    """Return the different values that some rows have in columns, as a FETCH has them; empty without columns.
+
+    Equal keys must be one: an entry that is asked for twice would count twice.
+    """
+    if not columns:
+        return b""
+    names = [f"k{place}" for place in range(len(columns))]
+    table = pa.table([_alike(rows.column(column)) for column in columns], names=names).filter(pa.array(wanted))
+    return to_ipc(table.group_by(names, use_threads=False).aggregate([]))
+
+
+def _alike(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose equal values have equal bits."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):  # -0.0 is 0.0, and all NaN are one
+        return pc.if_else(
+            pc.is_nan(column), pa.scalar(np.nan, column.type), pc.add(column, pa.scalar(0.0, column.type))
+        )
+    return column

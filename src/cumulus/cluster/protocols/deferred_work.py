@@ -1,0 +1,111 @@
+"""What a node does in the order of versions: reads wait for the writes before them, and writes for the reads.
+
+One switch sends everything in the order of versions. What is not in conflict with anything that waits before it is done
+at once: reads of maps that nothing earlier has to write, writes to maps that nothing earlier has to read. Two writes
+add, so they are in no conflict.
+
+References
+----------
+Cumulus semester paper, section 3.1 (W-R, R-W, W-W); Cumulus consistency paper, section 3.2 ("writes are deferred").
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cumulus.cluster.protocols.central_messages import Push
+from cumulus.errors import RemoteProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that waits for its turn.
+
+    Parameters
+    ----------
+    version
+        Of its block, as the node keeps it.
+    reads, writes
+        The maps that it reads and writes here.
+    pushes
+        How many nodes must have sent theirs before; 0 for none.
+    message
+        What is to be done.
+    """
+
+    version: int
+    reads: frozenset[str]
+    writes: frozenset[str]
+    pushes: int
+    message: object
+
+
+class DeferredWork:
+    """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Work] = deque()
+        self._pushes: dict[int, dict[int, Push]] = {}
+        """Version → the node that has sent it → what."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def defer(self, work: Work) -> None:
+        """Take something that has come from the switch."""
+        if self._waiting and work.version < self._waiting[-1].version:
+            raise RemoteProtocolError(f"version {work.version} comes after {self._waiting[-1].version}")
+        self._waiting.append(work)
+
+    def note(self, sender: int, version: int, push: Push) -> None:
+        """Take what a node has sent for a version, as this node keeps that."""
+        of_version = self._pushes.setdefault(version, {})
+        if sender in of_version:
+            raise RemoteProtocolError(f"node {sender} sends its PUSH of version {push.version} again")
+        of_version[sender] = push
+
+    def ready(self) -> Iterator[tuple[Work, list[Push]]]:
+        """Yield what can be done now, in the order of versions, each with its PUSHes in the order of nodes.
+
+        Each must be done before the next is asked for. A PUSH of this node to itself may be noted meanwhile.
+        """
+        left: deque[Work] = deque()
+        unread: set[str] = set()
+        unwritten: set[str] = set()
+        waiting, self._waiting = self._waiting, left
+        try:
+            while waiting:
+                work = waiting.popleft()
+                came = self._pushes.get(work.version, {}) if work.pushes else {}
+                is_free = unwritten.isdisjoint(work.reads) and unread.isdisjoint(work.writes)
+                if is_free and len(came) >= work.pushes:
+                    if work.pushes:
+                        self._pushes.pop(work.version)
+                    yield work, [push for _, push in sorted(came.items())]
+                else:
+                    left.append(work)
+                    unread |= work.reads
+                    unwritten |= work.writes
+        finally:
+            self._waiting = left + waiting  # what is left if the caller stops
+
+    def is_empty_up_to(self, version: int) -> bool:
+        """Whether nothing waits of a version or an earlier one."""
+        return not self._waiting or self._waiting[0].version > version
+
+    def renumber(self, less: int) -> None:
+        """Take something away from all versions."""
+        self._waiting = deque(replace(work, version=work.version - less) for work in self._waiting)
+        self._pushes = {version - less: pushes for version, pushes in self._pushes.items()}
+
+    def clear(self) -> None:
+        """Forget everything: it will come again."""
+        self._waiting.clear()
+        self._pushes.clear()
+
+    def check(self) -> None:
+        """Check that what waits is in the order of versions."""
+        versions = [work.version for work in self._waiting]
+        assert versions == sorted(versions), versions

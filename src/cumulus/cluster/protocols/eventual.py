@@ -1,0 +1,167 @@
+"""The eventual mode, as switches and nodes speak it: blocks go to the homes of their statements, deltas to replicas.
+
+What a node computes is in `cumulus.cluster.protocols.eventual_state`; here are its messages.
+
+References
+----------
+Cumulus consistency paper, section 4.1; "Trigger Dispatch" of the Cumulus architecture, without fetching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cumulus.cluster.messages import Block, Deltas, Events
+from cumulus.cluster.placement.dispatch import Dispatch
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.eventual_state import EventualState
+from cumulus.cluster.spread_maps import BlockRows, SpreadMaps
+from cumulus.cluster.versions import VersionOrder
+from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.engine.protocol import Engine
+from cumulus.errors import RemoteProtocolError
+from cumulus.m3.dataflow import depths
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+class EventualNode:
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Parameters
+    ----------
+    number
+        Of the node.
+    engine
+        As `EventualState` takes it.
+    order
+        Of versions.
+    committed
+        The last epoch that has a manifest.
+
+    Attributes
+    ----------
+    state
+        What is computed.
+    """
+
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        number: int,
+        engine: str | Engine = "auto",
+        order: VersionOrder = VersionOrder.CLOCK,
+        committed: int = 0,
+    ) -> None:
+        self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
+        self.maps = SpreadMaps(plan, number, self.state.maps, order, committed)
+        self.depths = 1 + max(depths(plan.division.spread).values(), default=-1)
+        self._blocks: list[Block] = []
+        self._deltas: list[Deltas] = []
+        """What has come and was not drained; together, in the order of versions, it costs less."""
+
+    def take(self, sender: int, message: object) -> None:
+        """Take blocks of switches, and deltas of nodes."""
+        match message:
+            case Events(blocks) if sender < 0:
+                self._blocks += blocks
+            case Deltas() if sender >= 0:
+                self._deltas.append(message)
+            case _:
+                raise RemoteProtocolError(f"{type(message).__name__} is no message of the eventual mode")
+
+    def drain(self) -> Iterator[tuple[int, Deltas]]:
+        """Do everything that can be done here; yield what nodes must get."""
+        blocks, deltas, self._blocks, self._deltas = self._blocks, self._deltas, [], []
+        self._take_in(map(self.maps.block_rows, blocks), deltas)
+        sent = self.state.drain()
+        self.maps.note_errors()
+        for node, frames in sent.items():
+            yield node, Deltas(self.maps.sent(frames))
+        yield from self.maps.failures()
+
+    def _take_in(self, blocks: Iterable[BlockRows], deltas: Iterable[Deltas]) -> None:
+        """Take in what has come in a step, in the order of versions: what is in order needs no correction.
+
+        Deltas of one map are added at once, but for those that a block waits for which others are behind.
+        """
+        waiting = self._received(deltas)
+        for block in sorted(blocks, key=lambda each: each.first):
+            if waiting:
+                waiting = self._receive_before(block.first, self.state.made.groups[block.group].reads, waiting)
+            self.state.fire(block.group, block.first, block.rows, block.signs, block.places)
+            self.maps.note_errors()
+        self.state.receive(waiting)
+        self.maps.note_errors()
+
+    def _received(self, deltas: Iterable[Deltas]) -> dict[str, MapFrame]:
+        """Return what other nodes have sent, by map."""
+        frames: dict[str, list[MapFrame]] = {}
+        for each in deltas:
+            for name, frame in self.maps.received(each.frames):
+                frames.setdefault(name, []).append(frame)
+            self.maps.failed.load(each.failed)
+        return {name: concat(self.state.maps.alike(name, found)) for name, found in frames.items()}
+
+    def _receive_before(self, version: int, reads: Iterable[str], waiting: dict[str, MapFrame]) -> dict[str, MapFrame]:
+        """Add the deltas of maps before a version, if any are; return the others."""
+        early = {}
+        for name in reads:
+            if name in waiting:
+                versions = self.state.maps.versions(name, waiting[name])
+                is_early = versions < version
+                if is_early.any():
+                    early[name] = waiting[name].filter(is_early)
+                    waiting[name] = waiting[name].filter(~is_early)
+        if early:
+            self.state.receive(early)
+        return waiting
+
+    def is_flushed(self, epoch: int) -> bool:
+        """Return True: nothing waits."""
+        return True
+
+    def reset(self, epoch: int) -> None:
+        """Take back what is beyond a committed epoch."""
+        self._blocks.clear()
+        self._deltas.clear()
+        self.state.reset(self.maps.reset(epoch))
+
+    def move_on(self, committed: int) -> None:
+        """Count epochs from a later one if that is due."""
+        if less := self.maps.move_on(committed):
+            self.state.renumber(less)
+
+    def late_share(self) -> tuple[int, int]:
+        """Return how many rows and deltas have come late in this life, and how many have come at all."""
+        shares = self.state.shares
+        return shares.rows_late + shares.deltas_late, shares.total
+
+    def facts(self) -> dict[str, object]:
+        """Return how much came late."""
+        return asdict(self.state.shares)
+
+    def check(self) -> None:
+        """Check what holds between two steps."""
+        self.state.check()
+
+
+class EventualSwitch:
+    """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: nodes get the rows whose statements are at home there."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self._dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
+
+    def dispatch(
+        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
+    ) -> Iterator[tuple[int, Events]]:
+        """Yield what nodes get of a block, all groups of one together."""
+        for node, parts in groupby(self._dispatch.route(relation, rows, signs), key=lambda each: each.node):
+            yield node, Events([Block.of(each.group, version, each.rows, each.columns, each.signs) for each in parts])

@@ -1,0 +1,91 @@
+"""What a protocol is: what a node does with what comes for its spread maps, and what a switch sends of a block.
+
+Switches, nodes, logs, epochs and reads do not know which protocol runs; which do, and what each asks for, is in
+`cumulus.cluster.protocols.table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from cumulus.cluster.messages import Message
+from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Fetch, Push, Put
+from cumulus.cluster.spread_maps import SpreadMaps
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+Sent: TypeAlias = Message | Put | Fetch | Push | Evaluate | Expect
+"""What switches and nodes send each other in any protocol."""
+
+
+class NodeProtocol(Protocol):
+    """What one node does for its spread maps in one life; it does no input or output.
+
+    Attributes
+    ----------
+    maps
+        The node's spread maps.
+    depths
+        For how many depths of the map graph nodes tell each other that all is sent of an epoch.
+    """
+
+    maps: SpreadMaps
+    depths: int
+
+    def take(self, sender: int, message: object) -> None:
+        """Take what has come; nothing is done with it before `drain`.
+
+        Parameters
+        ----------
+        sender
+            The number of the node that has sent it, −1 for a switch.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it is nothing that this protocol has, or has now.
+        """
+
+    def drain(self) -> Iterator[tuple[int, Sent]]:
+        """Do everything that can be done now; yield what other nodes must get, by their numbers."""
+
+    def is_flushed(self, epoch: int) -> bool:
+        """Whether all that has come of an epoch is done, and all that follows from it is sent."""
+
+    def reset(self, epoch: int) -> None:
+        """Take back what is beyond a committed epoch, and forget what waits: it will come again."""
+
+    def move_on(self, committed: int) -> None:
+        """Count epochs from a later one if that is due; everything is drained."""
+
+    def late_share(self) -> tuple[int, int]:
+        """Return how many rows and deltas have come late in this life, and how many have come at all."""
+
+    def facts(self) -> dict[str, object]:
+        """Return how it is, beside what its maps say."""
+
+    def check(self) -> None:
+        """Check what holds between two steps; AssertionError if it does not."""
+
+
+class SwitchProtocol(Protocol):
+    """What a switch sends of the blocks that it makes."""
+
+    def dispatch(
+        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
+    ) -> Iterator[tuple[int, Sent]]:
+        """Yield what nodes get of a block, by their numbers.
+
+        Parameters
+        ----------
+        version
+            Of the first row; each has its own, the next one.
+        rows
+            The relation's columns, by name.
+        signs
+            +1 or -1 for each row.
+        """

@@ -1,0 +1,67 @@
+"""Which protocol a mode runs: the one place that knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cumulus.cluster.messages import Deltas, Events
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Fetch, Push, Put
+from cumulus.cluster.protocols.central_source import CentralSourceNode, CentralSourceSwitch
+from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralTargetSwitch
+from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
+from cumulus.cluster.protocols.protocol import NodeProtocol, SwitchProtocol
+from cumulus.cluster.senders import NODE, SWITCH
+from cumulus.cluster.versions import VersionOrder
+
+
+@dataclass(frozen=True, slots=True)
+class ModeProtocol:
+    """The protocol of a mode.
+
+    Parameters
+    ----------
+    node, switch
+        Make what one of them does.
+    takes
+        Message → the kind of machine that sends it to a node.
+    """
+
+    node: Callable[[ClusterPlan, int, str, VersionOrder, int], NodeProtocol]
+    switch: Callable[[ClusterPlan], SwitchProtocol]
+    takes: Mapping[type, str]
+
+
+MODES: Mapping[Mode, ModeProtocol] = {
+    Mode.EVENTUAL: ModeProtocol(EventualNode, EventualSwitch, {Events: SWITCH, Deltas: NODE}),
+    Mode.CENTRAL_TARGET: ModeProtocol(
+        CentralTargetNode, CentralTargetSwitch, {Put: SWITCH, Fetch: SWITCH, Push: NODE, Deltas: NODE}
+    ),
+    Mode.CENTRAL_SOURCE: ModeProtocol(
+        CentralSourceNode, CentralSourceSwitch, {Evaluate: SWITCH, Expect: SWITCH, Push: NODE, Deltas: NODE}
+    ),
+}
+"""The modes that spread maps; in the others nodes have no protocol."""
+
+
+def node_protocol(plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> NodeProtocol:
+    """Return what a node does for its spread maps.
+
+    Parameters
+    ----------
+    committed
+        The last epoch that has a manifest.
+    """
+    return MODES[plan.mode].node(plan, number, engine, order, committed)
+
+
+def switch_protocol(plan: ClusterPlan) -> SwitchProtocol:
+    """Return what a switch sends of its blocks."""
+    return MODES[plan.mode].switch(plan)
+
+
+def takes_of(mode: Mode) -> Mapping[type, str]:
+    """Return what nodes take in a mode, and from which kind of machine."""
+    return MODES[mode].takes if mode in MODES else {}
