@@ -40,6 +40,7 @@ def simulate_cluster(
     jobs: int = typer.Option(1, min=1, help="In how many processes."),
     nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 1 to 8, by the seed."),
     switches: int = typer.Option(0, min=0, help="How many switches; 0 for some of 1 to 4, by the seed."),
+    mode: str = typer.Option("", help="The mode of all of them; '' for one by the seed."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
@@ -52,6 +53,7 @@ def simulate_cluster(
     Exit code 1 if a seed fails, with a command that runs it again; with --break if none does.
     Example: cumulus simulate cluster --seeds 100
     """
+    from cumulus.cluster.mode import RULES, Mode
     from cumulus_lab.experiments import Seeds, failure_lines
     from cumulus_lab.experiments.cluster_breaks import BREAKS
     from cumulus_lab.experiments.cluster_counts import NEEDED
@@ -63,15 +65,19 @@ def simulate_cluster(
     names = _known([each.strip() for each in faults.split(",") if each.strip()], FAULTS, "fault")
     _known([broken] if broken else [], BREAKS, "rule to break")
     conditions = cluster_conditions(names)
-    case: ScenarioOf = partial(cluster_case, broken=broken, nodes=nodes, switches=switches)
+    _known([mode] if mode else [], list(Mode), "mode")
+    one = Mode(mode) if mode else None
+    if one and RULES[one].needs_one_switch and switches > 1:
+        raise UsageError(f"--mode {mode} has one switch", hint="Leave out --switches.")
+    case: ScenarioOf = partial(cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one)
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))
         _tell_seed(failure_lines(case, seed, conditions, attempts))
         return
-    options = {"--nodes": nodes or "", "--switches": switches or ""}
+    options = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode}
     again = partial(_replay, "cluster", {**options, "--faults": faults, "--break": broken}, ALL_FAULTS)
-    is_large = seeds >= LARGE_RUN and set(names) == set(FAULTS) and not nodes and not switches
+    is_large = seeds >= LARGE_RUN and set(names) == set(FAULTS) and not nodes and not switches and not mode
     chosen = Seeds(first, seeds, jobs, needed=NEEDED if is_large else ())
     if broken:
         chosen = Seeds(first, MOST_TO_CATCH, jobs, most_failures=1, stops=True)

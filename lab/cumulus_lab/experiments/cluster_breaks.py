@@ -9,8 +9,12 @@ from typing import Any, TypeAlias
 
 from cumulus.cluster.intake import Intake
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
+from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
+from cumulus.cluster.protocols.central_messages import Fetch, Push, Put
+from cumulus.cluster.protocols.central_source import CentralSourceNode
+from cumulus.cluster.protocols.central_target import CentralTargetNode
 from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.protocols.protocol import NodeProtocol
@@ -181,6 +185,45 @@ class SendsNothingAgain(BrokenRule):
         return [each for each in inputs if not (isinstance(each, Received) and isinstance(each.message, Reset))]
 
 
+class SkipsEmptyPushes(BrokenRule):
+    """A node that sends no PUSH that has nothing in it."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Leave them out."""
+        return [
+            each
+            for each in effects
+            if not (isinstance(each, Send) and isinstance(each.message, Push) and not each.message.frames)
+        ]
+
+
+class PutsBeforeFetches(BrokenRule):
+    """A switch that tells nodes to write for a block before it tells them to read for it."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Send a FETCH behind the last PUT of its version."""
+        found: list[Effect] = []
+        held: list[Send] = []
+        for each in effects:
+            message = each.message if isinstance(each, Send) else None
+            if isinstance(message, Fetch) and isinstance(each, Send):
+                if held and isinstance(held[0].message, Fetch) and held[0].message.version != message.version:
+                    found, held = [*found, *held], []
+                held.append(each)
+                continue
+            if not isinstance(message, Put):
+                found, held = [*found, *held], []
+            found.append(each)
+        return [*found, *held]
+
+
+def _wait_for_nothing(protocol: CentralTargetNode | CentralSourceNode, layout: ClusterLayout) -> None:
+    """Read what earlier blocks have still to write, and write what earlier blocks have still to read."""
+    work = protocol.ordered.work
+    defer = work.defer
+    setattr(work, "defer", lambda each: defer(replace(each, reads=frozenset(), writes=frozenset())))  # noqa: B010
+
+
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
     switch = machine.machine if isinstance(machine, CountedMachine) else machine
@@ -233,5 +276,14 @@ BREAKS: Mapping[str, Breaking] = {
     "reset one epoch too far": _part(_reset_too_far),
     "nothing taken back at a reset": _part(_take_nothing_back),
     "nothing sent again at a reset": _machine("switch", SendsNothingAgain),
+    "empty push skipped": _machine("node", SkipsEmptyPushes),
+    "put before fetch": _machine("switch", PutsBeforeFetches),
+    "reads do not wait": _part(_wait_for_nothing, CentralTargetNode),
+    "writes do not wait": _part(_wait_for_nothing, CentralSourceNode),
 }
 """Name → a rule broken."""
+BROKEN_IN: Mapping[str, Mode] = {
+    **dict.fromkeys(("empty push skipped", "put before fetch", "reads do not wait"), Mode.CENTRAL_TARGET),
+    "writes do not wait": Mode.CENTRAL_SOURCE,
+}
+"""Name → the mode that has the rule; the others are of the eventual mode, or of all."""

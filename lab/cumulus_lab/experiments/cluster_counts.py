@@ -19,6 +19,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.protocols.central_messages import Push
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.switch import Switch
@@ -29,7 +30,9 @@ from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.simulation import Reports
 
 NEEDED = (
+    "PUSH sent",
     "block in order",
+    "block that waited",
     "block sent again",
     "client rows accepted",
     "client rows held",
@@ -38,6 +41,7 @@ NEEDED = (
     "correction of depth 2",
     "correction sent on",
     "deltas sent",
+    "empty PUSH sent",
     "epoch",
     "epoch commit after a crash",
     "epoch commit with another one open",
@@ -171,6 +175,7 @@ class CountedMachine:
         self._reports("late block", times=late[0] - before[0])
         self._reports("late delta", times=late[1] - before[1])
         self._reports("block in order", times=late[2] - before[2])
+        self._reports("block that waited", times=int(late[3] > 0))
         sends = any(isinstance(effect, Send) and isinstance(effect.message, Deltas) for effect in effects)
         self._reports("correction sent on", times=int(sends and late[1] > before[1]))
         for effect in effects:
@@ -182,16 +187,18 @@ class CountedMachine:
         """Check the machine."""
         self.machine.check()
 
-    def _late(self) -> tuple[Any, Any, Any]:
-        """Return how many rows and deltas came late, and how many rows in order."""
+    def _late(self) -> tuple[Any, ...]:
+        """Return how many rows and deltas came late, how many rows in order, and how many blocks wait."""
         protocol = None if self._node is None else self._node.protocol
         facts = {} if protocol is None else protocol.facts()
-        return facts.get("rows_late", 0), facts.get("deltas_late", 0), facts.get("rows_in_order", 0)
+        return tuple(facts.get(name, 0) for name in ("rows_late", "deltas_late", "rows_in_order", "blocks_waiting"))
 
     def _count(self, effect: Effect) -> None:
         match effect:
             case Send(_, Deltas()):
                 self._reports("deltas sent")
+            case Send(_, Push(frames=frames)):
+                self._reports("PUSH sent" if frames else "empty PUSH sent")
             case Send(node, Events(blocks)):
                 again = [self._history.is_again(node, each.group, each.version, self._incarnation) for each in blocks]
                 self._reports("block sent again", times=sum(again))

@@ -18,7 +18,7 @@ from typing import Any
 from cumulus.catalog.schema import Relation
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
@@ -36,7 +36,7 @@ from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus_lab.experiments.cluster_breaks import BREAKS, Breaking, as_it_is
+from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_IN, Breaking, as_it_is
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine
 from cumulus_lab.experiments.cluster_ledger import Ledger
@@ -66,6 +66,8 @@ ENGINES = ("interpreter", "native")
 """What machines compute with, each in half of the cases; the judge is interpreted."""
 EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
+CENTRAL = 1 / 3
+"""The share of clusters with one switch among those that spread maps."""
 EXTREME_PROGRAMS = 1 / 12
 """The share of programs whose columns are of the types that have the most special values."""
 MOST_PARTS = 10_000
@@ -205,9 +207,13 @@ class Case:
         Makes a machine of which a rule is broken of one as it should be.
     nodes, switches
         How many; 0 lets choices say.
+    mode
+        None lets choices say.
     """
 
-    def __init__(self, choices: Choices, breaking: Breaking, nodes: int = 0, switches: int = 0) -> None:
+    def __init__(
+        self, choices: Choices, breaking: Breaking, nodes: int = 0, switches: int = 0, mode: Mode | None = None
+    ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
         root = Path(self._folder.name)
@@ -215,8 +221,13 @@ class Case:
         extremes = choices.stream("extremes")  # apart, as what is older stays so as it was
         if extremes.chance(EXTREME_PROGRAMS):
             self._name = extremes.one(list(EXTREMES))
-        mode = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
-        self._plan = planned(self._name, nodes or stream.one(NODES), switches or stream.one(SWITCHES), mode)
+        chosen = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
+        central = choices.stream("central")
+        if chosen is Mode.EVENTUAL and central.chance(CENTRAL):
+            chosen = central.one([Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE])
+        mode = mode or chosen
+        shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
+        self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -372,12 +383,16 @@ def planned(name: str, nodes: int, switches: int, mode: Mode) -> ClusterPlan:
     return plan_cluster(program_named(name), nodes, switches, mode)
 
 
-def cluster_case(choices: Choices, broken: str = "", nodes: int = 0, switches: int = 0) -> Scenario:
+def cluster_case(
+    choices: Choices, broken: str = "", nodes: int = 0, switches: int = 0, mode: Mode | None = None
+) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
     if stream.chance(REFUSALS):
         return refusal(stream.one(list(REFUSED)))
-    return Case(choices, BREAKS[broken] if broken else as_it_is, nodes, switches).scenario()
+    if broken:
+        return Case(choices, BREAKS[broken], nodes, switches, mode or BROKEN_IN.get(broken, Mode.EVENTUAL)).scenario()
+    return Case(choices, as_it_is, nodes, switches, mode).scenario()
 
 
 def refusal(name: str) -> Scenario:

@@ -41,15 +41,21 @@ if TYPE_CHECKING:
 
 
 class CentralSourceNode:
-    """A `cumulus.cluster.protocols.protocol.NodeProtocol`."""
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Attributes
+    ----------
+    ordered
+        The maps, and what waits.
+    """
 
     def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        self._ordered = OrderedMaps(plan, number, engine, order, committed)
-        self.maps, self.depths, self._number = self._ordered.maps, 0, number
+        self.ordered = OrderedMaps(plan, number, engine, order, committed)
+        self.maps, self.depths, self._number = self.ordered.maps, 0, number
 
     def take(self, sender: int, message: object) -> None:
         """Take what the switch asks for, and what nodes send."""
-        ordered = self._ordered
+        ordered = self.ordered
         match message:
             case Evaluate([first, *_] as blocks) if sender < 0:
                 read = frozenset(name for block in blocks for name in ordered.group(block.group).reads)
@@ -66,7 +72,7 @@ class CentralSourceNode:
 
     def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
         """Evaluate and add what can be; yield what nodes must get."""
-        for work, pushes in self._ordered.work.ready():
+        for work, pushes in self.ordered.work.ready():
             if isinstance(work.message, Evaluate):
                 yield from self._evaluate(work.message)
             else:
@@ -78,7 +84,7 @@ class CentralSourceNode:
 
     def _evaluate(self, message: Evaluate) -> Iterator[tuple[int, Push]]:
         for block in message.blocks:
-            self._ordered.fire(block)
+            self.ordered.fire(block)
         parts: dict[int, dict[str, MapFrame]] = defaultdict(dict)
         for name, added in self.maps.maps.take_out().items():
             for node, places in enumerate(self.maps.layout.targets(name, added)):
@@ -89,33 +95,33 @@ class CentralSourceNode:
         for target in message.targets:
             push = Push(message.blocks[0].version, self.maps.sent(parts[target]))
             if target == self._number:
-                self._ordered.note(target, push)
+                self.ordered.note(target, push)
             else:
                 yield target, push
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""
-        return self._ordered.is_flushed(epoch)
+        return self.ordered.is_flushed(epoch)
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
-        self._ordered.reset(epoch)
+        self.ordered.reset(epoch)
 
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due."""
-        self._ordered.move_on(committed)
+        self.ordered.move_on(committed)
 
     def late_share(self) -> tuple[int, int]:
         """Return that nothing comes late, and how many rows have come."""
-        return 0, self._ordered.rows
+        return 0, self.ordered.rows
 
     def facts(self) -> dict[str, object]:
         """Return how much was computed, and how much waits."""
-        return self._ordered.facts()
+        return self.ordered.facts()
 
     def check(self) -> None:
         """Check what holds between two steps."""
-        self._ordered.check()
+        self.ordered.check()
 
 
 class CentralSourceSwitch:

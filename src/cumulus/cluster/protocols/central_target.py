@@ -44,16 +44,22 @@ if TYPE_CHECKING:
 
 
 class CentralTargetNode:
-    """A `cumulus.cluster.protocols.protocol.NodeProtocol`."""
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Attributes
+    ----------
+    ordered
+        The maps, and what waits.
+    """
 
     def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        self._ordered = OrderedMaps(plan, number, engine, order, committed)
-        self.maps, self.depths, self._number = self._ordered.maps, 0, number
+        self.ordered = OrderedMaps(plan, number, engine, order, committed)
+        self.maps, self.depths, self._number = self.ordered.maps, 0, number
         self._last_put = -1
 
     def take(self, sender: int, message: object) -> None:
         """Take what the switch asks for, and what nodes send."""
-        ordered = self._ordered
+        ordered = self.ordered
         match message:
             case Fetch() if sender < 0:
                 read = frozenset(self._slice(each.slice).map for each in message.asked)
@@ -72,14 +78,14 @@ class CentralTargetNode:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of target aggregation")
 
     def _slice(self, number: int) -> FetchedSlice:
-        slices = self._ordered.made.slices
+        slices = self.ordered.made.slices
         if not 0 <= number < len(slices):
             raise RemoteProtocolError(f"there is no slice {number}")
         return slices[number]
 
     def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
         """Answer what can be answered, compute what can be computed; yield what nodes must get."""
-        for work, pushes in self._ordered.work.ready():
+        for work, pushes in self.ordered.work.ready():
             match work.message:
                 case Fetch() as fetch:
                     yield from self._answer(fetch)
@@ -89,7 +95,7 @@ class CentralTargetNode:
         yield from self.maps.failures()
 
     def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
-        version = self._ordered.kept(fetch.version)
+        version = self.ordered.kept(fetch.version)
         frames: dict[int, list[tuple[int, bytes]]] = {target: [] for target in fetch.targets}
         for asked in fetch.asked:
             if asked.target not in frames:
@@ -100,7 +106,7 @@ class CentralTargetNode:
         for target, sent in frames.items():
             push = Push(fetch.version, sent)
             if target == self._number:
-                self._ordered.note(target, push)
+                self.ordered.note(target, push)
             else:
                 yield target, push
 
@@ -108,11 +114,11 @@ class CentralTargetNode:
         """Compute what a block adds here from what was sent for it: where the result is another node's, it is not whole
         here, and left to that.
         """
-        maps, made = self.maps.maps, self._ordered.made
+        maps, made = self.maps.maps, self.ordered.made
         for push in pushes:
             for number, data in push.frames:
                 maps.give(number, self.maps.frame_of(self._slice(number).got, data))
-        self._ordered.fire(block)
+        self.ordered.fire(block)
         for name, added in maps.take_out().items():
             mine = added.filter(self.maps.layout.owners(name, added) == self._number)
             if mine.rows:
@@ -121,28 +127,28 @@ class CentralTargetNode:
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""
-        return self._ordered.is_flushed(epoch)
+        return self.ordered.is_flushed(epoch)
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
         self._last_put = -1
-        self._ordered.reset(epoch)
+        self.ordered.reset(epoch)
 
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due."""
-        self._ordered.move_on(committed)
+        self.ordered.move_on(committed)
 
     def late_share(self) -> tuple[int, int]:
         """Return that nothing comes late, and how many rows have come."""
-        return 0, self._ordered.rows
+        return 0, self.ordered.rows
 
     def facts(self) -> dict[str, object]:
         """Return how much was computed, and how much waits."""
-        return self._ordered.facts()
+        return self.ordered.facts()
 
     def check(self) -> None:
         """Check what holds between two steps."""
-        self._ordered.check()
+        self.ordered.check()
 
 
 class CentralTargetSwitch:
