@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.errors import UsageError
 from cumulus.machine_facts import facts, load_average
 from cumulus_lab.bench.measurements import report
@@ -25,7 +25,7 @@ def cluster_bench(
     switches: list[int] = typer.Option([1, 2], min=1, max=64, help="Switches; repeatable."),
     block: list[int] = typer.Option([10_000], min=1, help="Rows of a block, at most; repeatable."),
     order: list[str] = typer.Option(["clock"], help="Of versions: clock or switch; repeatable."),
-    gated: bool = typer.Option(True, help="Measure --mode gated, too."),
+    mode: list[Mode] = typer.Option([Mode.EVENTUAL, Mode.GATED], help="What is measured; repeatable."),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     cache: Path | None = typer.Option(None, help="Where TPC-H's tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
@@ -33,9 +33,9 @@ def cluster_bench(
     """Run the same files through the embedded host and through clusters of several shapes.
 
     Rows have events a second, CPU time of all processes an event, the time from commit to commit, what was late, and
-    what was sent.
+    what was sent, by kind. Modes that need one switch have one.
 
-    Example: cumulus bench cluster --workload q3 --nodes 2 --switches 2 --block 1000 --block 10000
+    Example: cumulus bench cluster --mode eventual --mode central-target --nodes 2 --switches 1
     """
     if workload not in WORKLOADS:
         raise UsageError(f"unknown workload {workload!r}", hint=f"Workloads: {', '.join(WORKLOADS)}.")
@@ -52,10 +52,12 @@ def cluster_bench(
         text = _write_input(workload, folder / "in", events, epochs, seed, cache)
         program = compile_sql(text, rely=False, enforced=False)
         shapes = [
-            ClusterShape(mode, count, others, size, by)
-            for mode in (Mode.EVENTUAL, *([Mode.GATED] if gated else []))
-            for count, others in product(nodes, switches)
-            for size, by in (product(block, order) if mode is Mode.EVENTUAL else [(block[0], order[0])])
+            ClusterShape(each, count, others, size, by)
+            for each in mode
+            for count, others in product(nodes, (1,) if RULES[each].needs_one_switch else switches)
+            for size, by in product(
+                block if RULES[each].is_spread else block[:1], order if RULES[each].corrects else order[:1]
+            )
         ]
         rows.append(embedded_row(program, folder / "in", folder / "embedded"))
         for number, shape in enumerate(shapes):

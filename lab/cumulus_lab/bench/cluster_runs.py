@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from cumulus.cluster.messages import EpochTold, SourcesDone, StatusAsked, Status
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
+from cumulus.cluster.protocols.table import MODES
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.manifest import read_manifest
@@ -33,6 +35,8 @@ from cumulus_lab.workloads import orders
 WARM = 2
 """Epochs at the beginning that do not count: machine code is made there, and processes start."""
 _STATUS_S = 60.0
+DATA_KINDS = frozenset(each.__name__ for protocol in MODES.values() for each in protocol.takes) | {"MapCheckpoint"}
+"""The messages that differ from mode to mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
             health = [each for each in supervisor.health(_STATUS_S).values() if each is not None]
             resident = sum(map(resident_bytes, pids))
     events = marks[-1][2]
+    kinds = sum((Counter(each.sent_kinds) for each in health), Counter[str]())
     late, rows = (sum(each.get(name, 0) for each in status.values()) for name in ("deltas_late", "rows_late"))
     in_order = sum(each.get("deltas_in_order", 0) for each in status.values())
     return {
@@ -105,6 +110,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         "late_rows": rows,
         "gated_views": 0 if home.plan.gate is None else len(home.plan.division.gated.views),
         "messages_per_1000": round(sum(each.sent_messages for each in health) / events * 1000, 2),
+        "sent": " ".join(f"{kind}:{number}" for kind, number in sorted(kinds.items()) if kind in DATA_KINDS),
         "bytes_per_event": round(sum(each.sent_bytes for each in health) / events, 1),
         "resident_mb": round(resident / 1e6),
     }

@@ -16,7 +16,7 @@ import typer
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import MODE_HELP, Mode
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import StoreError, UsageError
 
@@ -42,7 +42,7 @@ def run(
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
     nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
-    mode: Mode = typer.Option("eventual", help="eventual, or gated: nothing is sent between nodes (--host cluster)."),
+    mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
     order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     trigger: str = typer.Option("available-now", help="once, available-now, or a time such as 5s (runs on)."),

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN
 from cumulus.cluster.messages import Payloads
-from cumulus.cluster.protocols.protocol import Sent, SwitchProtocol
+from cumulus.cluster.protocols.protocol import NumberedRows, Sent, SwitchProtocol
 from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.cluster.versions import MOST_TICKS, Numbering
 from cumulus.engine.analysis.missing_triggers import missing_trigger
@@ -267,4 +267,4 @@ class BlockMaker:
                 rows = net.rows.take(pa.array(at[here]))
                 version = self._numbering.next(of, self._tick, rows.num_rows)
                 self._tick += 1
-                yield from self._protocol.dispatch(net.relation, version, rows, signs[here])
+                yield from self._protocol.dispatch(NumberedRows(net.relation, version, rows, signs[here]))

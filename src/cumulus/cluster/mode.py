@@ -42,6 +42,7 @@ class ModeRules:
     needs_one_switch: bool = False
 
 
+MODE_HELP = "eventual; central-target or central-source: in the order of one switch; gated: all waits for its epoch."
 RULES: Mapping[Mode, ModeRules] = {
     Mode.EVENTUAL: ModeRules(corrects=True),
     Mode.CENTRAL_TARGET: ModeRules(has_replicas=False, needs_one_switch=True),

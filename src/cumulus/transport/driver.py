@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -70,6 +70,8 @@ class Driver:
     def __init__(self, me: Credentials, spec: MachineSpec, supervision: Supervision) -> None:
         self.links = Links(me, self, spec.sources)
         self.steps = 0
+        self._sent_kinds: Counter[str] = Counter()
+        """How many messages of each class were sent to other machines."""
         self._name, self._spec = me.name, spec
         self._supervision = supervision
         self._refusals = RefusalNotes(supervision.note)
@@ -150,6 +152,7 @@ class Driver:
             "queued": self.links.queued(),
             "sent_messages": self.links.sent_messages,
             "sent_bytes": self.links.sent_bytes,
+            "sent_kinds": dict(self._sent_kinds),
         }
 
     # --- what the links tell ---
@@ -231,6 +234,7 @@ class Driver:
                     self._supervision.say(pieces)
                 else:
                     self.links.send(to, pieces, incarnation)
+                    self._sent_kinds[type(message).__name__] += 1
             case Perform(task):
                 self._tasks.append(task)
             case Forget(number):

@@ -62,6 +62,8 @@ class Health:
         Bytes that peers have not taken yet.
     sent_messages, sent_bytes
         To other machines, since the process began.
+    sent_kinds
+        How many of them are of each class.
     """
 
     pid: int
@@ -73,6 +75,7 @@ class Health:
     queued: Mapping[Name, int]
     sent_messages: int
     sent_bytes: int
+    sent_kinds: Mapping[str, int]
 
 
 class Supervisor:

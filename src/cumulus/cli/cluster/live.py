@@ -11,7 +11,7 @@ import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import MODE_HELP, Mode
 from cumulus.cluster.versions import MOST_SWITCHES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def start(
         [], "--from", help="Files of tables, as for `cumulus run`; tables without any get rows from clients alone."
     ),
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
-    mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help="gated: nothing is spread, all waits for its epoch."),
+    mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import MODE_HELP, Mode
 from cumulus.cluster.versions import MOST_SWITCHES
 from cumulus.errors import UsageError
+
+if TYPE_CHECKING:
+    from cumulus.cluster.planning.cluster_plan import ClusterPlan
 
 
 def plan(
     file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3).", show_default=False),
     nodes: int = typer.Option(..., "--nodes", min=1, help="How many nodes keep maps.", show_default=False),
     switches: int = typer.Option(1, "--switches", min=1, max=MOST_SWITCHES, help="How many switches take rows."),
-    mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help="gated: nothing is spread, all waits for its epoch."),
+    mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     program: bool = typer.Option(False, "--program", help="Print the program of a node, as M3; with --json, add it."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    messages: bool = typer.Option(False, "--messages", help="Count what switches and nodes would send each other."),
+    source: list[str] = typer.Option([], "--from", help="Of --messages: the rows, in DIR or NAME=PATH, as of run."),
+    block: int = typer.Option(10_000, "--block", min=1, help="Of --messages: rows of a block, at most."),
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
     rows: list[str] = typer.Option([], "--rows", help="TABLE=N: rows of a table, to weigh by; repeatable."),
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
@@ -41,6 +48,9 @@ def plan(
     whole = require_rounds(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     statistics, homes = statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
     found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes))
+    if messages:
+        _print_messages(found, source, block, as_json=as_json)
+        return
     text = str(found.nodes_program.program)
     if as_json:
         data = plan_data(found)
@@ -51,3 +61,29 @@ def plan(
         print(text, end="")
     else:
         print(plan_text(found))
+
+
+def _print_messages(found: ClusterPlan, source: list[str], block: int, *, as_json: bool) -> None:
+    """Print how many messages of each kind there would be, for all rows and for each epoch."""
+    from cumulus.cluster.planning.message_counts import AT_MOST, count_messages, messages_of_epoch
+    from cumulus.epochs.sources import sources_from
+
+    if not found.division.spread.maps:
+        raise UsageError("nothing is spread, so no node sends another one anything", hint="Leave out --messages.")
+    per_epoch = messages_of_epoch(found)
+    if not source:
+        raise UsageError("--messages counts what rows make nodes send", hint="Say where rows are: --from DIR.")
+    counted, epochs = count_messages(found, sources_from(source, found.program), block)
+    if as_json:
+        told = {"rows": counted.rows, "blocks": counted.blocks, "epochs": epochs}
+        print(json.dumps({**told, "of_blocks": counted.counts, "of_an_epoch": per_epoch}, indent=2))
+        return
+    print(
+        f"{found.mode.value}, {found.nodes} nodes: {counted.rows:,} rows in {counted.blocks:,} blocks, {epochs} epochs"
+    )
+    for kind, count in sorted(counted.counts.items()):
+        most = "at most " if kind == AT_MOST else ""
+        print(f"  {kind:<14} {most}{count:>10,}   {count / max(counted.blocks, 1):.2f} a block")
+    print("for each epoch")
+    for kind, count in sorted(per_epoch.items()):
+        print(f"  {kind:<14} {count:>10,}")

@@ -52,6 +52,7 @@ from cumulus.algebra.terms import (
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
+from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
 from cumulus.cluster.node_programs.monomials import Monomial, is_negation, monomials
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -107,35 +108,6 @@ class Overlay:
     since: str
     out: str
     late: str
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedSlice:
-    """Entries of a map that nodes ask each other for (`cumulus.cluster.node_programs.target_program`).
-
-    Parameters
-    ----------
-    relation
-        The base relation whose events read them.
-    map, columns
-        As in `cumulus.cluster.placement.segments.Slice`.
-    asked, got
-        The relation by whose events they are asked for, and the map in which they lie while a block is computed.
-    writes
-        The maps to which statements add that read them.
-    """
-
-    relation: str
-    map: str
-    columns: tuple[str | None, ...]
-    asked: str
-    got: str
-    writes: tuple[str, ...]
-
-    @property
-    def bound(self) -> tuple[str, ...]:
-        """The columns that say which entries are asked for."""
-        return tuple(column for column in self.columns if column is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ Statements read what was got in place of the maps, and nothing looks back: block
 
 References
 ----------
-Cumulus architecture, "Anatomy of an update"; Cumulus consistency paper, sections 3.1 and 3.2.
+Cumulus architecture, "Anatomy of an Update"; Cumulus consistency paper, sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import MapRead, Range, Term, Var, rebuild
 from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Column, Relation
-from cumulus.cluster.node_programs.program import FetchedSlice, NodeProgram, fresh_name, node_program
+from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
+from cumulus.cluster.node_programs.program import NodeProgram, fresh_name, node_program
 from cumulus.cluster.placement.segments import Slice, flows, slice_of
 from cumulus.m3.program import On, Program, Statement, Trigger
 

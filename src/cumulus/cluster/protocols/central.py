@@ -18,17 +18,28 @@ from cumulus.cluster.node_programs.program import Group, NodeProgram
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import Push
 from cumulus.cluster.protocols.deferred_work import DeferredWork
+from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
 
 class OrderedMaps:
     """The maps of a node, and its work in the order of versions.
+
+    Parameters
+    ----------
+    number
+        Of the node.
+    engine
+        As `NodeMaps` takes it.
+    order
+        Of versions.
+    committed
+        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -108,17 +119,16 @@ class OrderedMaps:
         assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"
 
 
-def single_events(
-    group: Group, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-) -> Iterator[tuple[int, pa.Table, npt.NDArray[np.int8]]]:
+def single_events(group: Group, block: NumberedRows) -> Iterator[NumberedRows]:
     """Yield the parts of a block whose rows do not see each other: all of it, or each row where rows read what they
     write.
     """
     if not group.has_row_versions:
-        yield version, rows, signs
+        yield block
         return
-    for at in range(len(signs)):
-        yield version + at, rows.slice(at, 1), signs[at : at + 1]
+    for at in range(len(block.signs)):
+        rows, signs = block.rows.slice(at, 1), block.signs[at : at + 1]
+        yield NumberedRows(block.relation, block.version + at, rows, signs)
 
 
 def nodes_in(mask: npt.ArrayLike) -> Sequence[int]:

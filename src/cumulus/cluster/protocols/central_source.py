@@ -25,23 +25,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cumulus.cluster.messages import Block, Deltas
-from cumulus.cluster.placement.places import Places
 from cumulus.cluster.placement.segments import Slice, flow_of
+from cumulus.cluster.placement.slice_nodes import SliceNodes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Push
-from cumulus.cluster.protocols.deferred_work import Work
+from cumulus.cluster.protocols.deferred_work import DeferredBlock
+from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.versions import VersionOrder
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pyarrow as pa
+    pass
 
 
 class CentralSourceNode:
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Parameters
+    ----------
+    number, engine, order, committed
+        As `OrderedMaps` takes them.
 
     Attributes
     ----------
@@ -59,10 +64,10 @@ class CentralSourceNode:
         match message:
             case Evaluate([first, *_] as blocks) if sender < 0:
                 read = frozenset(name for block in blocks for name in ordered.group(block.group).reads)
-                ordered.work.defer(Work(ordered.kept(first.version), read, frozenset(), 0, message))
+                ordered.work.defer(DeferredBlock(ordered.kept(first.version), read, frozenset(), 0, message))
             case Expect(version, groups, pushes) if sender < 0:
                 written = frozenset(name for group in groups for name in ordered.group(group).writes)
-                ordered.work.defer(Work(ordered.kept(version), frozenset(), written, pushes, message))
+                ordered.work.defer(DeferredBlock(ordered.kept(version), frozenset(), written, pushes, message))
             case Push() if sender >= 0:
                 ordered.note(sender, message)
             case Deltas() if sender >= 0:
@@ -138,19 +143,16 @@ class CentralSourceSwitch:
             flow = flow_of(program, trigger, trigger.statements[place])
             self._writes[flow.relation, home].add(flow.writes)
 
-    def dispatch(
-        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, Evaluate | Expect]]:
+    def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Evaluate | Expect]]:
         """Yield what nodes get of a block: who evaluates first, then who expects what."""
-        own = [number for number, group in self._groups if group.relation == relation]
+        own = [number for number, group in self._groups if group.relation == block.relation]
         if own:
-            for first, some, of in single_events(self._groups[own[0]][1], version, rows, signs):
-                yield from self._dispatched(own, relation, first, some, of)
+            for each in single_events(self._groups[own[0]][1], block):
+                yield from self._dispatched(own, each)
 
-    def _dispatched(
-        self, own: Sequence[int], relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, Evaluate | Expect]]:
-        places, nodes = Places(self._layout, relation, rows), self._layout.nodes
+    def _dispatched(self, own: Sequence[int], block: NumberedRows) -> Iterator[tuple[int, Evaluate | Expect]]:
+        relation, version, rows = block.relation, block.version, block.rows
+        places, nodes = SliceNodes(self._layout, relation, rows), self._layout.nodes
         sends = np.zeros((nodes, nodes), np.bool_)
         blocks: dict[int, list[Block]] = defaultdict(list)
         expected: dict[int, list[int]] = defaultdict(list)
@@ -164,7 +166,7 @@ class CentralSourceSwitch:
             columns = rows.select(list(group.columns))
             for node in nodes_in(homes.any(axis=0)):
                 mine = np.flatnonzero(homes[:, node])
-                blocks[node].append(Block.of(number, version, mine, columns.take(mine), signs[mine]))
+                blocks[node].append(Block.of(number, version, mine, columns.take(mine), block.signs[mine]))
             for node in nodes_in(reached.any(axis=0)):
                 expected[node].append(number)
         for node, of in sorted(blocks.items()):

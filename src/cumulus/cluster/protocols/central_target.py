@@ -14,7 +14,7 @@ takes things in the order in which they come answers with these values; the vers
 
 References
 ----------
-Cumulus architecture, "Anatomy of an update", "Trigger Dispatch", "Get collation"; Cumulus consistency paper, 3.1, 3.2.
+Cumulus architecture, "Anatomy of an Update", "Trigger Dispatch"; Cumulus consistency paper, sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.cluster.messages import Block, Deltas
-from cumulus.cluster.node_programs.program import FetchedSlice
-from cumulus.cluster.placement.places import Places
+from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
 from cumulus.cluster.placement.segments import Flow, flows
+from cumulus.cluster.placement.slice_nodes import SliceNodes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
-from cumulus.cluster.protocols.deferred_work import Work
+from cumulus.cluster.protocols.deferred_work import DeferredBlock
+from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import RemoteProtocolError
 
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 class CentralTargetNode:
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Parameters
+    ----------
+    number, engine, order, committed
+        As `OrderedMaps` takes them.
 
     Attributes
     ----------
@@ -65,11 +71,11 @@ class CentralTargetNode:
                 read = frozenset(self._slice(each.slice).map for each in message.asked)
                 if message.after >= 0 and self._last_put >= 0 and message.after != self._last_put:
                     raise RemoteProtocolError(f"a FETCH after version {message.after} comes after {self._last_put}")
-                ordered.work.defer(Work(ordered.kept(message.version), read, frozenset(), 0, message))
+                ordered.work.defer(DeferredBlock(ordered.kept(message.version), read, frozenset(), 0, message))
             case Put(block, pushes) if sender < 0:
                 written = frozenset(ordered.group(block.group).writes)
                 self._last_put = block.version
-                ordered.work.defer(Work(ordered.kept(block.version), frozenset(), written, pushes, message))
+                ordered.work.defer(DeferredBlock(ordered.kept(block.version), frozenset(), written, pushes, message))
             case Push() if sender >= 0:
                 ordered.note(sender, message)
             case Deltas() if sender >= 0:
@@ -165,18 +171,15 @@ class CentralTargetSwitch:
             self._flows[flow.relation].append(flow)
         self._last_put = [-1] * plan.nodes
 
-    def dispatch(
-        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, Fetch | Put]]:
+    def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Fetch | Put]]:
         """Yield what nodes get of a block: first all FETCHes, then all PUTs."""
-        if relation in self._groups:
-            for first, some, of in single_events(self._groups[relation][1], version, rows, signs):
-                yield from self._dispatched(relation, first, some, of)
+        if block.relation in self._groups:
+            for each in single_events(self._groups[block.relation][1], block):
+                yield from self._dispatched(each)
 
-    def _dispatched(
-        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, Fetch | Put]]:
-        places = Places(self._layout, relation, rows)
+    def _dispatched(self, block: NumberedRows) -> Iterator[tuple[int, Fetch | Put]]:
+        relation, version, rows = block.relation, block.version, block.rows
+        places = SliceNodes(self._layout, relation, rows)
         nodes = self._layout.nodes
         is_target = np.zeros((rows.num_rows, nodes), np.bool_)
         sends = np.zeros((nodes, nodes), np.bool_)
@@ -203,9 +206,9 @@ class CentralTargetSwitch:
         columns = rows.select(list(group.columns))
         for target in nodes_in(is_target.any(axis=0)):
             mine = np.flatnonzero(is_target[:, target])
-            block = Block.of(number, version, mine, columns.take(mine), signs[mine])
+            part = Block.of(number, version, mine, columns.take(mine), block.signs[mine])
             self._last_put[target] = version
-            yield target, Put(block, int(sends[:, target].sum()))
+            yield target, Put(part, int(sends[:, target].sum()))
 
 
 def keys_sent(rows: pa.Table, columns: Sequence[str], wanted: npt.NDArray[np.bool_]) -> bytes:

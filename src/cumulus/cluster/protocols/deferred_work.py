@@ -20,8 +20,8 @@ from cumulus.errors import RemoteProtocolError
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Something that waits for its turn.
+class DeferredBlock:
+    """What is to be done for a block, and waits for its turn.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ class DeferredWork:
     """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[DeferredBlock] = deque()
         self._pushes: dict[int, dict[int, Push]] = {}
         """Version → the node that has sent it → what."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def defer(self, work: Work) -> None:
+    def defer(self, work: DeferredBlock) -> None:
         """Take something that has come from the switch."""
         if self._waiting and work.version < self._waiting[-1].version:
             raise RemoteProtocolError(f"version {work.version} comes after {self._waiting[-1].version}")
@@ -66,12 +66,12 @@ class DeferredWork:
             raise RemoteProtocolError(f"node {sender} sends its PUSH of version {push.version} again")
         of_version[sender] = push
 
-    def ready(self) -> Iterator[tuple[Work, list[Push]]]:
+    def ready(self) -> Iterator[tuple[DeferredBlock, list[Push]]]:
         """Yield what can be done now, in the order of versions, each with its PUSHes in the order of nodes.
 
         Each must be done before the next is asked for. A PUSH of this node to itself may be noted meanwhile.
         """
-        left: deque[Work] = deque()
+        left: deque[DeferredBlock] = deque()
         unread: set[str] = set()
         unwritten: set[str] = set()
         waiting, self._waiting = self._waiting, left

@@ -12,24 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from cumulus.cluster.messages import Block, Deltas, Events
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.eventual_state import EventualState
+from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.spread_maps import BlockRows, SpreadMaps
 from cumulus.cluster.versions import VersionOrder
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
 from cumulus.m3.dataflow import depths
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pyarrow as pa
 
 
 class EventualNode:
@@ -159,9 +153,8 @@ class EventualSwitch:
     def __init__(self, plan: ClusterPlan) -> None:
         self._dispatch = Dispatch(plan.nodes_program.groups, plan.nodes)
 
-    def dispatch(
-        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, Events]]:
+    def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Events]]:
         """Yield what nodes get of a block, all groups of one together."""
-        for node, parts in groupby(self._dispatch.route(relation, rows, signs), key=lambda each: each.node):
-            yield node, Events([Block.of(each.group, version, each.rows, each.columns, each.signs) for each in parts])
+        routed = self._dispatch.route(block.relation, block.rows, block.signs)
+        for node, parts in groupby(routed, key=lambda each: each.node):
+            yield node, Events([Block.of(e.group, block.version, e.rows, e.columns, e.signs) for e in parts])

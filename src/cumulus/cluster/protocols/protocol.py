@@ -7,6 +7,7 @@ Switches, nodes, logs, epochs and reads do not know which protocol runs; which d
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from cumulus.cluster.messages import Message
@@ -72,20 +73,28 @@ class NodeProtocol(Protocol):
         """Check what holds between two steps; AssertionError if it does not."""
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedRows:
+    """Rows of a block as a switch has them.
+
+    Parameters
+    ----------
+    version
+        Of the first row; each has its own, the next one.
+    rows
+        The relation's columns, by name.
+    signs
+        +1 or -1 for each row.
+    """
+
+    relation: str
+    version: int
+    rows: pa.Table
+    signs: npt.NDArray[np.int8]
+
+
 class SwitchProtocol(Protocol):
     """What a switch sends of the blocks that it makes."""
 
-    def dispatch(
-        self, relation: str, version: int, rows: pa.Table, signs: npt.NDArray[np.int8]
-    ) -> Iterator[tuple[int, Sent]]:
-        """Yield what nodes get of a block, by their numbers.
-
-        Parameters
-        ----------
-        version
-            Of the first row; each has its own, the next one.
-        rows
-            The relation's columns, by name.
-        signs
-            +1 or -1 for each row.
-        """
+    def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Sent]]:
+        """Yield what nodes get of a block, by their numbers."""

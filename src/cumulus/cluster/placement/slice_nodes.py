@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cumulus.cluster.placement.layout import ClusterLayout
 
 
-class Places:
+class SliceNodes:
     """The nodes of slices, for rows of one relation.
 
     Parameters

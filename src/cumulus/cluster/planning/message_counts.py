@@ -1,0 +1,172 @@
+"""How many messages switches and nodes send each other, from the tables of a plan alone.
+
+Nothing is run: for each row it is looked up where what it reads and writes lies, value by value, as the papers define
+it. The protocols find the same by whole columns (`cumulus.cluster.placement.slice_nodes`), so one checks the other.
+
+References
+----------
+Cumulus consistency paper, sections 3.1 to 3.3; Cumulus semester paper, section 2 ("one broadcast among 10,000 nodes").
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from cumulus.catalog.partition import bucket_of
+from cumulus.cluster.intake import BLOCK_ROWS, BlockMaker, intake_part, pack_rows
+from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, hashed_alike
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.planning.order_of_events import intake_of_switch
+from cumulus.cluster.protocols.protocol import NumberedRows, Sent
+from cumulus.cluster.versions import Numbering, VersionOrder
+from cumulus.engine.engines import make_engine
+from cumulus.epochs.arrivals import Progress, next_files
+from cumulus.epochs.folder_source import FolderSource
+from cumulus.epochs.intake.reading import read_files
+from cumulus.m3.dataflow import depths
+
+AT_MOST = "Deltas"
+"""The messages of which there may be fewer: what comes in one step goes together, and nothing is sent of nothing."""
+
+
+class CountedMessages:
+    """A `cumulus.cluster.protocols.protocol.SwitchProtocol` that sends nothing, and counts what there would be.
+
+    Attributes
+    ----------
+    counts
+        Class of message → how many, of blocks.
+    blocks, rows
+        How many blocks that anybody gets, and rows.
+    """
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.counts: Counter[str] = Counter()
+        self.blocks = self.rows = 0
+        self._plan, self._layout = plan, plan.layout
+        program = plan.division.spread
+        self._flows: dict[str, dict[str | None, set[Flow]]] = defaultdict(lambda: defaultdict(set))
+        for (index, place), home in plan.layout.homes.items():
+            trigger = program.triggers[index]
+            flow = flow_of(program, trigger, trigger.statements[place])
+            self._flows[flow.relation][home].add(flow)
+        self._is_single = {group.relation: group.has_row_versions for group in plan.nodes_program.groups}
+
+    def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Sent]]:
+        """Count what a block makes switches and nodes send; yield nothing."""
+        relation = block.relation
+        if relation in self._is_single:
+            listed = block.rows.to_pylist()
+            is_single = self._is_single[relation] and not RULES[self._plan.mode].corrects
+            for rows in [[row] for row in listed] if is_single else [listed]:
+                self.counts += self._of_block(relation, rows)
+                self.blocks += 1
+                self.rows += len(rows)
+        yield from ()
+
+    def _of_block(self, relation: str, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
+        if self._plan.mode is Mode.CENTRAL_TARGET:
+            return self._of_target(relation, rows)
+        homes: set[int] = set()
+        reached: set[int] = set()
+        pairs: set[tuple[int, int]] = set()
+        for row in rows:
+            for home, flows in self._flows[relation].items():
+                at = 0 if home is None else bucket_of(row[home], self._layout.nodes)
+                to = {node for flow in flows for node in self._nodes(flow.writes, relation, row, replicas=True)}
+                homes.add(at)
+                reached |= to
+                pairs |= {(at, node) for node in to if node != at}
+        if self._plan.mode is Mode.CENTRAL_SOURCE:
+            return Counter(Evaluate=len(homes), Expect=len(reached), Push=len(pairs))
+        return Counter(Events=len(homes), **{AT_MOST: len(pairs)})
+
+    def _of_target(self, relation: str, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
+        targets: set[int] = set()
+        readers: set[int] = set()
+        pairs: set[tuple[int, int]] = set()
+        for row in rows:
+            for flow in {flow for flows in self._flows[relation].values() for flow in flows}:
+                to = self._nodes(flow.writes, relation, row, replicas=False)
+                at = {node for read in flow.reads for node in self._nodes(read, relation, row, replicas=False)}
+                targets |= to
+                readers |= at
+                pairs |= {(reader, target) for reader in at for target in to if reader != target}
+        return Counter(Fetch=len(readers), Put=len(targets), Push=len(pairs))
+
+    def _nodes(self, slice_: Slice, relation: str, row: Mapping[str, Any], *, replicas: bool) -> set[int]:
+        """Return the nodes that hold entries of a slice, or own them."""
+        sets = self._layout.sets[slice_.map]
+        return {
+            node for each in (sets if replicas else sets[:1]) for node in self._nodes_of(each, slice_, relation, row)
+        }
+
+    def _nodes_of(self, each: ReplicaSet, slice_: Slice, relation: str, row: Mapping[str, Any]) -> set[int]:
+        if each.reach is Reach.FIRST:
+            return {0}
+        column = slice_.columns[each.axis] if each.reach is Reach.KEY else None
+        if column is not None:
+            program = self._layout.program
+            table = program.relation(relation)
+            own, key = table.columns[table.position(column)].type, program.map(slice_.map).keys[each.axis].type
+            if hashed_alike(own, key):
+                return {bucket_of(row[column], self._layout.nodes)}
+        return set(range(self._layout.nodes))
+
+
+def messages_of_epoch(plan: ClusterPlan) -> Counter[str]:
+    """Return how many messages there are for each epoch, whatever is in it: its end, its checkpoints, its commit."""
+    nodes, switches = plan.nodes, plan.tables.switches
+    levels = 1 + max(depths(plan.division.spread).values(), default=-1) if RULES[plan.mode].corrects else 0
+    return Counter(
+        EpochTurn=switches,
+        EpochEnd=switches * nodes,
+        MapCheckpoint=nodes * (nodes - 1) * levels,
+        EpochReady=nodes + switches,
+        EpochCommit=nodes + switches,
+    )
+
+
+def count_messages(
+    plan: ClusterPlan, sources: Sequence[FolderSource], block_rows: int = BLOCK_ROWS
+) -> tuple[CountedMessages, int]:
+    """Return what the files of a run would make switches and nodes send, and the number of epochs.
+
+    Parameters
+    ----------
+    plan
+        Of a program with spread maps.
+    block_rows
+        Of one block, at most.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    counted = CountedMessages(plan)
+    static = frozenset(relation.name for relation in plan.program.relations if relation.static)
+    switches = [
+        (
+            frozenset(plan.tables.tables_of(number)),
+            intake_of_switch(plan, number, partial(make_engine, "auto")),
+            BlockMaker(Numbering(VersionOrder.CLOCK, number), counted, static, block_rows),
+        )
+        for number in range(plan.tables.switches)
+    ]
+    progress: Progress = {}
+    epoch = 0
+    while True:
+        files, progress = next_files(sources, progress, 1)
+        if not files:
+            return counted, epoch
+        epoch += 1
+        for tables, intake, blocks in switches:
+            mine = {table: names for table, names in files.items() if table in tables}
+            read = pack_rows(list(read_files(plan.program, sources, mine)), None, is_spread=True)
+            _, nets = intake.apply(epoch, [intake_part(read)])
+            assert not list(blocks.make(epoch, nets)), "counting sends nothing"

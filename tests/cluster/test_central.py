@@ -1,0 +1,162 @@
+"""Central modes: nodes that keep to the order of one switch end as one engine, and send what the formula says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cumulus import m3
+from cumulus.algebra.scope import maps_of
+from cumulus.cluster.messages import Block as SentBlock
+from cumulus.cluster.messages import Events
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import plan_cluster
+from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
+from cumulus.cluster.spread import divide
+from cumulus.compiler import compile_sql
+from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.m3.program import Program
+from support import random_sql, random_tables
+from support.random_programs import RandomProgram
+from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.tiers import examples, sampled
+from support.told_in_order import CentralNodes
+
+CENTRAL = (Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE)
+
+
+def run(program: Program, blocks: list[Block], mode: Mode, nodes: int, seed: int, engine: str = "interpreter") -> Any:
+    found = CentralNodes(program, mode, nodes, seed, engine)
+    found.run(blocks)
+    expected = states(program, blocks)
+    assert {name: approximately(each) for name, each in found.entries().items()} == {
+        name: approximately(expected[name]) for name in found.nodes[0].maps.names
+    }
+    assert found.sent == found.formula.counts, "what is sent is not what the tables say"
+    return found
+
+
+@pytest.mark.parametrize("mode", CENTRAL)
+@pytest.mark.parametrize("name", sampled(SMALL, of=2))
+def test_nodes_end_as_one_engine(name: str, mode: Mode) -> None:
+    waited = 0
+    for seed in range(examples(12)):
+        rng = random.Random(seed)
+        program = spread_program(name)
+        blocks = random_blocks(program, rng, 14)
+        waited += run(program, blocks, mode, rng.randint(1, 5), seed).most_waiting
+    assert waited, "nothing ever waited for its turn"
+
+
+@pytest.mark.parametrize("mode", CENTRAL)
+@pytest.mark.parametrize("name", sampled(BENCHMARKS, of=4))
+def test_benchmarks(name: str, mode: Mode) -> None:
+    program = spread_program(name)
+    run(program, random_blocks(program, random.Random(3), 20), mode, 3, 3, "native")
+
+
+@pytest.mark.parametrize("mode", CENTRAL)
+def test_random_programs(mode: Mode) -> None:
+    """Hand-written maps without definitions, joins of loop variables, sums inside, initial entries."""
+    ran = 0
+    for seed in range(examples(20)):
+        program = divide(m3.read(RandomProgram(seed).text())).spread
+        if not any(maps_of(statement.term) for _, statement in program.statements()):
+            continue
+        rng = random.Random(seed)
+        run(program, random_blocks(program, rng, 12), mode, rng.randint(1, 4), seed)
+        ran += 1
+    assert ran > 0
+
+
+@given(random_sql.scripts(), st.integers(0, 10**9))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_views(script: str, seed: int) -> None:
+    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
+    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
+    relations = {trigger.relation for trigger in program.triggers}
+    events = [event for event in random_tables.walk(random.Random(seed), 40) if event[1] in relations]
+    blocks = [Block(at, name, ((sign, row),)) for at, (sign, name, row) in enumerate(events)]
+    for mode in CENTRAL:
+        run(program, blocks, mode, random.Random(seed).randint(1, 4), seed)
+
+
+@pytest.mark.parametrize("mode", CENTRAL)
+@pytest.mark.parametrize("nodes", [1, 2, 5, 10])
+def test_messages_are_as_many_as_the_formula_says(nodes: int, mode: Mode) -> None:
+    """One row a block: example 2.1 of the consistency paper."""
+    program = spread_program("shop")
+    rng = random.Random(nodes)
+    blocks = [
+        Block(at, block.relation, (row,))
+        for at, (block, row) in enumerate(
+            (block, row) for block in random_blocks(program, rng, examples(80)) for row in block.rows
+        )
+    ]
+    found = run(program, blocks, mode, nodes, nodes, "native")
+    kinds = {"Fetch", "Put", "Push"} if mode is Mode.CENTRAL_TARGET else {"Evaluate", "Expect", "Push"}
+    assert found.sent.keys() == kinds - ({"Push"} if nodes == 1 else set())
+
+
+SELF = "CREATE TABLE r (a DOUBLE, x INTEGER); CREATE VIEW v AS SELECT SUM(r.x * s.x) AS q FROM r, r s WHERE r.a = s.a;"
+KEYS = """
+CREATE TABLE r (k {type}, x INTEGER); CREATE TABLE s (k {type}, y INTEGER);
+CREATE VIEW v AS SELECT y, SUM(x) AS q, COUNT(*) AS n FROM r, s WHERE r.k = s.k GROUP BY y;
+"""
+EXTREMES = {
+    "DOUBLE": [0.0, -0.0, float("nan"), -float("nan"), 1e308, 5e-324, None],
+    "BIGINT": [2**63 - 1, -(2**63) + 1, 0, None],
+    "VARCHAR": ["", " ", "ü", "\x00", "a" * 5000, None],
+    "DECIMAL(38,10)": [None],
+}
+
+
+@pytest.mark.parametrize("mode", CENTRAL)
+@pytest.mark.parametrize("type", EXTREMES)
+def test_equal_keys_are_asked_for_once(type: str, mode: Mode) -> None:
+    """Keys that are equal and have other bits stand in one block; NULL joins nothing."""
+    program = compile_sql(KEYS.format(type=type), rely=False, enforced=False)
+    values = EXTREMES[type]
+    sides = [Block(at, "s", tuple((1, (value, at)) for value in values)) for at in range(3)]
+    rows = Block(3, "r", tuple((1, (value, place + 1)) for place, value in enumerate(values)))
+    gone = Block(4, "r", tuple((-1, row) for _, row in rows.rows[:2]))
+    run(divide(program).spread, [*sides, rows, gone], mode, 3, 1)
+
+
+def test_a_block_of_a_self_join_is_taken_row_by_row() -> None:
+    program = compile_sql(SELF, rely=False, enforced=False)
+    rows = Block(1, "r", tuple((1, (float(at % 2), at)) for at in range(6)))
+    found = run(divide(program).spread, [rows], Mode.CENTRAL_TARGET, 3, 0)
+    assert found.formula.blocks == 6
+
+
+@pytest.mark.parametrize("mode", CENTRAL)
+def test_a_central_mode_has_one_switch(mode: Mode) -> None:
+    with pytest.raises(UsageError, match=r"has one switch.*\n?.*--switches 1"):
+        plan_cluster(spread_program("shop"), 2, 2, mode)
+
+
+def strange(block: SentBlock) -> list[tuple[int, Any, str]]:
+    """Return what no machine of this mode would say: its sender, the message, and what is told of it."""
+    return [
+        (0, Put(block, 1), "is no message"),
+        (-1, Push(1, []), "is no message"),
+        (-1, Events([block]), "is no message"),
+        (-1, Fetch(1, -1, [0], [AskedSlice(0, 99, b"")]), "there is no slice 99"),
+        (-1, Put(SentBlock(99, 1, b""), 0), "there is no group 99"),
+    ]
+
+
+def test_what_is_not_of_the_protocol_is_told() -> None:
+    world = CentralNodes(spread_program("shop"), Mode.CENTRAL_TARGET, 2, 0)
+    for sender, message, told in strange(SentBlock(0, 1, b"")):
+        with pytest.raises(RemoteProtocolError, match=told):
+            world.nodes[0].take(sender, message)
+    world.nodes[0].take(1, Push(7, []))
+    with pytest.raises(RemoteProtocolError, match="again"):
+        world.nodes[0].take(1, Push(7, []))

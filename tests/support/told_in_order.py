@@ -1,0 +1,104 @@
+"""One switch and nodes of a central mode, whose messages arrive in any order that links keep."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cumulus.catalog.arrow import table_of
+from cumulus.cluster import codec
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.message_counts import CountedMessages
+from cumulus.cluster.protocols.protocol import NumberedRows
+from cumulus.cluster.protocols.table import node_protocol, switch_protocol
+from cumulus.cluster.versions import Numbering, VersionOrder
+from cumulus.m3.program import Program
+from support.spread_cases import Block
+
+SWITCH = -1
+
+
+class CentralNodes:
+    """The protocols of a cluster without machines.
+
+    Attributes
+    ----------
+    sent
+        Class of message → how many went between machines.
+    formula
+        The same, from the tables of the plan.
+    """
+
+    def __init__(self, program: Program, mode: Mode, nodes: int, seed: int, engine: str = "interpreter") -> None:
+        self.plan: ClusterPlan = plan_cluster(program, nodes, 1, mode)
+        self._engine, self._rng = engine, random.Random(seed)
+        self._switch = switch_protocol(self.plan)
+        self.nodes = [node_protocol(self.plan, number, engine, VersionOrder.CLOCK, 0) for number in range(nodes)]
+        self._numbering, self._tick = Numbering(VersionOrder.CLOCK, 0), 0
+        self._links: dict[tuple[int, int], deque[bytes]] = {}
+        self.sent: Counter[str] = Counter()
+        self.formula = CountedMessages(self.plan)
+        self.most_waiting = 0
+
+    def send(self, block: Block, epoch: int = 1) -> None:
+        """Let the switch send a block; nothing arrives."""
+        relation = self.plan.program.relation(block.relation)
+        rows = table_of(relation.columns, [row for _, row in block.rows])
+        signs = np.array([sign for sign, _ in block.rows], dtype=np.int8)
+        self._tick += 1
+        version = self._numbering.next(epoch, self._tick, len(block.rows))
+        numbered = NumberedRows(block.relation, version, rows, signs)
+        assert not list(self.formula.dispatch(numbered))
+        for node, message in self._switch.dispatch(numbered):
+            self._send(SWITCH, node, message)
+
+    def _send(self, source: int, target: int, message: Any) -> None:
+        assert source != target, "nothing is sent to oneself"
+        self.sent[type(message).__name__] += 1
+        self._links.setdefault((source, target), deque()).append(b"".join(codec.encode(message)))
+
+    def deliver(self) -> bool:
+        """Deliver the first message of some link; whether there was one."""
+        if not self._links:
+            return False
+        link = self._rng.choice(sorted(self._links))
+        message = codec.decode(self._links[link].popleft())
+        if not self._links[link]:
+            del self._links[link]
+        source, target = link
+        self.nodes[target].take(source, message)
+        for node, told in self.nodes[target].drain():
+            self._send(target, node, told)
+        self.nodes[target].check()
+        self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts()["blocks_waiting"]))  # type: ignore[call-overload]
+        return True
+
+    def run(self, blocks: Sequence[Block]) -> None:
+        """Send blocks and deliver in between, by chance; then deliver everything."""
+        for block in blocks:
+            self.send(block)
+            while self._rng.random() < 0.6 and self.deliver():
+                pass
+        while self.deliver():
+            pass
+        assert all(node.is_flushed(1) for node in self.nodes)
+
+    def entries(self) -> dict[str, dict[Any, Any]]:
+        """Return the entries of all maps, each from its owner; who else has it has the same."""
+        found: dict[str, dict[Any, Any]] = {}
+        for name in self.nodes[0].maps.names:
+            held = [dict(node.maps.maps.engine.items(name)) for node in self.nodes]
+            found[name] = {
+                key: values
+                for number, entries in enumerate(held)
+                for key, values in entries.items()
+                if self.plan.layout.owner_of(name, key) == number
+            }
+            for number, entries in enumerate(held):
+                assert all(number in self.plan.layout.nodes_of(name, key) for key in entries), (name, number)
+        return found
