@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from cumulus.cluster.mode import RULES
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach, ReplicaSet
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
@@ -56,7 +57,13 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
                 "not_partitioned": [{"name": name, "why": why} for name, why in plan.gate.reasons.items()],
             },
         },
-        "homes": [{"table": table, "column": home, "maps": list(maps)} for (table, home), maps in plan.homes.items()],
+        "homes": [
+            {"table": table, "column": home, "maps": list(maps)}
+            for (table, home), maps in (plan.homes.items() if RULES[plan.mode].has_replicas else ())
+        ],
+        "slices": [
+            {"table": table, "entries": entries, "maps": maps.split(", ")} for table, entries, maps in _slices(plan)
+        ],
         "maps": [
             {
                 "name": each.name,
@@ -72,7 +79,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
                 "map": each.map,
                 "to": _destinations(plan, each),
             }
-            for each in plan.crossings
+            for each in (plan.crossings if RULES[plan.mode].has_replicas else ())
         ],
         "tables": [{"name": name, "switch": switch} for name, switch in plan.tables.switch_of.items()],
         "checked": [{"what": what, "by": by} for what, by in plan.checks.checked.items()],
@@ -148,11 +155,16 @@ def _spread_details(plan: ClusterPlan) -> Iterator[list[str]]:
     spread = plan.division.spread
     if not spread.maps:
         return
-    homes = [(table, _home_text(home), ", ".join(maps)) for (table, home), maps in plan.homes.items()]
-    yield ["homes: where statements are computed, and to which maps they add", *_columns(homes)]
     maps = [
         (f"{each.name}[{', '.join(k.name for k in each.keys)}]", plan.layout.text(each.name)) for each in spread.maps
     ]
+    if not RULES[plan.mode].has_replicas:
+        yield ["maps: where entries lie, and are computed", *_columns(maps)]
+        if plan.nodes_program.slices:
+            yield ["network: which entries nodes send for a row, to those that compute", *_columns(_slices(plan))]
+        return
+    homes = [(table, _home_text(home), ", ".join(maps)) for (table, home), maps in plan.homes.items()]
+    yield ["homes: where statements are computed, and to which maps they add", *_columns(homes)]
     yield ["maps: where entries lie; whoever is named first answers readers", *_columns(maps)]
     sent = [
         (f"{each.relation} {_home_text(each.home)}", each.map, ", ".join(to))
@@ -162,6 +174,14 @@ def _spread_details(plan: ClusterPlan) -> Iterator[list[str]]:
     stays = sorted(set(plan.layout.sets) - {name for _, name, _ in sent})
     lines = ["network: which deltas go where", *_columns(sent)]
     yield [*lines, f"  nothing of {', '.join(stays)}"] if stays else lines
+
+
+def _slices(plan: ClusterPlan) -> list[tuple[str, str, str]]:
+    """Return what is fetched: the table, the entries by columns of its row, and for which maps."""
+    return [
+        (each.relation, f"{each.map}[{', '.join(column or '*' for column in each.columns)}]", ", ".join(each.writes))
+        for each in plan.nodes_program.slices
+    ]
 
 
 def _home_text(home: str | None) -> str:
