@@ -326,9 +326,8 @@ class SpreadMaps:
         """Return what this node owns of the maps of cubes after an epoch: of those that it has changed, or of all."""
         found = {}
         for name in self._parts:
-            axis = self.layout.sets[name][0].axis
-            if (whole or ended.deltas[name].rows) and (axis >= 0 or not self.number):
-                found[name] = self._own(self._pair(name, self.maps.newest(name), ended), axis)
+            if (whole or ended.deltas[name].rows) and (self.layout.regions[name].axes or not self.number):
+                found[name] = self._own(name, self._pair(name, self.maps.newest(name), ended))
         return found
 
     def _held(self, name: str, ended: EndedEpoch) -> ShareOfMap:
@@ -347,18 +346,20 @@ class SpreadMaps:
         placement = self.layout.placement_of_view(view.name)
         found = {name: held[name] for name in view.reads}
         if placement.by is FinishedBy.NODES:  # what else its rows read may lie on other nodes, too
-            return {**found, view.maps[0]: self._own(found[view.maps[0]], placement.axis)}
+            return {**found, view.maps[0]: self._by_key(found[view.maps[0]], placement.axis)}
         if placement.by is FinishedBy.MERGE:
-            return {name: self._own(each, self.layout.sets[name][0].axis) for name, each in found.items()}
+            return {name: self._own(name, each) for name, each in found.items()}
         return found
 
-    def _own(self, share: ShareOfMap, axis: int) -> ShareOfMap:
-        """Return the rows that are this node's by a key; by none they are node 0's."""
-        newest, later = share
-        if axis < 0:
-            return share if not self.number else (newest.take(_NONE), later.take(_NONE))
+    def _own(self, name: str, share: ShareOfMap) -> ShareOfMap:
+        """Return the rows of a map that this node owns."""
+        newest, later = (each.filter(self.layout.owners(name, each) == self.number) for each in share)
+        return newest, later
+
+    def _by_key(self, share: ShareOfMap, axis: int) -> ShareOfMap:
+        """Return the rows that are this node's by a key."""
         mine = [each.buckets(axis, self.layout.nodes) == self.number for each in share]
-        return newest.filter(mine[0]), later.filter(mine[1])
+        return share[0].filter(mine[0]), share[1].filter(mine[1])
 
     def cut(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; the one before can still be read."""

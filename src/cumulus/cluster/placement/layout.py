@@ -11,7 +11,7 @@ home is there, nor owned.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -21,6 +21,7 @@ from cumulus.algebra.terms import MapExtremum, MapRead, Range, Term, Var, childr
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column
 from cumulus.cluster.node_programs.program import Homes
+from cumulus.cluster.placement.regions import Dimension, Regions
 from cumulus.cluster.placement.segments import (
     EVERYWHERE,
     ON_FIRST,
@@ -73,6 +74,8 @@ class ClusterLayout:
         At least one.
     has_replicas
         Whether maps lie where statements read them, too; else each entry lies with its owner alone.
+    regions
+        Map → where its entries lie, where that is asked for; without replicas alone.
 
     Attributes
     ----------
@@ -88,7 +91,15 @@ class ClusterLayout:
     ('by k1', 'on node 0', 2, (2,))
     """
 
-    def __init__(self, program: Program, homes: Homes, nodes: int, *, has_replicas: bool = True) -> None:
+    def __init__(
+        self,
+        program: Program,
+        homes: Homes,
+        nodes: int,
+        *,
+        has_replicas: bool = True,
+        regions: Mapping[str, Regions] | None = None,
+    ) -> None:
         assert nodes > 0, "there is at least one node"
         self.program, self.homes, self.nodes = program, homes, nodes
         wanted: dict[str, dict[ReplicaSet, None]] = {definition.name: {} for definition in program.maps}
@@ -98,6 +109,13 @@ class ClusterLayout:
         axes = self._own_axes(wanted)
         ordered = {name: _in_order(tuple(found), axes[name]) for name, found in wanted.items()}
         self.sets = ordered if has_replicas else {name: sets[:1] for name, sets in ordered.items()}
+        assert not regions or not has_replicas, "copies of regions lie where nobody looks for them"
+        whole = Dimension(nodes)
+        self.regions = {
+            name: Regions(()) if sets[0].reach is Reach.FIRST else Regions(((sets[0].axis, whole),))
+            for name, sets in self.sets.items()
+        } | {**(regions or {})}
+        self._is_cut = bool(regions)
 
     def _flows(self) -> Iterator[tuple[Flow, str | None]]:
         for (index, place), home in self.homes.items():
@@ -142,6 +160,8 @@ class ClusterLayout:
         import numpy as np
 
         sets = self.sets[name]
+        if self._is_cut:
+            return divided(self.owners(name, deltas), self.nodes)
         every = np.arange(deltas.rows)
         if EVERYWHERE in sets:
             return [every] * self.nodes
@@ -157,19 +177,16 @@ class ClusterLayout:
 
     def owners(self, name: str, entries: MapFrame) -> Indices:
         """Return for every entry of a map the node that owns it."""
-        import numpy as np
-
-        owner = self.sets[name][0]
-        is_first = owner.reach is Reach.FIRST
-        return np.zeros(entries.rows, np.int64) if is_first else entries.buckets(owner.axis, self.nodes)
+        return self.regions[name].nodes_of(entries)
 
     def owner_of(self, name: str, key: tuple[Any, ...]) -> int:
         """Return the node that owns an entry: the one to ask for it."""
-        owner = self.sets[name][0]
-        return 0 if owner.reach is Reach.FIRST else bucket_of(key[owner.axis], self.nodes)
+        return self.regions[name].node_of(key)
 
     def nodes_of(self, name: str, key: tuple[Any, ...]) -> tuple[int, ...]:
         """Return the nodes that hold an entry, in order."""
+        if self._is_cut:
+            return (self.owner_of(name, key),)
         if EVERYWHERE in self.sets[name]:
             return tuple(range(self.nodes))
         sets = self.sets[name]
@@ -186,6 +203,8 @@ class ClusterLayout:
         need all rows.
         """
         definition = self.program.view(view)
+        if self._is_cut:
+            return ViewPlacement(FinishedBy.MERGE)
         if all(self._is_whole_on_first(name) for name in definition.reads):
             return ViewPlacement(FinishedBy.FIRST)
         if not (definition.order_by or definition.limit is not None or definition.offset):
@@ -219,6 +238,9 @@ class ClusterLayout:
 
     def text(self, name: str) -> str:
         """Return the replica sets of a map in words, the owner first: ``by oid; by cid``."""
+        if self._is_cut and (axes := self.regions[name].axes):
+            keys = self.program.map(name).keys
+            return ", ".join(f"{keys[axis].name} in {dimension.text}" for axis, dimension in axes)
         return "; ".join(self.set_text(name, each) for each in self.sets[name])
 
     def set_text(self, name: str, each: ReplicaSet) -> str:

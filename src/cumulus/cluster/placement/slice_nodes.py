@@ -40,10 +40,6 @@ class SliceNodes:
         self._relation = layout.program.relation(relation)
         self._by_column: dict[str, npt.NDArray[np.bool_]] = {}
 
-    def of_owners(self, read: Slice) -> npt.NDArray[np.bool_]:
-        """Return rows × nodes: whether the node owns entries of the slice."""
-        return self._of_sets(read, self._layout.sets[read.map][:1])
-
     def of_replicas(self, written: Slice) -> npt.NDArray[np.bool_]:
         """Return rows × nodes: whether the node holds entries of the slice."""
         return self._of_sets(written, self._layout.sets[written.map])

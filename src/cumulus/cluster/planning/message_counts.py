@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from cumulus.catalog.partition import bucket_of
 from cumulus.cluster.intake import BLOCK_ROWS, BlockMaker, intake_part, pack_rows
 from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, named_flows
+from cumulus.cluster.placement.regions import Dimension, may_meet
 from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
@@ -29,6 +31,8 @@ from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
 from cumulus.m3.dataflow import depths
 
+LoopParts: TypeAlias = dict[str, list[tuple[Dimension, int]]]
+"""Loop variable → the parts of its dimensions that a node has."""
 AT_MOST = "Deltas"
 """The messages of which there may be fewer: what comes in one step goes together, and nothing is sent of nothing."""
 
@@ -54,6 +58,9 @@ class CountedMessages:
             trigger = program.triggers[index]
             flow = flow_of(program, trigger, trigger.statements[place])
             self._flows[flow.relation][home].add(flow)
+        self._named: dict[str, list[NamedFlow]] = defaultdict(list)
+        for named in named_flows(program):
+            self._named[named.relation].append(named)
         self._is_single = {group.relation: group.has_row_versions for group in plan.nodes_program.groups}
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Sent]]:
@@ -77,7 +84,7 @@ class CountedMessages:
         for row in rows:
             for home, flows in self._flows[relation].items():
                 at = 0 if home is None else bucket_of(row[home], self._layout.nodes)
-                to = {node for flow in flows for node in self._nodes(flow.writes, relation, row, replicas=True)}
+                to = {node for flow in flows for node in self._nodes(flow.writes, relation, row)}
                 homes.add(at)
                 reached |= to
                 pairs |= {(at, node) for node in to if node != at}
@@ -90,32 +97,63 @@ class CountedMessages:
         readers: set[int] = set()
         pairs: set[tuple[int, int]] = set()
         for row in rows:
-            for flow in {flow for flows in self._flows[relation].values() for flow in flows}:
-                to = self._nodes(flow.writes, relation, row, replicas=False)
-                at = {node for read in flow.reads for node in self._nodes(read, relation, row, replicas=False)}
-                targets |= to
-                readers |= at
-                pairs |= {(reader, target) for reader in at for target in to if reader != target}
+            for flow in self._named[relation]:
+                to = self._owners(flow.writes, relation, row)
+                targets |= {node for node, _ in to}
+                for read in flow.reads:
+                    for reader, mine in self._owners(read, relation, row):
+                        for target, theirs in to:
+                            if _correspond(mine, theirs):
+                                readers.add(reader)
+                                pairs |= {(reader, target)} if reader != target else set()
         return Counter(Fetch=len(readers), Put=len(targets), Push=len(pairs))
 
-    def _nodes(self, slice_: Slice, relation: str, row: Mapping[str, Any], *, replicas: bool) -> set[int]:
-        """Return the nodes that hold entries of a slice, or own them."""
+    def _owners(self, named: NamedSlice, relation: str, row: Mapping[str, Any]) -> list[tuple[int, LoopParts]]:
+        """Return the nodes that own entries of a slice, each with the parts of its loop variables."""
+        axes = self._layout.regions[named.map].axes
+        found = []
+        for node in range(self._layout.nodes):
+            loops: LoopParts = {}
+            is_there = node == sum(dimension.stride * dimension.part_at(node) for _, dimension in axes)
+            for axis, dimension in axes:
+                column = named.columns[axis]
+                if column is not None and self._is_alike(relation, column, named.map, axis):
+                    is_there = is_there and dimension.part_of(row[column]) == dimension.part_at(node)
+                else:
+                    loops.setdefault(named.loops[axis] or f"{named.map} {axis}", []).append(
+                        (dimension, dimension.part_at(node))
+                    )
+            if is_there:
+                found.append((node, loops))
+        return found
+
+    def _is_alike(self, relation: str, column: str, name: str, axis: int) -> bool:
+        program = self._layout.program
+        table = program.relation(relation)
+        return hashed_alike(table.columns[table.position(column)].type, program.map(name).keys[axis].type)
+
+    def _nodes(self, slice_: Slice, relation: str, row: Mapping[str, Any]) -> set[int]:
+        """Return the nodes that hold entries of a slice."""
         sets = self._layout.sets[slice_.map]
-        return {
-            node for each in (sets if replicas else sets[:1]) for node in self._nodes_of(each, slice_, relation, row)
-        }
+        return {node for each in sets for node in self._nodes_of(each, slice_, relation, row)}
 
     def _nodes_of(self, each: ReplicaSet, slice_: Slice, relation: str, row: Mapping[str, Any]) -> set[int]:
         if each.reach is Reach.FIRST:
             return {0}
         column = slice_.columns[each.axis] if each.reach is Reach.KEY else None
-        if column is not None:
-            program = self._layout.program
-            table = program.relation(relation)
-            own, key = table.columns[table.position(column)].type, program.map(slice_.map).keys[each.axis].type
-            if hashed_alike(own, key):
-                return {bucket_of(row[column], self._layout.nodes)}
+        if column is not None and self._is_alike(relation, column, slice_.map, each.axis):
+            return {bucket_of(row[column], self._layout.nodes)}
         return set(range(self._layout.nodes))
+
+
+def _correspond(one: LoopParts, other: LoopParts) -> bool:
+    """Whether what lies in the parts of one may be joined with what lies in those of the other."""
+    return all(
+        may_meet(mine, part, theirs, their_part)
+        for name in one.keys() & other.keys()
+        for mine, part in one[name]
+        for theirs, their_part in other[name]
+    )
 
 
 def messages_of_epoch(plan: ClusterPlan) -> Counter[str]:

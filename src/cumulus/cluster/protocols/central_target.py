@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,14 +31,16 @@ import pyarrow.compute as pc
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.cluster.messages import Block, Deltas
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
-from cumulus.cluster.placement.segments import Flow, flows
-from cumulus.cluster.placement.slice_nodes import SliceNodes
+from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
+from cumulus.cluster.placement.regions import Dimension
+from cumulus.cluster.placement.segments import hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
 from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.versions import VersionOrder
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -62,6 +65,7 @@ class CentralTargetNode:
         self.ordered = OrderedMaps(plan, number, engine, order, committed)
         self.maps, self.depths, self._number = self.ordered.maps, 0, number
         self._last_put = -1
+        self._shared = shared_keys(plan)
 
     def take(self, sender: int, message: object) -> None:
         """Take what the switch asks for, and what nodes send."""
@@ -107,6 +111,7 @@ class CentralTargetNode:
             if asked.target not in frames:
                 raise RemoteProtocolError(f"entries are asked for node {asked.target}, which gets no PUSH")
             found = self.maps.maps.ask(asked.slice, version, from_ipc(asked.keys) if asked.keys else None)
+            found = self._cut(found, asked)
             if found.rows:
                 frames[asked.target].append((asked.slice, found.to_bytes()))
         for target, sent in frames.items():
@@ -115,6 +120,16 @@ class CentralTargetNode:
                 self.ordered.note(target, push)
             else:
                 yield target, push
+
+    def _cut(self, found: MapFrame, asked: AskedSlice) -> MapFrame:
+        """Return the entries that the target needs for what it has: the others correspond to other regions."""
+        wanted = np.zeros(found.rows, np.bool_)
+        for shared in self._shared[asked.slice]:
+            mine = np.ones(found.rows, np.bool_)
+            for key, dimension in shared:
+                mine &= dimension.parts_of_key(found, key) == dimension.part_at(asked.target)
+            wanted |= mine
+        return found if wanted.all() else found.filter(wanted)
 
     def _compute(self, block: Block, pushes: Sequence[Push]) -> None:
         """Compute what a block adds here from what was sent for it: where the result is another node's, it is not whole
@@ -157,18 +172,44 @@ class CentralTargetNode:
         self.ordered.check()
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadPlan:
+    """Of a read of a statement: its slice, where that lies, and which nodes correspond to which of what is written."""
+
+    slice: int
+    place: Place
+    offsets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _FlowPlan:
+    """Of a statement: where it writes, behind what its columns say, and what it reads."""
+
+    writes: Place
+    offsets: tuple[int, ...]
+    reads: tuple[_ReadPlan, ...]
+
+
 class CentralTargetSwitch:
-    """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: the dispatch table of the architecture, by the layout."""
+    """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: the dispatch table of the architecture, by regions."""
 
     def __init__(self, plan: ClusterPlan) -> None:
-        self._layout = plan.layout
+        self._nodes = plan.nodes
         self._groups = {group.relation: (at, group) for at, group in enumerate(plan.nodes_program.groups)}
         slices = plan.nodes_program.slices
-        self._slices = {(each.relation, each.map, each.columns): at for at, each in enumerate(slices)}
         self._bound = [each.bound for each in slices]
-        self._flows: dict[str, list[Flow]] = defaultdict(list)
-        for flow in flows(plan.division.spread):
-            self._flows[flow.relation].append(flow)
+        numbers = {(each.relation, each.map, each.columns): at for at, each in enumerate(slices)}
+        self._flows: dict[str, list[_FlowPlan]] = defaultdict(list)
+        program, regions = plan.division.spread, plan.layout.regions
+        for flow in named_flows(program):
+            writes = place_of(program, flow.relation, flow.writes, regions[flow.writes.map])
+            reads = []
+            for read in flow.reads:
+                place = place_of(program, flow.relation, read, regions[read.map])
+                number = numbers[flow.relation, read.map, read.columns]
+                reads.append(_ReadPlan(number, place, tuple(sorted(corresponding(place, writes)))))
+            offsets = {to for _, to in corresponding(Place((), ()), writes)}
+            self._flows[flow.relation].append(_FlowPlan(writes, tuple(sorted(offsets)), tuple(reads)))
         self._last_put = [-1] * plan.nodes
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Fetch | Put]]:
@@ -178,25 +219,24 @@ class CentralTargetSwitch:
                 yield from self._dispatched(each)
 
     def _dispatched(self, block: NumberedRows) -> Iterator[tuple[int, Fetch | Put]]:
-        relation, version, rows = block.relation, block.version, block.rows
-        places = SliceNodes(self._layout, relation, rows)
-        nodes = self._layout.nodes
+        relation, version, rows, nodes = block.relation, block.version, block.rows, self._nodes
         is_target = np.zeros((rows.num_rows, nodes), np.bool_)
         sends = np.zeros((nodes, nodes), np.bool_)
         needed: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
         """Reader, target, slice → the rows for which it is needed."""
         for flow in self._flows[relation]:
-            targets = places.of_owners(flow.writes)
-            is_target |= targets
+            writers = _nodes_of_rows(flow.writes, rows)
+            for to in flow.offsets:
+                is_target[np.arange(rows.num_rows), writers + to] = True
             for read in flow.reads:
-                readers = places.of_owners(read)
-                pairs = readers.T.astype(np.float32) @ targets > 0
-                sends |= pairs
-                number = self._slices[relation, read.map, read.columns]
-                for reader, target in np.argwhere(pairs).tolist():
-                    of = readers[:, reader] & targets[:, target]
-                    place = (reader, target, number)
-                    needed[place] = needed[place] | of if place in needed else of
+                readers = _nodes_of_rows(read.place, rows)
+                for at, to in read.offsets:
+                    pairs = (readers + at) * nodes + writers + to
+                    for pair in np.unique(pairs).tolist():
+                        reader, target = divmod(pair, nodes)
+                        sends[reader, target] = True
+                        place, of = (reader, target, read.slice), pairs == pair
+                        needed[place] = needed[place] | of if place in needed else of
         number, group = self._groups[relation]
         asked: dict[int, list[AskedSlice]] = defaultdict(list)
         for (reader, target, slice_), of in sorted(needed.items(), key=lambda item: item[0]):
@@ -209,6 +249,35 @@ class CentralTargetSwitch:
             part = Block.of(number, version, mine, columns.take(mine), block.signs[mine])
             self._last_put[target] = version
             yield target, Put(part, int(sends[:, target].sum()))
+
+
+def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return for each row the node that its columns say, where all loop variables are in their first parts."""
+    found = np.zeros(rows.num_rows, np.int64)
+    for column, dimension in place.columns:
+        found += dimension.stride * dimension.parts_of(rows.column(column))
+    return found
+
+
+def shared_keys(plan: ClusterPlan) -> list[set[frozenset[tuple[int, Dimension]]]]:
+    """Return for each slice, and each statement that reads it, the keys that loop with a key by which the result lies:
+    a target needs the entries of its own parts.
+    """
+    found: list[set[frozenset[tuple[int, Dimension]]]] = [set() for _ in plan.nodes_program.slices]
+    numbers = {(each.relation, each.map, each.columns): at for at, each in enumerate(plan.nodes_program.slices)}
+    program = plan.division.spread
+    for flow in named_flows(program):
+        by_loop = dict(place_of(program, flow.relation, flow.writes, plan.layout.regions[flow.writes.map]).loops)
+        written = {name: program.map(flow.writes.map).keys[at].type for at, name in enumerate(flow.writes.loops)}
+        for read in flow.reads:
+            keys = program.map(read.map).keys
+            shared = {
+                (place, by_loop[name])
+                for place, name in enumerate(read.loops)
+                if name in by_loop and name in written and hashed_alike(keys[place].type, written[name])
+            }
+            found[numbers[flow.relation, read.map, read.columns]].add(frozenset(shared))
+    return found
 
 
 def keys_sent(rows: pa.Table, columns: Sequence[str], wanted: npt.NDArray[np.bool_]) -> bytes:

@@ -1,0 +1,140 @@
+"""Regions of maps: a key axis is cut into parts, by hash or at values; several axes make a grid over the nodes.
+
+A node has one part of each *dimension* of the grid. A map that lies by all dimensions has a region on every node; one
+that lies by some has them where the others are 0.
+
+References
+----------
+Cumulus consistency paper, section 3.1: "a grid pattern, with 2 partitions in the B dimension and 5 in C".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, lcm
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from cumulus.catalog.partition import bucket_of, buckets_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from cumulus.engine.frames.frame import MapFrame
+
+    Parts: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of the grid.
+
+    Parameters
+    ----------
+    parts
+        Into how many it is cut.
+    stride
+        How far apart the nodes of two neighbouring parts are, by number.
+    bounds
+        Of parts by value, ascending: a value belongs to the part behind the last bound that is not greater. Empty where
+        it is cut by hash. NULL belongs to the first part.
+    """
+
+    parts: int
+    stride: int = 1
+    bounds: tuple[Any, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """How it is cut, in words."""
+        at = f" at {', '.join(map(str, self.bounds))}" if self.bounds else ""
+        return f"{self.parts} parts{at}"
+
+    def part_of(self, value: Any) -> int:
+        """Return the part of a value.
+
+        Examples
+        --------
+        >>> by_value = Dimension(3, bounds=(10, 100))
+        >>> [by_value.part_of(value) for value in (None, 9, 10, 1000)]
+        [0, 0, 1, 2]
+        """
+        if not self.bounds:
+            return bucket_of(value, self.parts)
+        return 0 if value is None else sum(value >= bound for bound in self.bounds)
+
+    def parts_of(self, values: pa.Array | pa.ChunkedArray) -> Parts:
+        """Return the parts of values."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        if not self.bounds:
+            return np.asarray(buckets_of(values, self.parts).to_numpy(zero_copy_only=False), np.int64)
+        found = np.zeros(len(values), np.int64)
+        for bound in self.bounds:
+            found += pc.fill_null(pc.greater_equal(values, bound), False).to_numpy(zero_copy_only=False)
+        return found
+
+    def parts_of_key(self, entries: MapFrame, place: int) -> Parts:
+        """Return the parts of a key of entries."""
+        return self.parts_of(entries.key(place)) if self.bounds else entries.buckets(place, self.parts)
+
+    def part_at(self, node: int) -> int:
+        """Return the part that a node has."""
+        return node // self.stride % self.parts
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Where the entries of a map lie.
+
+    Parameters
+    ----------
+    axes
+        Of the map's keys by whose parts they lie, each with its dimension; without any they lie on node 0.
+    """
+
+    axes: tuple[tuple[int, Dimension], ...]
+
+    def nodes_of(self, entries: MapFrame) -> Parts:
+        """Return the node of each entry."""
+        import numpy as np
+
+        found = np.zeros(entries.rows, np.int64)
+        for axis, dimension in self.axes:
+            found += dimension.stride * dimension.parts_of_key(entries, axis)
+        return found
+
+    def node_of(self, key: Sequence[Any]) -> int:
+        """Return the node of an entry."""
+        return sum(dimension.stride * dimension.part_of(key[axis]) for axis, dimension in self.axes)
+
+
+def common_parts(dimensions: Sequence[Dimension]) -> list[tuple[int, ...]]:
+    """Return which parts of dimensions have values in common: their common refinement.
+
+    Examples
+    --------
+    >>> common_parts([Dimension(2), Dimension(4)])
+    [(0, 0), (1, 1), (0, 2), (1, 3)]
+    >>> common_parts([Dimension(2), Dimension(2)])
+    [(0, 0), (1, 1)]
+    """
+    by_hash = [each for each in dict.fromkeys(dimensions) if not each.bounds]
+    by_value = [each for each in dict.fromkeys(dimensions) if each.bounds]
+    cells: list[dict[Dimension, int]] = [
+        {each: at % each.parts for each in by_hash} for at in range(lcm(*(each.parts for each in by_hash)))
+    ]
+    for each in by_value:  # nothing is known of which hashes a part by value has
+        cells = [{**cell, each: part} for cell in cells for part in range(each.parts)]
+    return list(dict.fromkeys(tuple(cell[each] for each in dimensions) for cell in cells))
+
+
+def may_meet(one: Dimension, part: int, other: Dimension, other_part: int) -> bool:
+    """Whether parts of two dimensions may have a value in common."""
+    if one == other:
+        return part == other_part
+    if one.bounds or other.bounds:
+        return True
+    return (part - other_part) % gcd(one.parts, other.parts) == 0
