@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis
@@ -30,8 +32,16 @@ from support.told_in_order import CentralNodes
 CENTRAL = (Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE)
 
 
-def run(program: Program, blocks: list[Block], mode: Mode, nodes: int, seed: int, engine: str = "interpreter") -> Any:
-    found = CentralNodes(program, mode, nodes, seed, engine)
+def run(
+    program: Program,
+    blocks: list[Block],
+    mode: Mode,
+    nodes: int,
+    seed: int,
+    engine: str = "interpreter",
+    cuts: Sequence[str] = (),
+) -> Any:
+    found = CentralNodes(program, mode, nodes, seed, engine, cuts)
     found.run(blocks)
     expected = states(program, blocks)
     assert {name: approximately(each) for name, each in found.entries().items()} == {
@@ -101,6 +111,74 @@ def test_messages_are_as_many_as_the_formula_says(nodes: int, mode: Mode) -> Non
     found = run(program, blocks, mode, nodes, nodes, "native")
     kinds = {"Fetch", "Put", "Push"} if mode is Mode.CENTRAL_TARGET else {"Evaluate", "Expect", "Push"}
     assert found.sent.keys() == kinds - ({"Push"} if nodes == 1 else set())
+
+
+SHOP_CUTS = {
+    "a grid by hash": (10, ["orders.cid=2", "orders.oid=5"]),
+    "the other way round": (10, ["lineitem.oid=5", "customers.cid=2"]),
+    "by value and by hash": (6, ["orders.cid@1,2", "lineitem.oid=2"]),
+    "by a key of a map": (4, ["revenue.nation=4"]),
+    "in one part": (1, ["orders.oid=1"]),
+}
+
+
+@pytest.mark.parametrize("name", SHOP_CUTS)
+def test_maps_in_regions(name: str) -> None:
+    nodes, cuts = SHOP_CUTS[name]
+    program = spread_program("shop")
+    for seed in range(examples(6)):
+        blocks = random_blocks(program, random.Random(seed), 16)
+        run(program, blocks, Mode.CENTRAL_TARGET, nodes, seed, cuts=cuts)
+
+
+def test_random_programs_in_random_regions() -> None:
+    """Keys of maps that are cut into 2 and 3 parts, whatever else lies by the same values."""
+    ran = 0
+    for seed in range(examples(30)):
+        rng = random.Random(seed)
+        program = divide(m3.read(RandomProgram(seed).text())).spread
+        keys = [f"{each.name}.{key.name}" for each in program.maps for key in each.keys]
+        if not keys or not program.triggers:
+            continue
+        chosen = [f"{rng.choice(keys)}={parts}" for parts in (2, 3)]
+        for cuts in (chosen, chosen[:1]):
+            try:
+                plan_cluster(program, 6 if len(cuts) == 2 else 2, 1, Mode.CENTRAL_TARGET, cuts=cuts)
+            except UsageError as refused:
+                assert "of the same values" in str(refused)  # noqa: PT017
+                continue
+            blocks = random_blocks(program, rng, 10)
+            run(program, blocks, Mode.CENTRAL_TARGET, 6 if len(cuts) == 2 else 2, seed, cuts=cuts)
+            ran += 1
+    assert ran > 0
+
+
+WRONG_CUTS = {
+    "orders.oid=3": "3 regions, and there are 4 nodes",
+    "orders.oid=x": "'x' is no number of parts",
+    "orders.oid": "'nothing' is no number of parts",
+    "orders.none=4": "has no column 'none'",
+    "none.oid=4": "there is no table or map 'none'",
+    "lineitem.price=4": "no map lies by that",
+    "orders.oid@3,2,1": "do not ascend",
+    "orders.oid@3,x,9": "--cut orders.oid@3,x,9",
+    "=": "there is no table or map",
+    "@": "there is no table or map",
+    "": "there is no table or map",
+}
+
+
+@pytest.mark.parametrize("cut", WRONG_CUTS)
+def test_a_cut_that_is_none_is_told(cut: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(WRONG_CUTS[cut])) as told:
+        plan_cluster(spread_program("shop"), 4, 1, Mode.CENTRAL_TARGET, cuts=[cut])
+    assert told.value.hint
+
+
+@pytest.mark.parametrize("mode", [Mode.EVENTUAL, Mode.CENTRAL_SOURCE, Mode.GATED])
+def test_only_target_aggregation_takes_cuts(mode: Mode) -> None:
+    with pytest.raises(UsageError, match="--cut is of --mode central-target"):
+        plan_cluster(spread_program("shop"), 2, 1, mode, cuts=["orders.oid=2"])
 
 
 SELF = "CREATE TABLE r (a DOUBLE, x INTEGER); CREATE VIEW v AS SELECT SUM(r.x * s.x) AS q FROM r, r s WHERE r.a = s.a;"

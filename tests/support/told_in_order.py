@@ -34,8 +34,16 @@ class CentralNodes:
         The same, from the tables of the plan.
     """
 
-    def __init__(self, program: Program, mode: Mode, nodes: int, seed: int, engine: str = "interpreter") -> None:
-        self.plan: ClusterPlan = plan_cluster(program, nodes, 1, mode)
+    def __init__(
+        self,
+        program: Program,
+        mode: Mode,
+        nodes: int,
+        seed: int,
+        engine: str = "interpreter",
+        cuts: Sequence[str] = (),
+    ) -> None:
+        self.plan: ClusterPlan = plan_cluster(program, nodes, 1, mode, cuts=cuts)
         self._engine, self._rng = engine, random.Random(seed)
         self._switch = switch_protocol(self.plan)
         self.nodes = [node_protocol(self.plan, number, engine, VersionOrder.CLOCK, 0) for number in range(nodes)]

@@ -16,7 +16,7 @@ import typer
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
-from cumulus.cluster.mode import MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import StoreError, UsageError
 
@@ -42,6 +42,7 @@ def run(
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
     nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
+    cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
     order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
@@ -90,7 +91,7 @@ def run(
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
-        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value}
+        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
     else:
         settings |= {"storage": kept, "statistics": counts}
@@ -313,6 +314,7 @@ def _on_cluster(
         nodes=settings["nodes"],
         switches=settings["switches"],
         functions=settings["places"],
+        cuts=settings["cuts"],
         order=settings["order"],
         files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
         late_epochs=settings["late_epochs"],

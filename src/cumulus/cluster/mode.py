@@ -42,6 +42,7 @@ class ModeRules:
     needs_one_switch: bool = False
 
 
+CUT_HELP = "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps, a grid by several; central-target."
 MODE_HELP = "eventual; central-target or central-source: in the order of one switch; gated: all waits for its epoch."
 RULES: Mapping[Mode, ModeRules] = {
     Mode.EVENTUAL: ModeRules(corrects=True),

@@ -11,7 +11,7 @@ import typer
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
-from cumulus.cluster.mode import MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
 from cumulus.cluster.versions import MOST_SWITCHES
 from cumulus.errors import UsageError
 
@@ -30,6 +30,7 @@ def plan(
     source: list[str] = typer.Option([], "--from", help="Of --messages: the rows, in DIR or NAME=PATH, as of run."),
     block: int = typer.Option(10_000, "--block", min=1, help="Of --messages: rows of a block, at most."),
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
+    cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
     rows: list[str] = typer.Option([], "--rows", help="TABLE=N: rows of a table, to weigh by; repeatable."),
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
     functions: FunctionPlaces = None,
@@ -47,7 +48,7 @@ def plan(
     # Nothing promises the order of tables, and a reference is checked where its tables are, not where maps are.
     whole = require_rounds(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     statistics, homes = statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
-    found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes))
+    found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=tuple(cut)))
     if messages:
         _print_messages(found, source, block, as_json=as_json)
         return

@@ -17,7 +17,7 @@ from itertools import count, product
 
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import AggSum, MapRead, Range, Term, Var, children
-from cumulus.cluster.placement.regions import Dimension, Regions, common_parts
+from cumulus.cluster.placement.regions import AxisCut, Regions, common_parts
 from cumulus.cluster.placement.segments import Slice, hashed_alike
 from cumulus.m3.program import On, Program, Statement, Trigger
 
@@ -91,15 +91,23 @@ def _reads(
 class Place:
     """Where entries of a slice lie: what is fixed for a row, by columns, and by loop variables."""
 
-    columns: tuple[tuple[str, Dimension], ...]
-    loops: tuple[tuple[str, Dimension], ...]
+    columns: tuple[tuple[str, AxisCut], ...]
+    loops: tuple[tuple[str, AxisCut], ...]
 
 
 def place_of(program: Program, relation: str, named: NamedSlice, regions: Regions) -> Place:
-    """Return where entries of a slice lie, by columns of the event and by loop variables."""
+    """Return where entries of a slice lie, by columns of the event and by loop variables.
+
+    Parameters
+    ----------
+    relation
+        Of the event.
+    regions
+        Those of the map.
+    """
     table, keys = program.relation(relation), program.map(named.map).keys
-    columns: list[tuple[str, Dimension]] = []
-    loops: list[tuple[str, Dimension]] = []
+    columns: list[tuple[str, AxisCut]] = []
+    loops: list[tuple[str, AxisCut]] = []
     for axis, dimension in regions.axes:
         column, loop = named.columns[axis], named.loops[axis]
         if column is not None and hashed_alike(table.columns[table.position(column)].type, keys[axis].type):
@@ -113,7 +121,7 @@ def corresponding(reads: Place, writes: Place) -> set[tuple[int, int]]:
     """Return by how much the nodes of a reader and of a writer lie behind those that their columns say, for all that
     correspond.
     """
-    variables: dict[str, dict[Dimension, None]] = {}
+    variables: dict[str, dict[AxisCut, None]] = {}
     for name, dimension in (*reads.loops, *writes.loops):
         variables.setdefault(name, {})[dimension] = None
     cells = [[dict(zip(own, parts, strict=True)) for parts in common_parts(list(own))] for own in variables.values()]
@@ -124,5 +132,5 @@ def corresponding(reads: Place, writes: Place) -> set[tuple[int, int]]:
     return found
 
 
-def _offset(place: Place, known: Mapping[str, Mapping[Dimension, int]]) -> int:
+def _offset(place: Place, known: Mapping[str, Mapping[AxisCut, int]]) -> int:
     return sum(dimension.stride * known[name][dimension] for name, dimension in place.loops)

@@ -21,7 +21,7 @@ from cumulus.algebra.terms import MapExtremum, MapRead, Range, Term, Var, childr
 from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column
 from cumulus.cluster.node_programs.program import Homes
-from cumulus.cluster.placement.regions import Dimension, Regions
+from cumulus.cluster.placement.regions import AxisCut, Regions
 from cumulus.cluster.placement.segments import (
     EVERYWHERE,
     ON_FIRST,
@@ -110,7 +110,7 @@ class ClusterLayout:
         ordered = {name: _in_order(tuple(found), axes[name]) for name, found in wanted.items()}
         self.sets = ordered if has_replicas else {name: sets[:1] for name, sets in ordered.items()}
         assert not regions or not has_replicas, "copies of regions lie where nobody looks for them"
-        whole = Dimension(nodes)
+        whole = AxisCut(nodes)
         self.regions = {
             name: Regions(()) if sets[0].reach is Reach.FIRST else Regions(((sets[0].axis, whole),))
             for name, sets in self.sets.items()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Dimension:
-    """One dimension of the grid.
+class AxisCut:
+    """How a key axis is cut into parts: one dimension of the grid.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Dimension:
 
         Examples
         --------
-        >>> by_value = Dimension(3, bounds=(10, 100))
+        >>> by_value = AxisCut(3, bounds=(10, 100))
         >>> [by_value.part_of(value) for value in (None, 9, 10, 1000)]
         [0, 0, 1, 2]
         """
@@ -67,10 +67,13 @@ class Dimension:
     def parts_of(self, values: pa.Array | pa.ChunkedArray) -> Parts:
         """Return the parts of values."""
         import numpy as np
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         if not self.bounds:
             return np.asarray(buckets_of(values, self.parts).to_numpy(zero_copy_only=False), np.int64)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
         found = np.zeros(len(values), np.int64)
         for bound in self.bounds:
             found += pc.fill_null(pc.greater_equal(values, bound), False).to_numpy(zero_copy_only=False)
@@ -95,7 +98,7 @@ class Regions:
         Of the map's keys by whose parts they lie, each with its dimension; without any they lie on node 0.
     """
 
-    axes: tuple[tuple[int, Dimension], ...]
+    axes: tuple[tuple[int, AxisCut], ...]
 
     def nodes_of(self, entries: MapFrame) -> Parts:
         """Return the node of each entry."""
@@ -111,19 +114,19 @@ class Regions:
         return sum(dimension.stride * dimension.part_of(key[axis]) for axis, dimension in self.axes)
 
 
-def common_parts(dimensions: Sequence[Dimension]) -> list[tuple[int, ...]]:
+def common_parts(dimensions: Sequence[AxisCut]) -> list[tuple[int, ...]]:
     """Return which parts of dimensions have values in common: their common refinement.
 
     Examples
     --------
-    >>> common_parts([Dimension(2), Dimension(4)])
+    >>> common_parts([AxisCut(2), AxisCut(4)])
     [(0, 0), (1, 1), (0, 2), (1, 3)]
-    >>> common_parts([Dimension(2), Dimension(2)])
+    >>> common_parts([AxisCut(2), AxisCut(2)])
     [(0, 0), (1, 1)]
     """
     by_hash = [each for each in dict.fromkeys(dimensions) if not each.bounds]
     by_value = [each for each in dict.fromkeys(dimensions) if each.bounds]
-    cells: list[dict[Dimension, int]] = [
+    cells: list[dict[AxisCut, int]] = [
         {each: at % each.parts for each in by_hash} for at in range(lcm(*(each.parts for each in by_hash)))
     ]
     for each in by_value:  # nothing is known of which hashes a part by value has
@@ -131,8 +134,14 @@ def common_parts(dimensions: Sequence[Dimension]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(tuple(cell[each] for each in dimensions) for cell in cells))
 
 
-def may_meet(one: Dimension, part: int, other: Dimension, other_part: int) -> bool:
-    """Whether parts of two dimensions may have a value in common."""
+def may_meet(one: AxisCut, part: int, other: AxisCut, other_part: int) -> bool:
+    """Whether parts of two dimensions may have a value in common.
+
+    Parameters
+    ----------
+    part, other_part
+        By number, from 0.
+    """
     if one == other:
         return part == other_part
     if one.bounds or other.bounds:

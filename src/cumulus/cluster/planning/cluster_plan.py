@@ -10,7 +10,7 @@ checked references go together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
 from cumulus.cluster.node_programs.target_program import target_program
+from cumulus.cluster.placement.cuts import regions_asked_for
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
@@ -145,6 +146,7 @@ def plan_cluster(
     statistics: Statistics | None = None,
     hints: Mapping[str, str] | None = None,
     homes: Homes | None = None,
+    cuts: Sequence[str] = (),
 ) -> ClusterPlan:
     """Return the plan of a program for a cluster.
 
@@ -156,6 +158,8 @@ def plan_cluster(
         Relation → the home of its statements (`cumulus.cluster.placement.statement_placement.homes_asked_for`).
     homes
         Of all statements of the spread part, where a cluster has begun with them; nothing is chosen then.
+    cuts
+        How maps are cut into regions (`cumulus.cluster.placement.cuts`); by the hash of one key, if not given.
 
     Raises
     ------
@@ -180,13 +184,19 @@ def plan_cluster(
                 hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
             )
     homes = choose_homes(spread, known, hints) if homes is None else homes
+    if cuts and rules.has_replicas:
+        raise UsageError(
+            f"--cut is of --mode {Mode.CENTRAL_TARGET}: in the others maps lie where they are read",
+            hint="Leave it out, or say where statements are computed: --home TABLE.COLUMN.",
+        )
+    regions = regions_asked_for(spread, cuts, nodes)
     made = target_program(spread) if not rules.has_replicas else node_program(spread, homes, corrects=rules.corrects)
     rows = estimated_rows(program, known)
     return ClusterPlan(
         program,
         mode,
         division,
-        ClusterLayout(spread, homes, nodes, has_replicas=rules.has_replicas),
+        ClusterLayout(spread, homes, nodes, has_replicas=rules.has_replicas, regions=regions),
         made,
         None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
         assign_tables(program, switches, rows),

@@ -19,7 +19,7 @@ from cumulus.catalog.partition import bucket_of
 from cumulus.cluster.intake import BLOCK_ROWS, BlockMaker, intake_part, pack_rows
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, named_flows
-from cumulus.cluster.placement.regions import Dimension, may_meet
+from cumulus.cluster.placement.regions import AxisCut, may_meet
 from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
@@ -31,7 +31,7 @@ from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
 from cumulus.m3.dataflow import depths
 
-LoopParts: TypeAlias = dict[str, list[tuple[Dimension, int]]]
+LoopParts: TypeAlias = dict[str, list[tuple[AxisCut, int]]]
 """Loop variable → the parts of its dimensions that a node has."""
 AT_MOST = "Deltas"
 """The messages of which there may be fewer: what comes in one step goes together, and nothing is sent of nothing."""

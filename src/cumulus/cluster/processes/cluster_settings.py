@@ -52,6 +52,8 @@ class ClusterSettings:
         As in `cumulus.engine.engines.make_engine`.
     functions
         Modules and files with the user's functions.
+    cuts
+        How maps are cut into regions, as the user has written it.
     """
 
     out: str
@@ -73,11 +75,18 @@ class ClusterSettings:
     open_bytes: int = MOST_BYTES
     engine: str = "auto"
     functions: tuple[str, ...] = ()
+    cuts: tuple[str, ...] = ()
 
     @property
-    def shape(self) -> tuple[int, int, str]:
+    def shape(self) -> tuple[int, int, str, tuple[str, ...]]:
         """What cannot change as long as there is state."""
-        return self.nodes, self.switches, self.mode
+        return self.nodes, self.switches, self.mode, self.cuts
+
+    @property
+    def shape_text(self) -> str:
+        """The same as options."""
+        cuts = "".join(f" --cut {each}" for each in self.cuts)
+        return f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}{cuts}"
 
     def folder(self, machine: str) -> Path:
         """Return the folder with the state of a machine."""
@@ -92,10 +101,9 @@ class ClusterSettings:
             If the state there is of another number of machines.
         """
         if before is not None and before.shape != self.shape:
-            began = f"--nodes {before.nodes} --switches {before.switches} --mode {before.mode}"
+            began = before.shape_text
             raise MismatchError(
-                f"{self.home}: this cluster began with {began}, and now it is "
-                f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}",
+                f"{self.home}: this cluster began with {began}, and now it is {self.shape_text}",
                 hint=f"Give {began}, or start with new folders.",
             )
         write_durably(Path(self.home) / SETTINGS_FILE, json.dumps(self.plain(), indent=1).encode())
@@ -127,7 +135,8 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     found = dict(found)
     homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-    return ClusterSettings(**{**found, "functions": tuple(found["functions"])}, homes=homes, sources=sources)
+    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts")}
+    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources)
 
 
 def incarnation_of(home: str | Path) -> int:

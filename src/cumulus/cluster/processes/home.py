@@ -56,6 +56,7 @@ class Home:
         nodes: int,
         switches: int,
         functions: tuple[str, ...] = (),
+        cuts: tuple[str, ...] = (),
         **settings: Any,
     ) -> None:
         check_output(out, "--out")
@@ -63,7 +64,7 @@ class Home:
         runnable(program.functions, given)  # a missing one is told before folders are made
         program, sources = match_sources_to_tables(require_rounds(program), sources)
         if undefined_maps(program):  # what no cluster can do is told before folders are made
-            require_order(plan_cluster(program, nodes, switches, mode))
+            require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts))
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
@@ -75,7 +76,7 @@ class Home:
 
             @cache
             def plan() -> ClusterPlan:
-                return plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode)
+                return plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode, cuts=cuts)
 
             # A program that has changed is told here: the homes of the one before would not fit it.
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
@@ -92,6 +93,7 @@ class Home:
                 homes,
                 sources,
                 functions=functions,
+                cuts=cuts,
                 **settings,
             )
             self.settings.write(before)
@@ -131,7 +133,8 @@ def _make_private(place: Path) -> None:
 def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
     """Return the plan with which a cluster has begun."""
     homes = {(trigger, statement): column for trigger, statement, column in settings.homes}
-    return plan_cluster(program, settings.nodes, settings.switches, Mode(settings.mode), homes=homes)
+    mode = Mode(settings.mode)
+    return plan_cluster(program, settings.nodes, settings.switches, mode, homes=homes, cuts=settings.cuts)
 
 
 def _wait_for_orphans(place: Path, out: Path) -> None:

@@ -32,7 +32,7 @@ from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.cluster.messages import Block, Deltas
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
-from cumulus.cluster.placement.regions import Dimension
+from cumulus.cluster.placement.regions import AxisCut
 from cumulus.cluster.placement.segments import hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
@@ -259,11 +259,11 @@ def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
     return found
 
 
-def shared_keys(plan: ClusterPlan) -> list[set[frozenset[tuple[int, Dimension]]]]:
+def shared_keys(plan: ClusterPlan) -> list[set[frozenset[tuple[int, AxisCut]]]]:
     """Return for each slice, and each statement that reads it, the keys that loop with a key by which the result lies:
     a target needs the entries of its own parts.
     """
-    found: list[set[frozenset[tuple[int, Dimension]]]] = [set() for _ in plan.nodes_program.slices]
+    found: list[set[frozenset[tuple[int, AxisCut]]]] = [set() for _ in plan.nodes_program.slices]
     numbers = {(each.relation, each.map, each.columns): at for at, each in enumerate(plan.nodes_program.slices)}
     program = plan.division.spread
     for flow in named_flows(program):
