@@ -19,7 +19,6 @@ from cumulus.catalog.types import BIGINT
 from cumulus.cluster.clients.reads import MOST_BYTES, PART_BYTES
 from cumulus.cluster.messages import PartsRead, ReadParts, RequestRefused
 from cumulus.cluster.placement.layout import ClusterLayout
-from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.engine.frame_columns import FrameColumns
 from cumulus.engine.frames.entries import entries_of
@@ -83,7 +82,7 @@ def nodes_to_ask(layout: ClusterLayout, plan: FoldPlan, selection: WantedKeys) -
         If the nodes cannot fold it each for itself.
     """
     names = list(dict.fromkeys([plan.maps[0], *(plan.maps[number.place] for number in plan.added)]))
-    owners = {layout.sets[name][0] for name in names}
+    owners = {layout.regions[name] for name in names}
     if layout.nodes > 1 and (len(owners) > 1 or plan.fixed):
         why = "its columns are not of one kind" if plan.fixed else f"{' and '.join(names)} lie on different nodes"
         raise UsageError(f"the nodes cannot fold {plan.source} each for itself: {why}", hint=_COMMITTED)
@@ -96,15 +95,8 @@ def nodes_to_ask(layout: ClusterLayout, plan: FoldPlan, selection: WantedKeys) -
 
 def _owners(layout: ClusterLayout, name: str, groups: Sequence[int], selection: WantedKeys) -> set[int]:
     """Return the nodes that own entries of a map whose keys at `groups` are those of the view."""
-    owner = layout.sets[name][0]
-    if owner.reach is Reach.FIRST:
-        return {0}
-    place = groups.index(owner.axis) if owner.axis in groups else -1
-    if place not in selection.values:
-        return set(range(layout.nodes))
-    keys = len(layout.program.map(name).keys)
-    whole = [[value if at == owner.axis else None for at in range(keys)] for value in selection.values[place]]
-    return {layout.owner_of(name, tuple(key)) for key in whole}
+    known = {group: selection.values[place] for place, group in enumerate(groups) if place in selection.values}
+    return layout.regions[name].nodes_with(known)
 
 
 # --- what is answered -----------------------------------------------------------------------------------------------

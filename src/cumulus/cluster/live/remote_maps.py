@@ -8,7 +8,6 @@ from typing import Any
 from cumulus.algebra.float_sums import read_stored
 from cumulus.cluster.clients.reads import key_sent
 from cumulus.cluster.messages import EntriesRead, ReadEntries, node_name, switch_name
-from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.engine.frames.entries import entries_of
 from cumulus.engine.frames.unbounded import frame_of_bytes
@@ -82,15 +81,8 @@ class RemoteMaps:
     def _entries(self, map: str) -> Iterator[tuple[Key, Values]]:
         """Iterate over the entries of all owners."""
         given = self._given.get(map, {})
-        owner = self._plan.layout.sets[map][0]
-        if owner.reach is Reach.FIRST:
-            nodes = range(1)
-        elif owner.axis in given:
-            whole = tuple(given.get(place) for place in range(len(self._program.map(map).keys)))
-            nodes = range(node := self._plan.layout.owner_of(map, whole), node + 1)
-        else:
-            nodes = range(self._plan.nodes)
-        for node in nodes:
+        nodes = self._plan.layout.regions[map].nodes_with({place: [value] for place, value in given.items()})
+        for node in sorted(nodes):
             yield from self._asked(node, map, given)
 
     def _asked(self, node: int, map: str, given: Mapping[int, Any]) -> Iterator[tuple[Key, Values]]:

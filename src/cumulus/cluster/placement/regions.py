@@ -10,7 +10,7 @@ Cumulus consistency paper, section 3.1: "a grid pattern, with 2 partitions in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -107,6 +107,14 @@ class Regions:
         found = np.zeros(entries.rows, np.int64)
         for axis, dimension in self.axes:
             found += dimension.stride * dimension.parts_of_key(entries, axis)
+        return found
+
+    def nodes_with(self, values: Mapping[int, Iterable[Any]]) -> set[int]:
+        """Return the nodes that may have entries with some values at keys; a key that is not named may have any."""
+        found = {0}
+        for axis, cut in self.axes:
+            parts = {cut.part_of(value) for value in values[axis]} if axis in values else range(cut.parts)
+            found = {node + cut.stride * part for node in found for part in parts}
         return found
 
     def node_of(self, key: Sequence[Any]) -> int:

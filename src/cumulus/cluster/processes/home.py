@@ -56,7 +56,7 @@ class Home:
         nodes: int,
         switches: int,
         functions: tuple[str, ...] = (),
-        cuts: tuple[str, ...] = (),
+        cuts: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         check_output(out, "--out")
@@ -93,7 +93,7 @@ class Home:
                 homes,
                 sources,
                 functions=functions,
-                cuts=cuts,
+                cuts=tuple(cuts),
                 **settings,
             )
             self.settings.write(before)
