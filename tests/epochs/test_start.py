@@ -53,7 +53,7 @@ def write(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("layout", "buckets"),
-    sampled([("one-bucket", 1), ("auto", 3), ("one-round:r=a", 1), ("one-round:r=a", 3)], of=3),
+    sampled([("one-bucket", 1), ("one-round", 3), ("one-round:r=a", 1), ("one-round:r=a", 3)], of=3),
 )
 def test_every_epoch_shows_them_once(tmp_path: Path, layout: str, buckets: int) -> None:
     write(tmp_path / "in")

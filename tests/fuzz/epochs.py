@@ -117,9 +117,17 @@ def compare(seed: int, out: Path, *, keyed: bool = False) -> BucketPlan | None:
         oracle.database.close()
 
 
+def _one_round(program: Program, buckets: int) -> BucketPlan:
+    """Return the plan of one round; that of one bucket if there is none of several."""
+    try:
+        return choose_plan(program, "one-round" if buckets > 1 else "one-bucket", buckets)
+    except LayoutError:
+        return choose_plan(program, "one-bucket", 1)
+
+
 def _compare(draw: random.Random, given: Epochs, program: Program, oracle: Oracle, out: Path) -> BucketPlan:
     buckets = draw.choice((1, 2, 3))
-    plan = choose_plan(program, "auto" if buckets > 1 else "one-bucket", buckets)
+    plan = _one_round(program, buckets)
     held = [Bucket(program, plan, index, NativeEngine) for index in range(plan.buckets)]
     latest: dict[tuple[str, int], str] = {}
     epoch = 0

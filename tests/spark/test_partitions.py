@@ -280,7 +280,13 @@ def test_buckets_vote_across_a_change(spark: SparkSession, tmp_path: Path) -> No
         expected = {star.epoch: star.answers()}
         while star.settle():
             expected[star.epoch] = star.answers()
-        options: dict[str, Any] = {"buckets": 3, "partitions": partitions, "compact_bytes": 2000, "late_epochs": 99}
+        options: dict[str, Any] = {
+            "layout": "one-round",
+            "buckets": 3,
+            "partitions": partitions,
+            "compact_bytes": 2000,
+            "late_epochs": 99,
+        }
         maintain(spark, program, tmp_path / "in", tmp_path / "out", **options)
         assert committed_epochs(tmp_path / "out") == list(range(1, star.epoch + 1))
         for epoch, answers in expected.items():

@@ -79,7 +79,8 @@ def test_buckets_agree_on_deletions_after_the_last_file(spark: SparkSession, tmp
         expected = {star.epoch: star.answers()}
         while star.settle():
             expected[star.epoch] = star.answers()
-        maintain(spark, program, tmp_path / "in", tmp_path / "out", buckets=3, compact_bytes=2000, late_epochs=99)
+        options: dict[str, Any] = {"layout": "one-round", "buckets": 3, "compact_bytes": 2000, "late_epochs": 99}
+        maintain(spark, program, tmp_path / "in", tmp_path / "out", **options)
         assert committed_epochs(tmp_path / "out")[-1] == star.epoch
         for epoch, answers in expected.items():
             assert shown(tmp_path / "out", epoch) == answers

@@ -29,7 +29,7 @@ def test_every_epoch_of_every_program_is_what_duckdb_says(spark: SparkSession, t
         assert row["spread"] == {} or row["buckets"] == 2
         assert min(row["changes_per_s"], row["epoch_changes_per_s"], row["engine_s"]) > 0
     enforced = rows[1]
-    assert enforced["spread"] == {"orders": "o_orderkey", "lineitem": "l_orderkey"}
+    assert enforced["spread"] == {"orders": ["o_orderkey"], "lineitem": ["l_orderkey"]}
     assert enforced["enforced"] == 10
     summary = last["summary"]
     assert min(summary[name] for name in ("inserted", "upserted", "deleted")) > 0

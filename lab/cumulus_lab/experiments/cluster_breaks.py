@@ -23,7 +23,7 @@ from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.stages.judge import TableDelta
-from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Perform, Received, Send
+from cumulus.machine import Append, Completed, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus_lab.experiments.cluster_counts import CountedMachine
 from cumulus_lab.simulation import BrokenRule
 
@@ -81,16 +81,34 @@ class DoublesBlocks(BrokenRule):
 class DropsErrors(BrokenRule):
     """A machine that writes nothing of the rows that views could not take in."""
 
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._asked: list[tuple[object, object]] = []
+        """What is written instead of what the machine has asked for."""
+
+    def inputs(self, inputs: Sequence[Input]) -> Sequence[Input]:
+        """Say that what the machine has asked for is done."""
+        return [
+            Completed(asked, each.result)
+            if isinstance(each, Completed) and (asked := self._asked_for(each.task)) is not None
+            else each
+            for each in inputs
+        ]
+
+    def _asked_for(self, done: object) -> object:
+        return next((asked for other, asked in self._asked if other is done), None)
+
     def effects(self, effects: list[Effect]) -> list[Effect]:
         """Leave errors out of what is written."""
         return [self._without(each) if isinstance(each, Perform) else each for each in effects]
 
-    @staticmethod
-    def _without(effect: Perform) -> Perform:
+    def _without(self, effect: Perform) -> Perform:
         match effect.task:
             case WriteOutputs(changed=NodeOutput(outcome=Outcome() as outcome) as changed) as task:
                 good = replace(outcome, errors=[], error_counts={})
-                return Perform(replace(task, changed=replace(changed, outcome=good)))
+                other = replace(task, changed=replace(changed, outcome=good))
+                self._asked.append((other, task))
+                return Perform(other)
             case _:
                 return effect
 
