@@ -115,7 +115,8 @@ class ClusterLayout:
             name: Regions(()) if sets[0].reach is Reach.FIRST else Regions(((sets[0].axis, whole),))
             for name, sets in self.sets.items()
         } | {**(regions or {})}
-        self._is_cut = bool(regions)
+        self._cut = frozenset(regions or ())
+        """Where regions are asked for; of other maps, too, nobody else has entries then."""
 
     def _flows(self) -> Iterator[tuple[Flow, str | None]]:
         for (index, place), home in self.homes.items():
@@ -160,7 +161,7 @@ class ClusterLayout:
         import numpy as np
 
         sets = self.sets[name]
-        if self._is_cut:
+        if self._cut:
             return divided(self.owners(name, deltas), self.nodes)
         every = np.arange(deltas.rows)
         if EVERYWHERE in sets:
@@ -185,7 +186,7 @@ class ClusterLayout:
 
     def nodes_of(self, name: str, key: tuple[Any, ...]) -> tuple[int, ...]:
         """Return the nodes that hold an entry, in order."""
-        if self._is_cut:
+        if self._cut:
             return (self.owner_of(name, key),)
         if EVERYWHERE in self.sets[name]:
             return tuple(range(self.nodes))
@@ -203,7 +204,7 @@ class ClusterLayout:
         need all rows.
         """
         definition = self.program.view(view)
-        if self._is_cut:
+        if self._cut:
             return ViewPlacement(FinishedBy.MERGE)
         if all(self._is_whole_on_first(name) for name in definition.reads):
             return ViewPlacement(FinishedBy.FIRST)
@@ -238,7 +239,8 @@ class ClusterLayout:
 
     def text(self, name: str) -> str:
         """Return the replica sets of a map in words, the owner first: ``by oid; by cid``."""
-        if self._is_cut and (axes := self.regions[name].axes):
+        if name in self._cut:
+            axes = self.regions[name].axes
             keys = self.program.map(name).keys
             return ", ".join(f"{keys[axis].name} in {dimension.text}" for axis, dimension in axes)
         return "; ".join(self.set_text(name, each) for each in self.sets[name])
