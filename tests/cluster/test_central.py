@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import hypothesis
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cumulus import m3
 from cumulus.algebra.scope import maps_of
+from cumulus.catalog.arrow import to_ipc
 from cumulus.cluster.messages import Block as SentBlock
 from cumulus.cluster.messages import Events
 from cumulus.cluster.mode import Mode
@@ -235,6 +237,10 @@ def test_what_is_not_of_the_protocol_is_told() -> None:
     for sender, message, told in strange(SentBlock(0, 1, b"")):
         with pytest.raises(RemoteProtocolError, match=told):
             world.nodes[0].take(sender, message)
+    for keys, told in ((b"?", "cannot be read"), (to_ipc(pa.table({})), "have come")):
+        world.nodes[1].take(-1, Fetch(1, -1, [0], [AskedSlice(0, 0, keys)]))
+        with pytest.raises(RemoteProtocolError, match=told):
+            list(world.nodes[1].drain())
     world.nodes[0].take(1, Push(7, []))
     with pytest.raises(RemoteProtocolError, match="again"):
         world.nodes[0].take(1, Push(7, []))

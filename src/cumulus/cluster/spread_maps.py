@@ -27,7 +27,6 @@ ShareOfMap: TypeAlias = tuple[MapFrame, MapFrame]
 """Rows of a map, and rows that are to be taken away from them."""
 Shares: TypeAlias = Mapping[str, Mapping[str, ShareOfMap]]
 """View → map → what a node has of it for the view."""
-_NONE = np.zeros(0, dtype=np.int64)
 _FAILED_HINT = 'The last good rows are those of read="committed"; new folders with --mode gated compute the others.'
 Failure: TypeAlias = tuple[int, str]
 """The first epoch in which a map is wrong, 0 if that is not known, and why."""

@@ -110,8 +110,7 @@ class CentralTargetNode:
         for asked in fetch.asked:
             if asked.target not in frames:
                 raise RemoteProtocolError(f"entries are asked for node {asked.target}, which gets no PUSH")
-            found = self.maps.maps.ask(asked.slice, version, from_ipc(asked.keys) if asked.keys else None)
-            found = self._cut(found, asked)
+            found = self._cut(self.maps.maps.ask(asked.slice, version, self._keys(asked)), asked)
             if found.rows:
                 frames[asked.target].append((asked.slice, found.to_bytes()))
         for target, sent in frames.items():
@@ -120,6 +119,19 @@ class CentralTargetNode:
                 self.ordered.note(target, push)
             else:
                 yield target, push
+
+    def _keys(self, asked: AskedSlice) -> pa.Table | None:
+        """Return the keys that are asked for; RemoteProtocolError if they are not those of the slice."""
+        bound = len(self._slice(asked.slice).bound)
+        if not bound and not asked.keys:
+            return None
+        try:
+            keys = from_ipc(asked.keys)
+        except (pa.ArrowException, OSError) as problem:
+            raise RemoteProtocolError(f"the keys of a FETCH cannot be read: {problem}") from None
+        if keys.num_columns != bound:
+            raise RemoteProtocolError(f"slice {asked.slice} has {bound} keys, and {keys.num_columns} have come")
+        return keys
 
     def _cut(self, found: MapFrame, asked: AskedSlice) -> MapFrame:
         """Return the entries that the target needs for what it has: the others correspond to other regions."""
