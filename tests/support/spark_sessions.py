@@ -56,6 +56,7 @@ def session(kind: str) -> SparkSession:
     if kind == "local":
         return local_session(cores=2, memory="1g")
     os.environ["JAVA_HOME"] = find_java().home
+    os.environ["SPARK_TESTING"] = "1"  # a server of its own then listens at any free port, and not at 15002
     builder = SparkSession.builder
     return (builder.remote("local[2]") if kind == "connect" else builder.master("local[2]")).getOrCreate()
 
