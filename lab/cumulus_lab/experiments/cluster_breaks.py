@@ -12,6 +12,7 @@ from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteO
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
+from cumulus.cluster.protocols.central import CentralNode
 from cumulus.cluster.protocols.central_messages import Fetch, Push, Put
 from cumulus.cluster.protocols.central_source import CentralSourceNode
 from cumulus.cluster.protocols.central_target import CentralTargetNode
@@ -235,9 +236,9 @@ class PutsBeforeFetches(BrokenRule):
         return [*found, *held]
 
 
-def _wait_for_nothing(protocol: CentralTargetNode | CentralSourceNode, layout: ClusterLayout) -> None:
+def _wait_for_nothing(protocol: CentralNode, layout: ClusterLayout) -> None:
     """Read what earlier blocks have still to write, and write what earlier blocks have still to read."""
-    work = protocol.ordered.work
+    work = protocol.work
     defer = work.defer
     setattr(work, "defer", lambda each: defer(replace(each, reads=frozenset(), writes=frozenset())))  # noqa: B010
 

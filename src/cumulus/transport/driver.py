@@ -233,8 +233,7 @@ class Driver:
                 if to == SUPERVISOR:
                     self._supervision.say(pieces)
                 else:
-                    self.links.send(to, pieces, incarnation)
-                    self._sent_kinds[type(message).__name__] += 1
+                    self._sent_kinds[type(message).__name__] += self.links.send(to, pieces, incarnation)
             case Perform(task):
                 self._tasks.append(task)
             case Forget(number):

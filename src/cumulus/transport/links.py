@@ -183,22 +183,22 @@ class Links:
             return None, RemoteProtocolError("nobody listens there")
         return await connection.settled, connection.problem
 
-    def send(self, to: Name, pieces: Sequence[Piece], incarnation: int) -> None:
-        """Send a message that was made in this incarnation; it is on its way after `flush`.
+    def send(self, to: Name, pieces: Sequence[Piece], incarnation: int) -> bool:
+        """Send a message that was made in this incarnation; it is on its way after `flush`. Return whether it is.
 
         It is dropped if the incarnation, the link or the client is gone: the machine has been told, or will be.
         """
-        if incarnation != self.incarnation:
-            return
         link = self._links.get(to)
-        if link is not None and not link.is_lost:
-            frame = framed(_MESSAGE, pieces, incarnation)
-            link.pieces += frame
-            length = sum(map(len, frame))
-            link.bytes_waiting += length
-            self.sent_messages += 1
-            self.sent_bytes += length
-            self._to_write[to] = link
+        if incarnation != self.incarnation or link is None or link.is_lost:
+            return False
+        frame = framed(_MESSAGE, pieces, incarnation)
+        link.pieces += frame
+        length = sum(map(len, frame))
+        link.bytes_waiting += length
+        self.sent_messages += 1
+        self.sent_bytes += length
+        self._to_write[to] = link
+        return True
 
     def flush(self) -> None:
         """Hand what was sent to the system, by one call for each peer if it is little."""

@@ -46,6 +46,12 @@ Versions: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 
+def versions_of(group: Group, first: int, places: Versions) -> Versions:
+    """Return the versions of rows of a block: the first, or one for each, by its place in the block."""
+    versions = np.full(len(places), first, dtype=np.int64)
+    return versions + places if group.has_row_versions else versions
+
+
 class Router(Protocol):
     """Where entries of maps lie."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -32,3 +33,8 @@ class FetchedSlice:
     def bound(self) -> tuple[str, ...]:
         """The columns that say which entries are asked for."""
         return tuple(column for column in self.columns if column is not None)
+
+
+def numbers_of(slices: Sequence[FetchedSlice]) -> dict[tuple[str, str, tuple[str | None, ...]], int]:
+    """Return relation, map and columns of a slice → its number."""
+    return {(each.relation, each.map, each.columns): number for number, each in enumerate(slices)}

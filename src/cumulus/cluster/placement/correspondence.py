@@ -18,7 +18,7 @@ from itertools import count, product
 from cumulus.algebra.scope import variables_of
 from cumulus.algebra.terms import AggSum, MapRead, Range, Term, Var, children
 from cumulus.cluster.placement.regions import AxisCut, Regions, common_parts
-from cumulus.cluster.placement.segments import Slice, hashed_alike
+from cumulus.cluster.placement.segments import lies_by
 from cumulus.m3.program import On, Program, Statement, Trigger
 
 
@@ -31,11 +31,6 @@ class NamedSlice:
     map: str
     columns: tuple[str | None, ...]
     loops: tuple[str | None, ...]
-
-    @property
-    def slice(self) -> Slice:
-        """The same without the names of loop variables."""
-        return Slice(self.map, self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +100,11 @@ def place_of(program: Program, relation: str, named: NamedSlice, regions: Region
     regions
         Those of the map.
     """
-    table, keys = program.relation(relation), program.map(named.map).keys
     columns: list[tuple[str, AxisCut]] = []
     loops: list[tuple[str, AxisCut]] = []
     for axis, dimension in regions.axes:
         column, loop = named.columns[axis], named.loops[axis]
-        if column is not None and hashed_alike(table.columns[table.position(column)].type, keys[axis].type):
+        if column is not None and lies_by(program, relation, column, named.map, axis):
             columns.append((column, dimension))
         else:  # a scalar, or a column that is hashed in another way: it may be anywhere, on its own
             loops.append((loop or f"{named.map} {axis}", dimension))

@@ -6,7 +6,7 @@ an event's column is, and those that loop together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from cumulus.catalog.names import find_name
 from cumulus.catalog.types import Kind, SqlType, coerce
-from cumulus.cluster.placement.correspondence import NamedSlice, named_flows
+from cumulus.cluster.placement.correspondence import named_flows
 from cumulus.cluster.placement.regions import AxisCut, Regions
-from cumulus.cluster.placement.segments import hashed_alike
+from cumulus.cluster.placement.segments import hashed_alike, lies_by
 from cumulus.epochs.formats.cells import value_of_text
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
@@ -61,6 +61,7 @@ def regions_asked_for(program: Program, texts: Sequence[str], nodes: int) -> dic
             hint=f"Take --nodes {regions}, or other cuts: each node has one region.",
         )
     alike = _alike(program)
+    keys = [(definition.name, axis) for definition in program.maps for axis in range(len(definition.keys))]
     axes: dict[str, list[tuple[int, AxisCut]]] = {}
     taken: dict[At, str] = {}
     stride = regions
@@ -72,9 +73,8 @@ def regions_asked_for(program: Program, texts: Sequence[str], nodes: int) -> dic
             raise UsageError(told, hint="Leave one of them out.")
         taken[root] = text
         dimension = AxisCut(each.parts, stride, each.bounds)
-        found = [(definition.name, axis) for definition in program.maps for axis in range(len(definition.keys))]
         mine: dict[str, int] = {}
-        for name, axis in found:
+        for name, axis in keys:
             if alike.root(("map", name, axis)) == root:
                 mine.setdefault(name, axis)
         if not mine:
@@ -155,19 +155,14 @@ def _alike(program: Program) -> _Alike:
         table = program.relation(flow.relation)
         by_loop: dict[str, At] = {}
         for named in (flow.writes, *flow.reads):
-            for axis, at in _keys(named):
+            for axis, (column, loop) in enumerate(zip(named.columns, named.loops, strict=True)):
+                at: At = ("map", named.map, axis)
                 type_ = program.map(named.map).keys[axis].type
-                column, loop = named.columns[axis], named.loops[axis]
                 if column is not None:
-                    place = table.position(column)
-                    if hashed_alike(table.columns[place].type, type_):
-                        found.join(at, ("table", table.name, place))
+                    if lies_by(program, flow.relation, column, named.map, axis):
+                        found.join(at, ("table", table.name, table.position(column)))
                 elif loop is not None:
                     other = by_loop.setdefault(loop, at)
                     if hashed_alike(program.map(other[1]).keys[other[2]].type, type_):
                         found.join(at, other)
     return found
-
-
-def _keys(named: NamedSlice) -> Iterator[tuple[int, At]]:
-    return ((axis, ("map", named.map, axis)) for axis in range(len(named.columns)))

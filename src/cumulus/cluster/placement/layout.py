@@ -116,7 +116,7 @@ class ClusterLayout:
             for name, sets in self.sets.items()
         } | {**(regions or {})}
         self._cut = frozenset(regions or ())
-        """Where regions are asked for; of other maps, too, nobody else has entries then."""
+        """The maps whose regions are asked for."""
 
     def _flows(self) -> Iterator[tuple[Flow, str | None]]:
         for (index, place), home in self.homes.items():
@@ -161,13 +161,11 @@ class ClusterLayout:
         import numpy as np
 
         sets = self.sets[name]
-        if self._cut:
+        if len(sets) == 1:
             return divided(self.owners(name, deltas), self.nodes)
         every = np.arange(deltas.rows)
         if EVERYWHERE in sets:
             return [every] * self.nodes
-        if len(sets) == 1 and sets[0].reach is Reach.KEY:
-            return divided(deltas.buckets(sets[0].axis, self.nodes), self.nodes)
         holds = np.zeros((self.nodes, deltas.rows), np.bool_)
         for each in sets:
             if each.reach is Reach.FIRST:
@@ -186,11 +184,11 @@ class ClusterLayout:
 
     def nodes_of(self, name: str, key: tuple[Any, ...]) -> tuple[int, ...]:
         """Return the nodes that hold an entry, in order."""
-        if self._cut:
-            return (self.owner_of(name, key),)
-        if EVERYWHERE in self.sets[name]:
-            return tuple(range(self.nodes))
         sets = self.sets[name]
+        if len(sets) == 1:
+            return (self.owner_of(name, key),)
+        if EVERYWHERE in sets:
+            return tuple(range(self.nodes))
         return tuple(
             sorted({0 if each.reach is Reach.FIRST else bucket_of(key[each.axis], self.nodes) for each in sets})
         )

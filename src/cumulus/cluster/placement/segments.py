@@ -129,12 +129,22 @@ def axis_of(program: Program, relation: str, slice_: Slice, column: str) -> int 
 
     A DATE and a TIMESTAMP may be equal and have different hashes; numbers that are equal have one.
     """
-    table, keys = program.relation(relation), program.map(slice_.map).keys
-    own = table.columns[table.position(column)].type
-    for axis, (key, named) in enumerate(zip(keys, slice_.columns, strict=True)):
-        if named == column and hashed_alike(own, key.type):
+    for axis, named in enumerate(slice_.columns):
+        if named == column and lies_by(program, relation, column, slice_.map, axis):
             return axis
     return None
+
+
+def lies_by(program: Program, relation: str, column: str, name: str, axis: int) -> bool:
+    """Whether entries of a map lie, by a key, where rows of a relation lie by a column that the key is equal to.
+
+    Parameters
+    ----------
+    name, axis
+        The map, and the place of its key.
+    """
+    table = program.relation(relation)
+    return hashed_alike(table.columns[table.position(column)].type, program.map(name).keys[axis].type)
 
 
 def hashed_alike(one: SqlType | None, other: SqlType | None) -> bool:

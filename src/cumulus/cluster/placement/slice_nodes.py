@@ -10,19 +10,17 @@ Cumulus architecture, "Trigger Dispatch".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cumulus.catalog.partition import buckets_of
-from cumulus.cluster.placement.segments import Reach, ReplicaSet, Slice, hashed_alike
+from cumulus.cluster.placement.segments import Reach, ReplicaSet, Slice, lies_by
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from cumulus.catalog.types import SqlType
     from cumulus.cluster.placement.layout import ClusterLayout
 
 
@@ -36,35 +34,27 @@ class SliceNodes:
     """
 
     def __init__(self, layout: ClusterLayout, relation: str, rows: pa.Table) -> None:
-        self._layout, self._rows = layout, rows
-        self._relation = layout.program.relation(relation)
+        self._layout, self._relation, self._rows = layout, relation, rows
         self._by_column: dict[str, npt.NDArray[np.bool_]] = {}
 
     def of_replicas(self, written: Slice) -> npt.NDArray[np.bool_]:
         """Return rows × nodes: whether the node holds entries of the slice."""
-        return self._of_sets(written, self._layout.sets[written.map])
+        found = np.zeros((self._rows.num_rows, self._layout.nodes), np.bool_)
+        for each in self._layout.sets[written.map]:
+            found |= self._of_set(written, each)
+        return found
 
     def of_home(self, column: str | None) -> npt.NDArray[np.bool_]:
         """Return rows × nodes: whether a row is at home there; without a column all are on node 0."""
         return self._on_first() if column is None else self._of_column(column)
 
-    def _of_sets(self, slice_: Slice, sets: Sequence[ReplicaSet]) -> npt.NDArray[np.bool_]:
-        found = np.zeros((self._rows.num_rows, self._layout.nodes), np.bool_)
-        for each in sets:
-            found |= self._of_set(slice_, each)
-        return found
-
     def _of_set(self, slice_: Slice, each: ReplicaSet) -> npt.NDArray[np.bool_]:
         if each.reach is Reach.FIRST:
             return self._on_first()
         column = slice_.columns[each.axis] if each.reach is Reach.KEY else None
-        key = self._layout.program.map(slice_.map).keys[each.axis] if column is not None else None
-        if column is None or key is None or not hashed_alike(self._type(column), key.type):
+        if column is None or not lies_by(self._layout.program, self._relation, column, slice_.map, each.axis):
             return np.ones((self._rows.num_rows, self._layout.nodes), np.bool_)
         return self._of_column(column)
-
-    def _type(self, column: str) -> SqlType | None:
-        return self._relation.columns[self._relation.position(column)].type
 
     def _on_first(self) -> npt.NDArray[np.bool_]:
         found = np.zeros((self._rows.num_rows, self._layout.nodes), np.bool_)

@@ -31,7 +31,7 @@ from cumulus.errors import UsageError
 from cumulus.explain.layout.choice import choose_layout
 from cumulus.explain.layout.co_partitioning import Partitioned, partition_text
 from cumulus.explain.sizes import Statistics
-from cumulus.m3.dataflow import reachable
+from cumulus.m3.dataflow import depths, reachable
 from cumulus.m3.program import Program
 
 
@@ -83,6 +83,11 @@ class ClusterPlan:
     def nodes(self) -> int:
         """How many nodes there are."""
         return self.layout.nodes
+
+    @cached_property
+    def depths(self) -> int:
+        """How many depths the graph of the spread maps has."""
+        return 1 + max(depths(self.division.spread).values(), default=-1)
 
     @cached_property
     def checks(self) -> Checks:

@@ -20,7 +20,7 @@ from cumulus.cluster.intake import BLOCK_ROWS, BlockMaker, intake_part, pack_row
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, named_flows
 from cumulus.cluster.placement.regions import AxisCut, may_meet
-from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, hashed_alike
+from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, lies_by
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.protocols.protocol import NumberedRows, Sent
@@ -29,7 +29,6 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.arrivals import Progress, next_files
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
-from cumulus.m3.dataflow import depths
 
 LoopParts: TypeAlias = dict[str, list[tuple[AxisCut, int]]]
 """Loop variable → the parts of its dimensions that a node has."""
@@ -117,7 +116,7 @@ class CountedMessages:
             is_there = node == sum(dimension.stride * dimension.part_at(node) for _, dimension in axes)
             for axis, dimension in axes:
                 column = named.columns[axis]
-                if column is not None and self._is_alike(relation, column, named.map, axis):
+                if column is not None and lies_by(self._layout.program, relation, column, named.map, axis):
                     is_there = is_there and dimension.part_of(row[column]) == dimension.part_at(node)
                 else:
                     loops.setdefault(named.loops[axis] or f"{named.map} {axis}", []).append(
@@ -126,11 +125,6 @@ class CountedMessages:
             if is_there:
                 found.append((node, loops))
         return found
-
-    def _is_alike(self, relation: str, column: str, name: str, axis: int) -> bool:
-        program = self._layout.program
-        table = program.relation(relation)
-        return hashed_alike(table.columns[table.position(column)].type, program.map(name).keys[axis].type)
 
     def _nodes(self, slice_: Slice, relation: str, row: Mapping[str, Any]) -> set[int]:
         """Return the nodes that hold entries of a slice."""
@@ -141,7 +135,7 @@ class CountedMessages:
         if each.reach is Reach.FIRST:
             return {0}
         column = slice_.columns[each.axis] if each.reach is Reach.KEY else None
-        if column is not None and self._is_alike(relation, column, slice_.map, each.axis):
+        if column is not None and lies_by(self._layout.program, relation, column, slice_.map, each.axis):
             return {bucket_of(row[column], self._layout.nodes)}
         return set(range(self._layout.nodes))
 
@@ -159,7 +153,7 @@ def _correspond(one: LoopParts, other: LoopParts) -> bool:
 def messages_of_epoch(plan: ClusterPlan) -> Counter[str]:
     """Return how many messages there are for each epoch, whatever is in it: its end, its checkpoints, its commit."""
     nodes, switches = plan.nodes, plan.tables.switches
-    levels = 1 + max(depths(plan.division.spread).values(), default=-1) if RULES[plan.mode].corrects else 0
+    levels = plan.depths if RULES[plan.mode].corrects else 0
     return Counter(
         EpochTurn=switches,
         EpochEnd=switches * nodes,

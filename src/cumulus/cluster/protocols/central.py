@@ -7,17 +7,18 @@ Cumulus consistency paper, section 3.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cumulus.cluster.messages import Block, Deltas
-from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.node_programs.evaluator import NodeMaps, versions_of
 from cumulus.cluster.node_programs.program import Group, NodeProgram
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import Push
-from cumulus.cluster.protocols.deferred_work import DeferredWork
+from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork
 from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.cluster.versions import VersionOrder
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class OrderedMaps:
-    """The maps of a node, and its work in the order of versions.
+class CentralNode(ABC):
+    """What nodes of all central protocols do: a `cumulus.cluster.protocols.protocol.NodeProtocol` but for its own
+    messages.
 
     Parameters
     ----------
@@ -43,8 +45,6 @@ class OrderedMaps:
 
     Attributes
     ----------
-    maps
-        By numbers and bytes.
     work
         What waits.
     rows
@@ -55,8 +55,45 @@ class OrderedMaps:
         node_maps = NodeMaps(plan.nodes_program, engine)
         node_maps.keep_own_entries(plan.layout, number)
         self.maps = SpreadMaps(plan, number, node_maps, order, committed)
+        self.depths = 0
         self.work = DeferredWork()
         self.rows = 0
+
+    # --- what comes and goes ----------------------------------------------------------------------------------------
+
+    def take(self, sender: int, message: object) -> None:
+        """Take what the switch asks for, and what nodes send."""
+        match message:
+            case Push() if sender >= 0:
+                self.note(sender, message)
+            case Deltas() if sender >= 0:
+                self._take_failures(message)
+            case _ if sender < 0 and (block := self.deferred(message)) is not None:
+                self.work.defer(block)
+            case _:
+                raise RemoteProtocolError(f"{type(message).__name__} is no message of this central mode")
+
+    @abstractmethod
+    def deferred(self, message: object) -> DeferredBlock | None:
+        """Return what a message of the switch asks for; None if it is nothing of this protocol."""
+
+    def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
+        """Do what can be done now; yield what nodes must get."""
+        for block, pushes in self.work.ready():
+            yield from self.do(block.message, pushes)
+            self.maps.note_errors()
+        yield from self.maps.failures()
+
+    @abstractmethod
+    def do(self, message: Any, pushes: Sequence[Push]) -> Iterator[tuple[int, Push]]:
+        """Do what waited; yield what nodes must get."""
+
+    def sent_or_noted(self, target: int, push: Push) -> Iterator[tuple[int, Push]]:
+        """Yield what another node must get; what is for this node is noted."""
+        if target == self.maps.number:
+            self.note(target, push)
+        else:
+            yield target, push
 
     @property
     def made(self) -> NodeProgram:
@@ -77,13 +114,11 @@ class OrderedMaps:
         """Evaluate the rows of a block; what they add waits to be taken."""
         found = self.maps.block_rows(block)
         group = self.group(found.group)
-        versions = np.full(len(found.signs), found.first, dtype=np.int64)
-        if group.has_row_versions:
-            versions += found.places
+        versions = versions_of(group, found.first, found.places)
         self.maps.maps.fire(group, found.rows, found.signs, versions, is_late=False)
         self.rows += len(found.signs)
 
-    def take_failures(self, told: Deltas) -> None:
+    def _take_failures(self, told: Deltas) -> None:
         """Note which maps are wrong on another node."""
         if told.frames:
             raise RemoteProtocolError("deltas are no message of a central mode")
@@ -108,6 +143,10 @@ class OrderedMaps:
         """Count epochs from a later one if that is due."""
         if less := self.maps.move_on(committed):
             self.work.renumber(less)
+
+    def late_share(self) -> tuple[int, int]:
+        """Return that nothing comes late, and how many rows have come."""
+        return 0, self.rows
 
     def facts(self) -> dict[str, object]:
         """Return how much was computed, and how much waits."""

@@ -20,76 +20,47 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cumulus.cluster.messages import Block, Deltas
+from cumulus.cluster.messages import Block
 from cumulus.cluster.placement.segments import Slice, flow_of
 from cumulus.cluster.placement.slice_nodes import SliceNodes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
+from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Push
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
 from cumulus.cluster.protocols.protocol import NumberedRows
-from cumulus.cluster.versions import VersionOrder
 from cumulus.engine.frames.frame import MapFrame
-from cumulus.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    pass
 
 
-class CentralSourceNode:
-    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+class CentralSourceNode(CentralNode):
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`."""
 
-    Parameters
-    ----------
-    number, engine, order, committed
-        As `OrderedMaps` takes them.
-
-    Attributes
-    ----------
-    ordered
-        The maps, and what waits.
-    """
-
-    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        self.ordered = OrderedMaps(plan, number, engine, order, committed)
-        self.maps, self.depths, self._number = self.ordered.maps, 0, number
-
-    def take(self, sender: int, message: object) -> None:
-        """Take what the switch asks for, and what nodes send."""
-        ordered = self.ordered
+    def deferred(self, message: object) -> DeferredBlock | None:
+        """Return what the switch asks for: to evaluate rows, or to take in what others add."""
         match message:
-            case Evaluate([first, *_] as blocks) if sender < 0:
-                read = frozenset(name for block in blocks for name in ordered.group(block.group).reads)
-                ordered.work.defer(DeferredBlock(ordered.kept(first.version), read, frozenset(), 0, message))
-            case Expect(version, groups, pushes) if sender < 0:
-                written = frozenset(name for group in groups for name in ordered.group(group).writes)
-                ordered.work.defer(DeferredBlock(ordered.kept(version), frozenset(), written, pushes, message))
-            case Push() if sender >= 0:
-                ordered.note(sender, message)
-            case Deltas() if sender >= 0:
-                ordered.take_failures(message)
+            case Evaluate([first, *_] as blocks):
+                read = frozenset(name for block in blocks for name in self.group(block.group).reads)
+                return DeferredBlock(self.kept(first.version), read, frozenset(), 0, message)
+            case Expect(version, groups, pushes):
+                written = frozenset(name for group in groups for name in self.group(group).writes)
+                return DeferredBlock(self.kept(version), frozenset(), written, pushes, message)
             case _:
-                raise RemoteProtocolError(f"{type(message).__name__} is no message of source aggregation")
+                return None
 
-    def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
-        """Evaluate and add what can be; yield what nodes must get."""
-        for work, pushes in self.ordered.work.ready():
-            if isinstance(work.message, Evaluate):
-                yield from self._evaluate(work.message)
-            else:
-                for push in pushes:
-                    for name, added in self.maps.received(push.frames):
-                        self.maps.maps.add(name, added)
-            self.maps.note_errors()
-        yield from self.maps.failures()
+    def do(self, message: Evaluate | Expect, pushes: Sequence[Push]) -> Iterator[tuple[int, Push]]:
+        """Evaluate and send, or add."""
+        if isinstance(message, Evaluate):
+            yield from self._evaluate(message)
+            return
+        for push in pushes:
+            for name, added in self.maps.received(push.frames):
+                self.maps.maps.add(name, added)
 
     def _evaluate(self, message: Evaluate) -> Iterator[tuple[int, Push]]:
         for block in message.blocks:
-            self.ordered.fire(block)
+            self.fire(block)
         parts: dict[int, dict[str, MapFrame]] = defaultdict(dict)
         for name, added in self.maps.maps.take_out().items():
             for node, places in enumerate(self.maps.layout.targets(name, added)):
@@ -99,34 +70,7 @@ class CentralSourceNode:
         assert not unexpected, f"something is added on nodes {sorted(unexpected)}, which expect nothing"
         for target in message.targets:
             push = Push(message.blocks[0].version, self.maps.sent(parts[target]))
-            if target == self._number:
-                self.ordered.note(target, push)
-            else:
-                yield target, push
-
-    def is_flushed(self, epoch: int) -> bool:
-        """Whether nothing waits of an epoch."""
-        return self.ordered.is_flushed(epoch)
-
-    def reset(self, epoch: int) -> None:
-        """Take back what is beyond a committed epoch."""
-        self.ordered.reset(epoch)
-
-    def move_on(self, committed: int) -> None:
-        """Count epochs from a later one if that is due."""
-        self.ordered.move_on(committed)
-
-    def late_share(self) -> tuple[int, int]:
-        """Return that nothing comes late, and how many rows have come."""
-        return 0, self.ordered.rows
-
-    def facts(self) -> dict[str, object]:
-        """Return how much was computed, and how much waits."""
-        return self.ordered.facts()
-
-    def check(self) -> None:
-        """Check what holds between two steps."""
-        self.ordered.check()
+            yield from self.sent_or_noted(target, push)
 
 
 class CentralSourceSwitch:

@@ -29,13 +29,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.catalog.arrow import from_ipc, to_ipc
-from cumulus.cluster.messages import Block, Deltas
-from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
+from cumulus.cluster.messages import Block
+from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, numbers_of
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
 from cumulus.cluster.placement.regions import AxisCut
 from cumulus.cluster.placement.segments import hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.protocols.central import OrderedMaps, nodes_in, single_events
+from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
 from cumulus.cluster.protocols.protocol import NumberedRows
@@ -47,65 +47,44 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class CentralTargetNode:
-    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
-
-    Parameters
-    ----------
-    number, engine, order, committed
-        As `OrderedMaps` takes them.
-
-    Attributes
-    ----------
-    ordered
-        The maps, and what waits.
-    """
+class CentralTargetNode(CentralNode):
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`; its parameters are those of `CentralNode`."""
 
     def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        self.ordered = OrderedMaps(plan, number, engine, order, committed)
-        self.maps, self.depths, self._number = self.ordered.maps, 0, number
+        super().__init__(plan, number, engine, order, committed)
         self._last_put = -1
         self._shared = shared_keys(plan)
 
-    def take(self, sender: int, message: object) -> None:
-        """Take what the switch asks for, and what nodes send."""
-        ordered = self.ordered
+    def deferred(self, message: object) -> DeferredBlock | None:
+        """Return what the switch asks for: to send slices, or to compute."""
         match message:
-            case Fetch() if sender < 0:
+            case Fetch():
                 read = frozenset(self._slice(each.slice).map for each in message.asked)
                 if message.after >= 0 and self._last_put >= 0 and message.after != self._last_put:
                     raise RemoteProtocolError(f"a FETCH after version {message.after} comes after {self._last_put}")
-                ordered.work.defer(DeferredBlock(ordered.kept(message.version), read, frozenset(), 0, message))
-            case Put(block, pushes) if sender < 0:
-                written = frozenset(ordered.group(block.group).writes)
+                return DeferredBlock(self.kept(message.version), read, frozenset(), 0, message)
+            case Put(block, pushes):
+                written = frozenset(self.group(block.group).writes)
                 self._last_put = block.version
-                ordered.work.defer(DeferredBlock(ordered.kept(block.version), frozenset(), written, pushes, message))
-            case Push() if sender >= 0:
-                ordered.note(sender, message)
-            case Deltas() if sender >= 0:
-                ordered.take_failures(message)
+                return DeferredBlock(self.kept(block.version), frozenset(), written, pushes, message)
             case _:
-                raise RemoteProtocolError(f"{type(message).__name__} is no message of target aggregation")
+                return None
 
     def _slice(self, number: int) -> FetchedSlice:
-        slices = self.ordered.made.slices
+        slices = self.made.slices
         if not 0 <= number < len(slices):
             raise RemoteProtocolError(f"there is no slice {number}")
         return slices[number]
 
-    def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
-        """Answer what can be answered, compute what can be computed; yield what nodes must get."""
-        for work, pushes in self.ordered.work.ready():
-            match work.message:
-                case Fetch() as fetch:
-                    yield from self._answer(fetch)
-                case Put(block):
-                    self._compute(block, pushes)
-            self.maps.note_errors()
-        yield from self.maps.failures()
+    def do(self, message: Fetch | Put, pushes: Sequence[Push]) -> Iterator[tuple[int, Push]]:
+        """Answer or compute."""
+        if isinstance(message, Fetch):
+            yield from self._answer(message)
+        else:
+            self._compute(message.block, pushes)
 
     def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
-        version = self.ordered.kept(fetch.version)
+        version = self.kept(fetch.version)
         frames: dict[int, list[tuple[int, bytes]]] = {target: [] for target in fetch.targets}
         for asked in fetch.asked:
             if asked.target not in frames:
@@ -114,11 +93,7 @@ class CentralTargetNode:
             if found.rows:
                 frames[asked.target].append((asked.slice, found.to_bytes()))
         for target, sent in frames.items():
-            push = Push(fetch.version, sent)
-            if target == self._number:
-                self.ordered.note(target, push)
-            else:
-                yield target, push
+            yield from self.sent_or_noted(target, Push(fetch.version, sent))
 
     def _keys(self, asked: AskedSlice) -> pa.Table | None:
         """Return the keys that are asked for; RemoteProtocolError if they are not those of the slice."""
@@ -147,41 +122,21 @@ class CentralTargetNode:
         """Compute what a block adds here from what was sent for it: where the result is another node's, it is not whole
         here, and left to that.
         """
-        maps, made = self.maps.maps, self.ordered.made
+        maps, made = self.maps.maps, self.made
         for push in pushes:
             for number, data in push.frames:
                 maps.give(number, self.maps.frame_of(self._slice(number).got, data))
-        self.ordered.fire(block)
+        self.fire(block)
         for name, added in maps.take_out().items():
-            mine = added.filter(self.maps.layout.owners(name, added) == self._number)
+            mine = added.filter(self.maps.layout.owners(name, added) == self.maps.number)
             if mine.rows:
                 maps.add(name, mine)
         maps.clear_got(made.groups[block.group].relation)
 
-    def is_flushed(self, epoch: int) -> bool:
-        """Whether nothing waits of an epoch."""
-        return self.ordered.is_flushed(epoch)
-
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
         self._last_put = -1
-        self.ordered.reset(epoch)
-
-    def move_on(self, committed: int) -> None:
-        """Count epochs from a later one if that is due."""
-        self.ordered.move_on(committed)
-
-    def late_share(self) -> tuple[int, int]:
-        """Return that nothing comes late, and how many rows have come."""
-        return 0, self.ordered.rows
-
-    def facts(self) -> dict[str, object]:
-        """Return how much was computed, and how much waits."""
-        return self.ordered.facts()
-
-    def check(self) -> None:
-        """Check what holds between two steps."""
-        self.ordered.check()
+        super().reset(epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +163,8 @@ class CentralTargetSwitch:
     def __init__(self, plan: ClusterPlan) -> None:
         self._nodes = plan.nodes
         self._groups = {group.relation: (at, group) for at, group in enumerate(plan.nodes_program.groups)}
-        slices = plan.nodes_program.slices
-        self._bound = [each.bound for each in slices]
-        numbers = {(each.relation, each.map, each.columns): at for at, each in enumerate(slices)}
+        self._bound = [each.bound for each in plan.nodes_program.slices]
+        numbers = numbers_of(plan.nodes_program.slices)
         self._flows: dict[str, list[_FlowPlan]] = defaultdict(list)
         program, regions = plan.division.spread, plan.layout.regions
         for flow in named_flows(program):
@@ -276,7 +230,7 @@ def shared_keys(plan: ClusterPlan) -> list[set[frozenset[tuple[int, AxisCut]]]]:
     a target needs the entries of its own parts.
     """
     found: list[set[frozenset[tuple[int, AxisCut]]]] = [set() for _ in plan.nodes_program.slices]
-    numbers = {(each.relation, each.map, each.columns): at for at, each in enumerate(plan.nodes_program.slices)}
+    numbers = numbers_of(plan.nodes_program.slices)
     program = plan.division.spread
     for flow in named_flows(program):
         by_loop = dict(place_of(program, flow.relation, flow.writes, plan.layout.regions[flow.writes.map]).loops)

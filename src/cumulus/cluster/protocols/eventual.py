@@ -23,7 +23,6 @@ from cumulus.cluster.versions import VersionOrder
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
-from cumulus.m3.dataflow import depths
 
 
 class EventualNode:
@@ -56,7 +55,7 @@ class EventualNode:
     ) -> None:
         self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
         self.maps = SpreadMaps(plan, number, self.state.maps, order, committed)
-        self.depths = 1 + max(depths(plan.division.spread).values(), default=-1)
+        self.depths = plan.depths
         self._blocks: list[Block] = []
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cumulus.cluster.node_programs.evaluator import NodeMaps, Router, Signs
+from cumulus.cluster.node_programs.evaluator import NodeMaps, Router, Signs, versions_of
 from cumulus.cluster.node_programs.program import NodeProgram
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
@@ -105,9 +105,7 @@ class EventualState:
         if not count:
             return
         own = self.made.groups[group]
-        versions = np.full(count, first, dtype=np.int64)
-        if own.has_row_versions:
-            versions += np.arange(count) if places is None else places
+        versions = versions_of(own, first, np.arange(count) if places is None else places)
         is_late = any(self._newest.get(name, -1) >= int(versions[0]) for name in own.reads)
         self._maps.fire(own, rows, signs, versions, is_late=is_late)
         for name in own.reads:
