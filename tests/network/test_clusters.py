@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,43 @@ def test_machines_and_hosts_that_are_lost_come_back(hosts: Sequence[Host]) -> No
     send(first, done, 10)
 
 
+@pytest.mark.kill
+def test_a_standby_takes_the_place_of_a_host_that_is_lost(hosts: Sequence[Host]) -> None:
+    first, second, third = hosts
+    places = ["--place", f"switch0={third.address}", "--place", f"node0={third.address}"]
+    start(hosts, *places, "--place", f"node1={second.address}", "--standby", "1", "--lease", "4s", nodes=2)
+    send(first, 0, 40)
+    wait_for(lambda: all(each["is_covered"] for each in residences(first).values() if each["standby"]))
+    third.cut()
+    time.sleep(2)
+    third.mend()
+    send(first, 40, 20)
+    assert "moves to" not in log_of(first)
+    third.cut()
+    lost = time.monotonic()
+    send(first, 60, 20)
+    taken_s = time.monotonic() - lost
+    assert f"node0 moves to {first.address}:7070" in log_of(first)
+    assert f"switch0 moves to {first.address}:7070" in log_of(first)
+    assert taken_s > 4, "it must have been lost for the lease"
+    wait_for(lambda: not machine_pids(third))  # it ends what it has, though nobody can tell it to
+    assert [residences(first)[name]["branch"] for name in ("switch0", "node0", "node1")] == [1, 1, 0]
+    third.mend()
+    wait_for(lambda: machine_pids(third) or residences(first)["node1"]["standby"] == f"{first.address}:7070")
+    send(first, 80, 20)
+    first.cumulus("cluster", "stop", "live")
+    start(hosts, "--standby", "1", "--lease", "4s", nodes=2)  # where they are now
+    send(first, 100, 20)
+    assert [residences(first)[name]["host"] for name in ("switch0", "node0")] == [f"{first.address}:7070"] * 2
+    epochs = first.run("ls", "live/epochs").split()
+    assert len(epochs) == len(set(epochs))
+
+
+def residences(host: Host) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(host.run("cat", "live/checkpoint/hosts.json"))
+    return found
+
+
 @pytest.mark.slow
 def test_what_goes_between_hosts_cannot_be_read(hosts: Sequence[Host], tmp_path: Path) -> None:
     """Rows with a word of their own go over a cable on which all bytes are kept."""
@@ -232,8 +270,13 @@ def test_mistakes_are_told_before_anything_is_written(hosts: Sequence[Host]) -> 
         third.write(f"{third.address}.{kind}", second.run("cat", f"{second.address}.{kind}"), is_secret=True)
     start_agent(third)
     assert "shows a certificate that is not trusted: IP address mismatch" in refused(first, *words)
-    start(hosts[:2])
-    wait_for(lambda: "epoch 1 is committed, and not in the log" in log_of(first))  # the third one had a node
+    named = [word for host in hosts[:2] for word in ("--host", f"{host.address}:7070")]
+    words = ["cluster", "start", "views.sql", "--home", "live", "--nodes", 3, *named]
+    words += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem"]
+    told = refused(first, *words)
+    assert f"node1 has its state at {third.address}:7070, and no --host names it" in told
+    start(hosts[:2], "--place", f"node1={second.address}")
+    wait_for(lambda: "epoch 1 is committed, and not in the log" in log_of(first))
 
 
 def end_agent(host: Host) -> None:

@@ -41,6 +41,7 @@ def simulate_cluster(
     nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 1 to 8, by the seed."),
     switches: int = typer.Option(0, min=0, help="How many switches; 0 for some of 1 to 4, by the seed."),
     mode: str = typer.Option("", help="The mode of all of them; '' for one by the seed."),
+    hosts: bool = typer.Option(False, "--hosts", help="All of them on several hosts, with standbys."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
@@ -69,15 +70,19 @@ def simulate_cluster(
     one = Mode(mode) if mode else None
     if one and RULES[one].needs_one_switch and switches > 1:
         raise UsageError(f"--mode {mode} has one switch", hint="Leave out --switches.")
-    case: ScenarioOf = partial(cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one)
+    has_hosts = True if hosts else None
+    case: ScenarioOf = partial(
+        cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, has_hosts=has_hosts
+    )
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))
         _tell_seed(failure_lines(case, seed, conditions, attempts))
         return
-    options = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode}
+    options = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode, "--hosts": hosts or ""}
     again = partial(_replay, "cluster", {**options, "--faults": faults, "--break": broken}, ALL_FAULTS)
-    is_large = seeds >= LARGE_RUN and set(names) == set(FAULTS) and not nodes and not switches and not mode
+    is_all = not nodes and not switches and not mode and not hosts and set(names) == set(FAULTS)
+    is_large = seeds >= LARGE_RUN and is_all
     chosen = Seeds(first, seeds, jobs, needed=NEEDED if is_large else ())
     if broken:
         chosen = Seeds(first, MOST_TO_CATCH, jobs, most_failures=1, stops=True)
@@ -154,7 +159,7 @@ def _replay(what: str, options: Mapping[str, object], all_faults: str, seed: int
     words = ["cumulus", "simulate", what, "--seed", str(seed)]
     for option, value in options.items():
         if value != (all_faults if option == "--faults" else ""):
-            words += [option, str(value)]
+            words += [option] if value is True else [option, str(value)]
     return shlex.join(words)
 
 

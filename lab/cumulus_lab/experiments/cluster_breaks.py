@@ -19,13 +19,17 @@ from cumulus.cluster.protocols.central_target import CentralTargetNode
 from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.protocols.protocol import NodeProtocol
+from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
+from cumulus.cluster.standby.copied_machine import CopiedMachine
+from cumulus.cluster.standby.copies import CopyForget, CopyReady, CopyRecord
 from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Machine, Name, Perform, Received, Send
-from cumulus_lab.experiments.cluster_counts import CountedMachine
+from cumulus.transport.machine_spec import SUPERVISOR
+from cumulus_lab.experiments.cluster_counts import CountedMachine, machine_in
 from cumulus_lab.simulation import BrokenRule
 
 Breaking: TypeAlias = Callable[[Name, Machine, ClusterLayout], Machine]
@@ -245,7 +249,7 @@ def _wait_for_nothing(protocol: CentralNode, layout: ClusterLayout) -> None:
 
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
-    switch = machine.machine if isinstance(machine, CountedMachine) else machine
+    switch = machine_in(machine)
     if isinstance(switch, Switch) and isinstance(switch.intake, Intake):
         take_nets = switch.intake.take_nets
         setattr(switch.intake, "take_nets", lambda: [_without_first(each) for each in take_nets()])  # noqa: B010
@@ -254,6 +258,45 @@ def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machi
 
 def _without_first(net: TableDelta) -> TableDelta:
     return TableDelta(net.relation, net.rows.slice(1), net.counts[1:])
+
+
+class CopiesLate(BrokenRule):
+    """A machine that waits for no standby, and sends it records some steps later."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        copied = machine.machine if isinstance(machine, CountedMachine) else machine
+        setattr(copied, "_waiting", ())  # noqa: B010
+        self._held: deque[list[Effect]] = deque([[] for _ in range(5)])
+
+    def inputs(self, inputs: Sequence[Input]) -> Sequence[Input]:
+        """Forget what is held when an incarnation begins."""
+        if any(isinstance(each, Received) and isinstance(each.message, Reset) for each in inputs):
+            self._held = deque([] for _ in self._held)
+        return inputs
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Send records that a standby should have had before, and everything else there is."""
+        late: list[Effect] = [
+            each for each in effects if isinstance(each, Send) and isinstance(each.message, CopyRecord | CopyForget)
+        ]
+        self._held.append(late)
+        return [*self._held.popleft(), *(each for each in effects if each not in late)]
+
+
+def _say_copies_are_whole(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+    """Say that the standby has all of a machine before it has."""
+    copied = machine.machine if isinstance(machine, CountedMachine) else machine
+    if isinstance(copied, CopiedMachine):
+        meet = getattr(copied, "_meet")  # noqa: B009
+
+        def met(standby: Name, effects: list[Effect]) -> None:
+            meet(standby, effects)
+            if standby:
+                effects.append(Send(SUPERVISOR, CopyReady(standby, getattr(copied, "_branch"))))  # noqa: B009
+
+        setattr(copied, "_meet", met)  # noqa: B010
+    return machine
 
 
 def _machine(kind: str, breaking: Callable[[Machine], Machine]) -> Breaking:
@@ -265,7 +308,7 @@ def _part(change: Callable[[Any, ClusterLayout], None], kind: type = object) -> 
     """Change what nodes do for spread views, where their protocol is of a kind."""
 
     def broken(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
-        node = machine.machine if isinstance(machine, CountedMachine) else machine
+        node = machine_in(machine)
         if isinstance(node, ClusterNode) and node.protocol is not None and isinstance(node.protocol, kind):
             change(node.protocol, layout)
         return machine
@@ -299,6 +342,8 @@ BREAKS: Mapping[str, Breaking] = {
     "put before fetch": _machine("switch", PutsBeforeFetches),
     "reads do not wait": _part(_wait_for_nothing, CentralTargetNode),
     "writes do not wait": _part(_wait_for_nothing, CentralSourceNode),
+    "acknowledged before the standby": lambda name, machine, _: machine if name == PUBLISHER else CopiesLate(machine),
+    "standby taken for whole": _say_copies_are_whole,
 }
 """Name → a rule broken."""
 BROKEN_IN: Mapping[str, Mode] = {
@@ -306,3 +351,5 @@ BROKEN_IN: Mapping[str, Mode] = {
     "writes do not wait": Mode.CENTRAL_SOURCE,
 }
 """Name → the mode that has the rule; the others are of the eventual mode, or of all."""
+BROKEN_ON_HOSTS = frozenset(("acknowledged before the standby", "standby taken for whole"))
+"""The rules of clusters on several hosts."""

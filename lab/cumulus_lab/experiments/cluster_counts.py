@@ -22,6 +22,7 @@ from cumulus.cluster.node_programs.evaluator import NodeMaps
 from cumulus.cluster.protocols.central_messages import Push
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
+from cumulus.cluster.standby.copied_machine import CopiedMachine
 from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
@@ -37,6 +38,7 @@ NEEDED = (
     "client rows accepted",
     "client rows held",
     "client rows sent again",
+    "copied whole",
     "correction of depth 1",
     "correction of depth 2",
     "correction sent on",
@@ -48,13 +50,16 @@ NEEDED = (
     "epoch with a failing view",
     "gated payload that waited",
     "late block",
+    "host lost and waited for",
     "late delta",
     "message held by back-pressure",
     "message lost",
     "message of an old incarnation",
+    "moved to its standby",
     "program refused",
     "row quarantined",
     "snapshot with later versions present",
+    "standby caught up",
     "task SaveState",
     "view error",
 )
@@ -96,6 +101,13 @@ class ClusterHistory:
         if self._corrections[0] != life:
             self._corrections = life, {}
         return self._corrections[1]
+
+
+def machine_in(machine: Machine) -> Machine:
+    """Return the node, switch or publisher in what is around it."""
+    while isinstance(machine, CountedMachine | CopiedMachine):
+        machine = machine.machine
+    return machine
 
 
 class Cascades:
@@ -159,11 +171,12 @@ class CountedMachine:
     ) -> None:
         self.machine = machine
         self._name, self._reports, self._history, self._incarnation = name, reports, history, incarnation
-        self._node = machine if isinstance(machine, ClusterNode) else None
+        inner = machine_in(machine)
+        self._node = inner if isinstance(inner, ClusterNode) else None
         self._open: set[int] = set()
         self._ledger = ledger
-        if isinstance(machine, Switch) and machine.intake is not None:
-            ledger.watch(name, machine.intake, incarnation)
+        if isinstance(inner, Switch) and inner.intake is not None:
+            ledger.watch(name, inner.intake, incarnation)
         if self._node is not None and self._node.spread is not None:
             Cascades(self._node.spread.maps, history.corrections(incarnation), reports)
 

@@ -26,6 +26,8 @@ from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Halt, Halted, Reset
+from cumulus.cluster.standby.copies import KeepCopies, ReadOwnLog
+from cumulus.cluster.standby.standby import Standby
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -36,9 +38,10 @@ from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_IN, Breaking, as_it_is
+from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_IN, BROKEN_ON_HOSTS, Breaking, as_it_is
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
-from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine
+from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
+from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
@@ -47,10 +50,12 @@ from cumulus_lab.experiments.equal_outputs import difference, difference_in_part
 from cumulus_lab.simulation import (
     BackPressure,
     Choices,
+    ChoiceStream,
     Conditions,
     Reports,
     Scenario,
     StartIncarnation,
+    VirtualLog,
     Wire,
     World,
     as_it_should_be,
@@ -72,6 +77,8 @@ EXTREME_PROGRAMS = 1 / 12
 """The share of programs whose columns are of the types that have the most special values."""
 MOST_PARTS = 10_000
 """More than the calls of clients: their judge has an epoch for each, so no row may wait for a number of epochs."""
+STANDBYS = 1 / 4
+"""The share of clusters on several hosts, with standbys."""
 CRASHES = 1 / 60
 """How often a machine crashes, per step: a case has a few hundred."""
 REFUSALS = 1 / 50
@@ -97,6 +104,8 @@ class Starter:
         Returns the last committed epoch, if there is one.
     gated
         Those that cannot take back an epoch, and are ended with any other one; None: all are.
+    hosts
+        Where they are; None: where nothing is lost but they.
     """
 
     members: Sequence[Name]
@@ -104,6 +113,7 @@ class Starter:
     is_wanted: Callable[[], bool]
     committed: Callable[[], int | None] = lambda: None
     gated: frozenset[Name] | None = None
+    hosts: VirtualHosts | None = None
     lost: set[Name] = field(default_factory=set)
     halting: bool = False
     is_due: bool = True
@@ -128,6 +138,8 @@ class Starter:
                     self.epochs.append(epoch)
                 case Received(_, SourcesDone()):
                     self.is_done = True
+                case Received(name, message) if self.hosts is not None:
+                    self.hosts.take(name, message)
                 case _:
                     pass
         if not self.is_due or self.is_renewing or (self.is_done and not self.is_wanted()):
@@ -136,7 +148,10 @@ class Starter:
             return []  # it will say so
         if self.gated is None or self.is_first:
             self.is_first = False
-            return [self._start(ends=True)]
+            if self.hosts is None:
+                return [self._start(ends=True)]
+            self.hosts.lose(self.lost)
+            return [self._start(message=self.hosts.reset(self.committed() or 0), ends=True)]
         if PUBLISHER in self.lost:
             self.halting = False
             return [self._reset(self.committed() or 0)]
@@ -146,7 +161,10 @@ class Starter:
     def _reset(self, epoch: int) -> Effect:
         """Let all meet anew, and go back to a committed epoch."""
         assert self.gated is not None
-        return self._start(message=Reset(epoch), ending=self.gated)
+        if self.hosts is None:
+            return self._start(message=Reset(epoch), ending=self.gated)
+        ending = self.gated | self.hosts.lose(self.lost)
+        return self._start(message=self.hosts.reset(epoch), ending=ending)
 
     def _start(self, **how: Any) -> Effect:
         self.is_due, self.is_renewing = False, True
@@ -168,22 +186,36 @@ class VirtualCluster:
         What its home has.
     every_ms, last
         As the publisher takes them.
+    hosts
+        Where they are, if they have standbys.
     reports
         Where it is counted what happens.
     """
 
     def __init__(
-        self, settings: ClusterSettings, plan: ClusterPlan, every_ms: int | None, last: int, reports: Reports
+        self,
+        settings: ClusterSettings,
+        plan: ClusterPlan,
+        every_ms: int | None,
+        last: int,
+        reports: Reports,
+        hosts: VirtualHosts | None = None,
     ) -> None:
         self.names = machine_names(settings)
-        self._settings, self._plan = settings, plan
-        self._argument = {"home": settings.home, "every_ms": every_ms, "last": last}
+        self._settings, self._plan, self._hosts = settings, plan, hosts
+        self._argument: dict[str, Any] = {"home": settings.home, "every_ms": every_ms, "last": last}
+        if hosts is not None:
+            self._argument |= {"ack": "standby", "hosts": hosts.count}
         self._equipped: dict[Name, MachineSpec] = {}
         self._reports = reports
 
     def made(self, name: Name) -> Machine:
         """Return the machine of a new life, as its process would make it."""
         self._equipped.pop(name, None)  # it holds locks
+        if self._hosts is not None:
+            if name in self._hosts.standbys:
+                return self._hosts.made(name)
+            self._hosts.bring(name)
         spec = equip_by_plan(name, self._argument, self._settings, self._plan)
         if spec.log is not None:
             spec.log.close()  # records are on the world's disk
@@ -193,6 +225,8 @@ class VirtualCluster:
     def perform(self, name: Name, task: Any) -> Any:
         """Do a task of a machine."""
         self._reports(f"task {type(task).__name__}")
+        if self._hosts is not None and isinstance(task, KeepCopies | ReadOwnLog):
+            return self._hosts.perform(name, task)
         return self._equipped[name].perform(task)
 
 
@@ -207,12 +241,18 @@ class Case:
         Makes a machine of which a rule is broken of one as it should be.
     nodes, switches
         How many; 0 lets choices say.
-    mode
-        None lets choices say.
+    mode, has_hosts
+        None lets choices say; with hosts there are standbys.
     """
 
     def __init__(
-        self, choices: Choices, breaking: Breaking, nodes: int = 0, switches: int = 0, mode: Mode | None = None
+        self,
+        choices: Choices,
+        breaking: Breaking,
+        nodes: int = 0,
+        switches: int = 0,
+        mode: Mode | None = None,
+        has_hosts: bool | None = None,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -266,10 +306,23 @@ class Case:
         self._reports, self._history = Reports(), ClusterHistory()
         self._reports(f"{settings.engine} engine")
         self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
+        self._disks: dict[Name, VirtualLog] = {}
+        self._hosts = self._hosts_of(choices.stream("hosts"), has_hosts)
         self._cluster = VirtualCluster(
-            settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports
+            settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
         )
-        self._senders = {
+        self._senders = self._clients_of(choices)
+
+    def _hosts_of(self, stream: ChoiceStream, has_hosts: bool | None) -> VirtualHosts | None:
+        """Return the hosts of its machines, if there are to be some."""
+        if not (has_hosts or (has_hosts is None and stream.chance(STANDBYS))):
+            return None
+        names, home = machine_names(self._settings), Path(self._settings.home)
+        return VirtualHosts(stream, names, home, self._disks, self._reports)
+
+    def _clients_of(self, choices: Choices) -> dict[Name, SendingClient]:
+        """Return what sends rows."""
+        return {
             f"client{at}": SendingClient(
                 self._relations(),
                 choices.stream(f"client {at}"),
@@ -292,17 +345,19 @@ class Case:
     def scenario(self) -> Scenario:
         """Return what is run."""
         names = self._cluster.names
+        standbys = [] if self._hosts is None else self._hosts.standbys  # first, so that they let go of copies in time
         return Scenario(
-            dict.fromkeys([SUPERVISOR, *names, *self._senders], self._made),
+            dict.fromkeys([SUPERVISOR, *standbys, *names, *self._senders], self._made),
             WIRE,
             perform=self._cluster.perform,
             logs=frozenset(names),
             supervisor=SUPERVISOR,
             clients=frozenset(self._senders),
-            may_crash=frozenset([SUPERVISOR, *names]),
+            may_crash=frozenset([SUPERVISOR, *standbys, *names]),
             at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
             reports=self._reports,
             pressure=BackPressure(self._unread, {name: fed_by(self._settings, name) for name in names}),
+            disks=self._disks,
         )
 
     def _made(self, name: Name, life: int) -> Machine:
@@ -311,9 +366,15 @@ class Case:
         if name == SUPERVISOR:
             waits = partial(any_waits, list(self._senders.values()))
             committed = partial(newest_epoch, self._out)
-            self._starter = Starter(self._cluster.names, self._incarnations, waits, committed, self._gated)
+            members = list(self._cluster.names)
+            if self._hosts is not None:
+                self._hosts.begin()
+                members += self._hosts.standbys
+            self._starter = Starter(members, self._incarnations, waits, committed, self._gated, self._hosts)
             return self._starter
         made = self._cluster.made(name)
+        if isinstance(made, Standby):
+            return made
         machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations), self._ledger)
         return self._breaking(name, machine, self._plan.layout)
 
@@ -367,8 +428,7 @@ class Case:
         machines = [world.lives[name].machine for name in self._cluster.names if name in world.lives]
         if len(machines) < len(self._cluster.names):
             return  # one has ended when all was read, and nobody has started it again
-        found = [as_it_should_be(each) for each in machines]
-        nodes = [each.machine for each in found if isinstance(each, CountedMachine)]
+        nodes = [machine_in(as_it_should_be(each)) for each in machines]
         check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
 
 
@@ -384,15 +444,21 @@ def planned(name: str, nodes: int, switches: int, mode: Mode) -> ClusterPlan:
 
 
 def cluster_case(
-    choices: Choices, broken: str = "", nodes: int = 0, switches: int = 0, mode: Mode | None = None
+    choices: Choices,
+    broken: str = "",
+    nodes: int = 0,
+    switches: int = 0,
+    mode: Mode | None = None,
+    has_hosts: bool | None = None,
 ) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
     if stream.chance(REFUSALS):
         return refusal(stream.one(list(REFUSED)))
     if broken:
-        return Case(choices, BREAKS[broken], nodes, switches, mode or BROKEN_IN.get(broken, Mode.EVENTUAL)).scenario()
-    return Case(choices, as_it_is, nodes, switches, mode).scenario()
+        mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
+        return Case(choices, BREAKS[broken], nodes, switches, mode, has_hosts or broken in BROKEN_ON_HOSTS).scenario()
+    return Case(choices, as_it_is, nodes, switches, mode, has_hosts).scenario()
 
 
 def refusal(name: str) -> Scenario:

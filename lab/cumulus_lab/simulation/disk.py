@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 
 from cumulus.machine import Append, Recovered
@@ -15,18 +16,29 @@ class VirtualLog:
     Records are on the disk in the order in which they were written. Of those that are written but not yet reported to
     be there, a crash leaves as many as chance says: a real disk may have them, too. What may be forgotten is kept until
     more may be, as a log in several files does, and a recovery may or may not show it.
+
+    Parameters
+    ----------
+    first, records
+        What is on the disk already, and the number of the first of them.
     """
 
-    def __init__(self) -> None:
-        self._first = 1
-        self._records: deque[bytes] = deque()
-        self._forgotten = 0
-        self.durable = 0
+    def __init__(self, first: int = 1, records: Sequence[bytes] = ()) -> None:
+        self._first = first
+        self._records: deque[bytes] = deque(records)
+        self._forgotten = first - 1
+        self.durable = self.written
 
     @property
     def written(self) -> int:
         """The number of the last record, on the disk or on its way there."""
         return self._first + len(self._records) - 1
+
+    def records(self, first: int, last: int) -> tuple[int, list[bytes]]:
+        """Return records by their numbers, as far as they are kept, and the number of the first one."""
+        assert last <= self.durable, f"record {last} is read, but the last on the disk is {self.durable}"
+        first = max(first, self._first)
+        return first, list(islice(self._records, first - self._first, last + 1 - self._first))
 
     def write(self, effect: Append) -> None:
         """Begin to write a record."""

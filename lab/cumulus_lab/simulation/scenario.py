@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.machine import Machine, Name
 from cumulus_lab.simulation.choices import Choices, ChoiceStream
+from cumulus_lab.simulation.disk import VirtualLog
 
 if TYPE_CHECKING:
     from cumulus_lab.simulation.world import World
@@ -140,6 +141,8 @@ class Scenario:
         What is counted, beside what the world counts itself.
     pressure
         When machines do not read what feeds them.
+    disks
+        Machine → its log; who makes a machine may replace it before.
     """
 
     machines: Mapping[Name, Factory]
@@ -156,6 +159,7 @@ class Scenario:
     goes_on: Callable[[World], bool] = _nobody_waits
     reports: Reports = field(default_factory=Reports)
     pressure: BackPressure = field(default_factory=BackPressure)
+    disks: dict[Name, VirtualLog] = field(default_factory=dict)
 
     @property
     def members(self) -> frozenset[Name]:

@@ -58,7 +58,8 @@ class World:
         self._faults = Faults(conditions, choices, scenario.may_crash)
         longest = choices.stream("longest delay").one(conditions.longest_ms) * MILLISECOND
         self._longest = longest
-        self.logs = {name: VirtualLog() for name in scenario.machines}
+        self.logs = scenario.disks
+        self.logs |= {name: VirtualLog() for name in scenario.machines if name not in self.logs}
         self._numbers = dict.fromkeys(scenario.machines, 0)
         self._slow_until = dict.fromkeys(scenario.machines, 0)
         delays = {name: choices.stream(f"delays of {name}") for name in scenario.machines}

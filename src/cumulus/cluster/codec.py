@@ -17,6 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, output_files, records, resets
 from cumulus.cluster.protocols import central_messages
+from cumulus.cluster.standby import copies
 from cumulus.epochs.output.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -63,6 +64,14 @@ _CLASSES: dict[str, type] = {
         resets.Halt,
         resets.Halted,
         resets.Reset,
+        copies.CopyOffered,
+        copies.CopyHeld,
+        copies.CopyWhole,
+        copies.CopyRecord,
+        copies.CopyState,
+        copies.CopyForget,
+        copies.CopyKept,
+        copies.CopyReady,
         records.LoggedTurn,
         records.LoggedRefusal,
         records.LoggedPayloads,

@@ -140,7 +140,7 @@ class ClusterNode:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records)
-                case Received(_, Reset(epoch)):
+                case Received(_, Reset(epoch=epoch)):
                     self._reset(epoch, effects)
                 case Received(sender, message):
                     self._take(sender, message, effects)

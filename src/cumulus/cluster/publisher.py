@@ -112,7 +112,7 @@ class Publisher:
                     self._recover(first, records, effects)
                 case Received(_, Halt()):
                     self._is_halting = True
-                case Received(_, Reset(epoch)):
+                case Received(_, Reset(epoch=epoch)):
                     self._reset(epoch, effects)
                 case Received(sender, EpochReady(epoch, written)) if sender in (*self._nodes, *self._switches):
                     self._take_ready(sender, epoch, written)

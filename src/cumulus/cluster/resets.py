@@ -13,8 +13,8 @@ Cumulus consistency paper, section 4.3; the message is that of docs/cluster.md, 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from cumulus.machine import Input, Lost, Name
 
@@ -33,9 +33,16 @@ class Halted:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """From the supervisor to all machines, at the beginning of an incarnation: the last committed epoch."""
+    """From the supervisor to all machines, at the beginning of an incarnation: the last committed epoch.
+
+    Parameters
+    ----------
+    standbys
+        Machine → who keeps a copy of its log (`cumulus.cluster.standby`); others have nobody.
+    """
 
     epoch: int
+    standbys: Mapping[Name, Name] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

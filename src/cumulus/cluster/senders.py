@@ -26,6 +26,16 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.output_files import ListOutput, OutputFile, ReadOutput
 from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.standby.copies import (
+    CopyForget,
+    CopyHeld,
+    CopyKept,
+    CopyOffered,
+    CopyRecord,
+    CopyState,
+    CopyWhole,
+)
+from cumulus.cluster.standby.standby import STANDBY, standby_name
 from cumulus.machine import Name
 
 SWITCH, NODE, _CLIENT = "switch", "node", "client"
@@ -44,6 +54,8 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         EpochCommit: (PUBLISHER,),
         ClientRows: (_CLIENT,),
         StatusAsked: (_CLIENT,),
+        CopyHeld: (STANDBY,),
+        CopyKept: (STANDBY,),
     },
     NODE: {
         EpochPart: (SWITCH,),
@@ -52,6 +64,12 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         EpochCommit: (PUBLISHER,),
         ReadEntries: (_CLIENT,),
         ReadParts: (_CLIENT,),
+        StatusAsked: (_CLIENT,),
+        CopyHeld: (STANDBY,),
+        CopyKept: (STANDBY,),
+    },
+    STANDBY: {
+        **dict.fromkeys((CopyOffered, CopyWhole, CopyRecord, CopyState, CopyForget), (SWITCH, NODE)),
         StatusAsked: (_CLIENT,),
     },
 }
@@ -69,13 +87,16 @@ class Senders:
         How many there are; everybody else is a client.
     takes
         Message of the cluster's protocol → the kind of machine that sends it to nodes.
+    hosts
+        How many there are: each may have a standby.
     """
 
-    def __init__(self, me: Name, nodes: int, switches: int, takes: Mapping[type, str]) -> None:
+    def __init__(self, me: Name, nodes: int, switches: int, takes: Mapping[type, str], hosts: int = 0) -> None:
         self._kinds = {
             PUBLISHER: PUBLISHER,
             **dict.fromkeys(map(switch_name, range(switches)), SWITCH),
             **dict.fromkeys(map(node_name, range(nodes)), NODE),
+            **dict.fromkeys(map(standby_name, range(hosts)), STANDBY),
         }
         self._taken = dict(_SENDERS[self._kinds[me]])
         if self._kinds[me] == NODE:

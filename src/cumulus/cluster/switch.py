@@ -144,7 +144,7 @@ class Switch:
             match each:
                 case Recovered(first, records):
                     self._recover(first, records, effects)
-                case Received(_, Reset(epoch)):
+                case Received(_, Reset(epoch=epoch)):
                     self._reset(epoch, effects)
                 case Received(sender, EpochTurn() as turn) if sender == PUBLISHER:
                     self._take_turn(turn, effects)

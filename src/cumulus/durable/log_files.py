@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -344,6 +345,48 @@ class RecordLog:
             f"{self.folder}: the log cannot be read or written: {problem.strerror or problem}",
             hint="Make room there, or give the right to write, and start again: what was acknowledged is there.",
         )
+
+
+def read_records(folder: Path, first: int, last: int) -> tuple[int, list[bytes]]:
+    """Return records of a log that is written, and forgotten, meanwhile; and the number of the first one.
+
+    Parameters
+    ----------
+    first, last
+        Their numbers. Those that are forgotten are left out; the last one must be on the disk.
+
+    Raises
+    ------
+    StoreError
+        If they cannot be read, or have been damaged.
+    """
+    while True:
+        starts = sorted(int(path.stem) for path in folder.glob("*.log"))
+        found: dict[int, bytes] = {}
+        try:
+            for start, behind in pairwise([*starts, last + 1]):
+                if behind > first and start <= last:
+                    path = folder / f"{start:020d}.log"
+                    for number, record in _records_of(path, start):
+                        if first <= number <= last:
+                            found[number] = record
+        except FileNotFoundError:
+            continue  # it was forgotten since
+        except OSError as problem:
+            raise StoreError(f"{folder}: the log cannot be read: {problem.strerror}", hint=_RESTORE) from None
+        begin = min(found, default=last + 1)
+        if list(found) != list(range(begin, last + 1)):
+            raise _damaged(folder / f"{max(found, default=first):020d}.log", 0)
+        return begin, list(found.values())
+
+
+def _records_of(path: Path, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the records of a file, with their numbers, up to where it is being written."""
+    data, place, number = path.read_bytes(), 0, start
+    while (group := _group_at(data, place, number)) is not None:
+        records, place = group
+        yield from enumerate(records, number)
+        number += len(records)
 
 
 def _state_of(found: os.stat_result) -> tuple[int, int, int]:

@@ -97,7 +97,10 @@ class Supervisor:
     is_unwanted
         Whether they are not to be started any more, asked again and again meanwhile.
     launchers
-        What starts the process of a machine; on this computer, if it is not named.
+        What starts the process of a machine; on this computer, if it is not named. It may change: what is started then
+        is started by another one.
+    message
+        What each machine is told with the addresses of the others, as its codec writes it.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Supervisor:
         idle_seconds: float | None = None,
         is_unwanted: Callable[[], bool] = lambda: False,
         launchers: Mapping[Name, Launcher] = MappingProxyType({}),
+        message: bytes | None = None,
     ) -> None:
         assert len({each.name for each in processes}) == len(processes), "two processes with one name"
         self.incarnation = incarnation
@@ -120,7 +124,7 @@ class Supervisor:
         self._start_seconds = start_seconds
         self._idle_seconds = idle_seconds
         self._is_unwanted = is_unwanted
-        self._launchers = launchers
+        self._launchers, self._message = launchers, message
         self._running: dict[Name, MachineProcess] = {}
         self._occurrences: Queue[Occurrence] = Queue()
         self._is_stopping = False
@@ -134,7 +138,7 @@ class Supervisor:
             If one of them cannot start; none is left then. `StartError` if it has ended.
         """
         try:
-            self._start(self._processes)
+            self._start(self._processes, self._message)
         except BaseException:
             self.stop()
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from cumulus.cluster.versions import MOST_SWITCHES
 
 if TYPE_CHECKING:
     from cumulus.cluster.live.cluster_places import AgentPlace
+    from cumulus.cluster.live.daemon import LiveSettings
     from cumulus.cluster.processes.cluster_hosts import HostSettings
     from cumulus.epochs.folder_source import FolderSource
     from cumulus.m3.program import Program
@@ -25,6 +27,13 @@ AT = typer.Option("", "--at", metavar="HOST:PORT", help="An agent of the cluster
 TLS_CA = typer.Option(None, help="Certificates (PEM) to trust: links to other hosts are encrypted.")
 INSECURE = typer.Option(False, "--insecure", help="Let what goes between hosts be read on the way.")
 _STOP_SECONDS = 60.0
+
+
+class Ack(StrEnum):
+    """What an accepted row waits for: the copy at its standby, or the disk of its switch alone."""
+
+    STANDBY = "standby"
+    LOCAL = "local"
 
 
 def start(
@@ -53,6 +62,10 @@ def start(
     tls_ca: Path | None = TLS_CA,
     insecure: bool = INSECURE,
     lease: str = typer.Option("10s", help="A host that is not heard for so long is lost."),
+    standby: int = typer.Option(
+        0, "--standby", min=0, max=1, help="1: another host has a copy of what a machine has, and takes its place."
+    ),
+    ack: Ack = typer.Option(Ack.STANDBY, "--ack", help="With --standby 1: when rows are accepted."),
     foreground: bool = typer.Option(False, "--foreground", help="Run here until Ctrl-C, telling the epochs."),
     functions: FunctionPlaces = None,
 ) -> None:
@@ -89,13 +102,19 @@ def start(
             has_clients=True,
         ),
         parse_patience(dead_after),
-        _hosts(host, place, agents_secret, tls_ca, insecure, lease),
+        _hosts(host, place, agents_secret, tls_ca, insecure, lease, standby, ack),
     )
-    if not foreground:
-        daemon.start(live)
-        print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
+    if foreground:
+        _serve(live, home)
         return
+    daemon.start(live)
+    print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
+
+
+def _serve(live: LiveSettings, home: Path) -> None:
+    """Run a cluster here, until Ctrl-C."""
     from cumulus.cli.terminal.progress_lines import ProgressReporter
+    from cumulus.cluster.live import daemon
     from cumulus.interrupts import Interrupt
 
     with ProgressReporter(False) as progress, Interrupt() as stop_wish:
@@ -112,7 +131,14 @@ def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:
 
 
 def _hosts(
-    agents: list[str], place: list[str], secret: Path | None, tls_ca: Path | None, insecure: bool, lease: str
+    agents: list[str],
+    place: list[str],
+    secret: Path | None,
+    tls_ca: Path | None,
+    insecure: bool,
+    lease: str,
+    standbys: int,
+    ack: Ack,
 ) -> HostSettings | None:
     """Return the hosts that are given; None if there are none."""
     from cumulus.cluster.processes.cluster_hosts import HostSettings
@@ -120,9 +146,9 @@ def _hosts(
     from cumulus.errors import UsageError
 
     if not agents:
-        if place or secret is not None or tls_ca is not None:
+        if place or secret is not None or tls_ca is not None or standbys:
             raise UsageError(
-                "--place, --agents-secret and --tls-ca are about other hosts, and there is no --host",
+                "--place, --standby, --agents-secret and --tls-ca are about other hosts, and there is no --host",
                 hint="Give --host HOST:PORT for each agent, or leave these out.",
             )
         return None
@@ -137,7 +163,8 @@ def _hosts(
             raise UsageError(f"--place {each} is none", hint="Give each machine once, as MACHINE=HOST: node0=h2.")
         places[machine] = where
     ca = "" if tls_ca is None else str(tls_ca.absolute())
-    return HostSettings(tuple(agents), places, str(secret.absolute()), ca, insecure, parse_patience(lease))
+    lease_s = parse_patience(lease)
+    return HostSettings(tuple(agents), places, str(secret.absolute()), ca, insecure, lease_s, standbys, ack.value)
 
 
 def stop(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, settings_of
+from cumulus.cluster.standby.copied_machine import AckPolicy
 from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.manifest import Manifest, newest_manifest
 from cumulus.errors import RemoteProtocolError, UsageError
@@ -40,6 +42,10 @@ class HostSettings:
         Whether that may be so beyond this computer.
     lease_s
         Without a word for so long a host is lost.
+    standbys
+        On how many other hosts there is a copy of what a machine has: 0 or 1.
+    ack
+        What an accepted row waits for.
     """
 
     agents: tuple[str, ...]
@@ -48,6 +54,8 @@ class HostSettings:
     tls_ca: str = ""
     insecure: bool = False
     lease_s: float = LEASE_SECONDS
+    standbys: int = 0
+    ack: AckPolicy = "standby"
 
     def addresses(self) -> tuple[Address, ...]:
         """Return where the agents are.
@@ -64,10 +72,13 @@ class HostSettings:
             check_encrypted(each, is_encrypted=bool(self.tls_ca), insecure=self.insecure, option="--host")
         return found
 
-    def placed(self, machines: Sequence[Name], readers: frozenset[Name]) -> dict[Name, Address]:
+    def placed(
+        self, machines: Sequence[Name], readers: frozenset[Name], known: Mapping[Name, Address] = MappingProxyType({})
+    ) -> dict[Name, Address]:
         """Return which agent starts which machine.
 
-        What is not placed: the publisher and who reads files are where the home is, other machines take turns.
+        What is not placed: the publisher and who reads files are where the home is, other machines where they are
+        known to be, and all others take turns.
 
         Parameters
         ----------
@@ -75,6 +86,8 @@ class HostSettings:
             All, the publisher first.
         readers
             The switches that read files, which the host of the home has.
+        known
+            Where machines have their state.
 
         Raises
         ------
@@ -107,6 +120,8 @@ class HostSettings:
                 found[machine] = agents[0]
             elif wanted is not None:
                 found[machine] = wanted
+            elif machine in known:
+                found[machine] = known[machine]
             else:
                 found[machine] = agents[turn % len(agents)]
                 turn += 1

@@ -18,11 +18,14 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.processes.cluster_hosts import read_card
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
+from cumulus.cluster.processes.copy_files import OwnLogTasks, StandbyTasks, branch_of, take_over
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol, takes_of
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.senders import Senders
+from cumulus.cluster.standby.copied_machine import CopiedMachine
+from cumulus.cluster.standby.standby import STANDBY, Standby
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
@@ -58,7 +61,8 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     argument
         "home": the folder with the settings; of the publisher also "every_ms" and "last". "is_away":
         the home is not seen; then "card" is by `cumulus.cluster.processes.cluster_hosts.card_of`, and "data" the folder
-        for the state.
+        for the state. "ack": machines may have a standby, and what waits for it; then "hosts" is how many hosts there
+        are, and "branches" has the branches of logs other than 0.
 
     Raises
     ------
@@ -67,6 +71,9 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     """
     if argument.get("is_away"):
         told, program, newest = read_card(argument["card"], str(argument["data"]), name)
+        if name.startswith(STANDBY):
+            return equip_standby(name, argument, told)
+        take_over(Path(argument["data"]), name, int(argument.get("branches", {}).get(name, 0)))
         return equip_by_plan(name, argument, told, plan_of(program, told), Away(newest))
     home = str(argument["home"])
     settings, resumed = read_settings(home), resumed_program(home)
@@ -120,6 +127,11 @@ def equip_by_plan(
         machine, perform = part.node(int(name.removeprefix("node")))
     if away is not None:
         perform = SpoolingTasks(perform, Path(settings.out)).run
+    hosts = 0
+    if "ack" in argument and name != PUBLISHER:
+        saved = max(StateFiles(name, folder).epochs(), default=0)
+        machine = CopiedMachine(name, machine, branch_of(folder), saved, argument["ack"])
+        perform, hosts = OwnLogTasks(perform, folder).run, int(argument["hosts"])
     return MachineSpec(
         machine,
         codec,
@@ -128,7 +140,18 @@ def equip_by_plan(
         log=log,
         sources=fed_by(settings, name),
         tick_ms=0 if name.startswith("node") else TICK_MS,
-        may_send=Senders(name, settings.nodes, settings.switches, takes_of(plan.mode)).may_send,
+        may_send=Senders(name, settings.nodes, settings.switches, takes_of(plan.mode), hosts).may_send,
+    )
+
+
+def equip_standby(name: Name, argument: Mapping[str, Any], settings: ClusterSettings) -> MachineSpec:
+    """Return the standby of a host, which keeps copies beside what machines of this host have."""
+    return MachineSpec(
+        Standby(),
+        codec,
+        StandbyTasks(Path(argument["data"])).run,
+        program=settings.program.encode(),
+        may_send=Senders(name, settings.nodes, settings.switches, {}, int(argument["hosts"])).may_send,
     )
 
 

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
-from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
+from cumulus.cluster.messages import EpochTold, SourcesDone, node_name
+from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import INCARNATION_FILE, incarnation_of
 from cumulus.cluster.processes.home import Home
-from cumulus.cluster.processes.processes import machine_names
+from cumulus.cluster.processes.machine_hosts import MachineHosts
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.resets import Halt, Halted, Reset
+from cumulus.cluster.resets import Halt, Halted
 from cumulus.durable.files import write_durably
-from cumulus.epochs.output.identity import resumed_program
 from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
-from cumulus.machine import Name
-from cumulus.transport.agents.agent_links import AgentLinks, HostLostError
-from cumulus.transport.connections import Address
+from cumulus.transport.agents.agent_links import HostLostError
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
-from cumulus.transport.machine_process import Launcher, LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.machine_process import LinkLost, MachineMessage, ProcessEnded
 from cumulus.transport.supervisor import StartError, Supervisor
 
-_FIRST_PATIENCE_S = 10.0
-"""How long an agent may take to be there when a cluster is started."""
 MOST_DEATHS = 5
 """Processes may die so often in a row without an epoch in between."""
 _SOUND_S = 60.0
@@ -78,23 +71,15 @@ class ClusterRun:
         factory: str = "cumulus.cluster.processes.import_without_pandas:start_machine",
         hosts: HostSettings | None = None,
     ) -> None:
-        self._factory, self._dead_after_s = factory, dead_after_s
+        self._dead_after_s = dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
-        self._argument = {
+        argument = {
             "home": home.settings.home,
             "every_ms": None if every_s is None else round(every_s * 1000),
             "last": last,
             "has_functions": bool(home.settings.functions),
         }
-        self._hosts = hosts
-        self._beside = frozenset(machine_names(home.settings))
-        """The machines that see the home."""
-        self._placed: dict[Name, Address] = {}
-        if hosts is not None:
-            plan, sources = home.plan, home.settings.sources
-            readers = {switch_name(plan.tables.switch_of[each.relation]) for each in sources}
-            self._placed = hosts.placed(machine_names(home.settings), frozenset(readers))
-            self._beside = frozenset((PUBLISHER, *readers))
+        self._hosts = MachineHosts(hosts, home, factory, argument, note)
         self._epoch = home.epoch
         self._deaths = 0
         self._since = 0.0
@@ -113,33 +98,26 @@ class ClusterRun:
         StoreError
             If the home cannot be written.
         """
-        with ExitStack() as opened:
-            links: AgentLinks | None = None
-            if self._hosts is not None:
-                links = opened.enter_context(agents_of(self._hosts, self._home.settings.checkpoint))
+        with self._hosts as machines:
 
             def is_ended() -> bool:
-                return is_stopped() or (links is not None and links.is_stop_wished)
+                return is_stopped() or machines.is_stop_wished
 
-            launchers: dict[Name, Launcher] = {}
-            if links is not None:
-                launchers = {name: links.launcher(at) for name, at in self._placed.items()}
-            is_over = False
-            patience_s: float | None = _FIRST_PATIENCE_S
+            is_over, is_first = False, True
             while not is_over:
-                if links is not None:
-                    links.connect(is_ended, self._note, patience_s)
-                    patience_s = None  # a host that has run will come back
-                    if is_ended():
-                        return
+                machines.gather(is_ended, is_first=is_first)
+                is_first = False
+                if is_ended():
+                    return
                 try:
                     with Supervisor(
-                        self._processes(),
+                        machines.processes(),
                         incarnation=self._next_incarnation(),
                         clients_secret=self._secret,
                         idle_seconds=self._dead_after_s,
                         is_unwanted=is_ended,
-                        launchers=launchers,
+                        launchers=machines.launchers,
+                        message=machines.reset(newest_epoch(self._home.settings.out) or 0),
                     ) as supervisor:
                         if self._on_up is not None:
                             self._on_up(supervisor)
@@ -148,19 +126,6 @@ class ClusterRun:
                     self._count_loss(self._mourned(problem.ended))
                 except HostLostError as problem:
                     self._count_loss(problem.message)
-
-    def _processes(self) -> list[Process]:
-        """Return what to start: who is not beside the home is told all that it needs of it."""
-        settings = self._home.settings
-        argument: dict[str, Any] = dict(self._argument)
-        if self._hosts is not None:
-            program = resumed_program(settings.home)
-            assert program is not None, "the home has just written it"
-            argument = {**argument, "card": card_of(settings, program)}  # agents tell it clients, too
-        away = {**argument, "is_away": True}
-        return [
-            Process(name, self._factory, argument if name in self._beside else away) for name in machine_names(settings)
-        ]
 
     def _until_one_ends(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
         """Yield what is told until a process dies; return whether all is over."""
@@ -175,16 +140,17 @@ class ClusterRun:
             elif lost and time.monotonic() > lost[0][0] + _LINK_S:
                 each = lost[0][1]
                 why = f"{each.name} has lost its link to {each.peer} ({each.reason})"
-            match None if why else supervisor.wait(_LOOK_S):
-                case MachineMessage(_, payload):
+            news = "" if why else self._hosts.news()
+            match None if why or news else supervisor.wait(_LOOK_S):
+                case MachineMessage(name, payload):
                     match codec.decode(payload):
                         case EpochTold(_, files_left):
                             yield from self._committed(files_left)
                         case SourcesDone():
                             yield from self._committed(0)  # one whose process died before it could tell
                             return True
-                        case _:
-                            pass  # of a reset that was given up
+                        case message:
+                            self._hosts.take(name, message)  # Halted is of a reset that was given up
                 case ProcessEnded() as ended if not is_stopped():  # who stops all may have stopped it, too
                     why = self._mourned(ended)
                 case LinkLost() as found:
@@ -193,18 +159,26 @@ class ClusterRun:
                     pass
             if why:
                 self._count_loss(why)
+            elif news:
+                self._note(f"{news}; all meet anew")
+            if why or news:
                 lost.clear()
-                if not (yield from self._reset(supervisor)):
+                if not (yield from self._reset(supervisor, is_stopped)):
                     return self._is_done
         return True
 
     # --- when a machine is lost -------------------------------------------------------------------------------------
 
-    def _reset(self, supervisor: Supervisor) -> Generator[Epoch, None, bool]:
+    def _reset(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
         """Start again who has ended, and let the others go back to the last committed epoch (`cumulus.cluster.resets`).
 
-        Return False if all must start anew: a machine is lost meanwhile, or does not answer.
+        A host that is lost is waited for, or left. Return False if all must start anew: a machine is lost meanwhile, or
+        does not answer.
         """
+        while not self._hosts.settle(supervisor):
+            if is_stopped():
+                return False
+            yield from self._hear(supervisor)
         for name in self._gated:
             supervisor.kill(name)  # it cannot take back an epoch that it has applied
         committed = yield from self._halt(supervisor)
@@ -213,9 +187,9 @@ class ClusterRun:
         until = time.monotonic() + _END_S
         while any(map(supervisor.is_alive, self._gated)) and time.monotonic() < until:
             time.sleep(0.01)
-        message = b"".join(codec.encode(Reset(committed)))
+        self._hosts.refit(supervisor)
         try:
-            supervisor.renew(self._next_incarnation(), message, self._processes())
+            supervisor.renew(self._next_incarnation(), self._hosts.reset(committed), self._hosts.processes())
         except StartError as problem:
             self._count_loss(self._mourned(problem.ended))
             return False
@@ -232,25 +206,35 @@ class ClusterRun:
             supervisor.send(PUBLISHER, b"".join(codec.encode(Halt())))
         until = time.monotonic() + _HALT_S
         while supervisor.is_alive(PUBLISHER) and time.monotonic() < until:
-            match supervisor.wait(_LOOK_S):
-                case MachineMessage(_, payload):
-                    match codec.decode(payload):
-                        case EpochTold(_, files_left):
-                            yield from self._committed(files_left)
-                        case SourcesDone():
-                            yield from self._committed(0)
-                            self._is_done = True
-                            return None
-                        case Halted(epoch):
-                            return int(epoch)
-                case ProcessEnded() as ended:
-                    self._mourned(ended)  # it is started again with the first one
-                case _:
-                    pass
+            halted = yield from self._hear(supervisor)
+            if self._is_done:
+                return None
+            if halted is not None:
+                return halted
         if supervisor.is_alive(PUBLISHER):
             return None
         yield from self._committed(0)
         return newest_epoch(self._home.settings.out) or 0
+
+    def _hear(self, supervisor: Supervisor) -> Generator[Epoch, None, int | None]:
+        """Take what happens next while a machine is lost; return the last committed epoch if it was halted there."""
+        match supervisor.wait(_LOOK_S):
+            case MachineMessage(name, payload):
+                match codec.decode(payload):
+                    case EpochTold(_, files_left):
+                        yield from self._committed(files_left)
+                    case SourcesDone():
+                        yield from self._committed(0)
+                        self._is_done = True
+                    case Halted(epoch):
+                        return int(epoch)
+                    case message:
+                        self._hosts.take(name, message)
+            case ProcessEnded() as ended:
+                self._mourned(ended)  # it is started again with the first one
+            case _:
+                pass
+        return None
 
     def _committed(self, files_left: int) -> Iterator[Epoch]:
         """Yield the epochs that have been committed since the last call."""
@@ -270,6 +254,8 @@ class ClusterRun:
 
     def _mourned(self, ended: ProcessEnded) -> str:
         """Return what to say of a process that is to be started again; raise ProcessError if it would end again."""
+        if self._hosts.is_spared(ended):
+            return f"{ended.name} cannot go on, and its host keeps no copies any more: {ended.reason}"
         if ended.code > 0:  # it has said why it cannot go on
             raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
         return f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}"

@@ -79,13 +79,15 @@ class StateFiles:
         StoreError
             If it cannot be read, or is not what was written.
         """
-        for epoch in self._epochs():
+        for epoch in self.epochs():
             if epoch > committed:
                 (self._folder / f"{epoch}{_STATE}").unlink()
         at = self._newest(committed)
-        if at is None:
-            return None
-        path = self._folder / f"{at}{_STATE}"
+        return None if at is None else self.read(at)
+
+    def read(self, epoch: int) -> bytes:
+        """Return the snapshot after an epoch, as the machine has given it; StoreError as in `newest`."""
+        path = self._folder / f"{epoch}{_STATE}"
         try:
             data = path.read_bytes()
         except OSError as problem:
@@ -96,9 +98,10 @@ class StateFiles:
         return state
 
     def _newest(self, committed: int) -> int | None:
-        return max((epoch for epoch in self._epochs() if epoch <= committed), default=None)
+        return max((epoch for epoch in self.epochs() if epoch <= committed), default=None)
 
-    def _epochs(self) -> list[int]:
+    def epochs(self) -> list[int]:
+        """Return the epochs after which there are snapshots."""
         return [int(path.stem) for path in self._folder.glob(f"*{_STATE}")]
 
     def save(self, task: SaveState) -> None:
@@ -120,7 +123,7 @@ class StateFiles:
         sync_folder(self._folder)
         faults.crash_point("after-snapshot", self._machine)
         least = self._newest(task.committed)
-        for epoch in self._epochs():
+        for epoch in self.epochs():
             if least is not None and epoch < least:
                 (self._folder / f"{epoch}{_STATE}").unlink()
         for leftover in self._folder.glob(f".*{_STATE}-*"):

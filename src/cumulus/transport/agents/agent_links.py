@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from ssl import SSLCertVerificationError
 from threading import Event as Flag
@@ -114,6 +115,7 @@ class _AgentLink:
         self.launched: dict[Name, asyncio.Future[Launched]] = {}
         self.processes: dict[Name, _RemoteProcess] = {}
         self.ticks: Mapping[Name, int] = {}
+        self.lost_at = time.monotonic()
         self.heard = time.monotonic()
 
     @property
@@ -171,7 +173,7 @@ class _AgentLink:
         """Take notice of the end of the connection: for the supervisor, all processes behind it have ended."""
         if connection is not self.connection:
             return
-        self.connection = None
+        self.connection, self.lost_at = None, time.monotonic()
         why = f"lost with its host {self.place}: {reason}"
         for process in list(self.processes.values()):
             process.end(-signal.SIGKILL, why)
@@ -231,8 +233,10 @@ class AgentLinks:
         self._context = None if tls is None else tls.client_context()
         self._loop = asyncio.new_event_loop()
         self._links: dict[Address, _AgentLink] = {}
+        self._begun = time.monotonic()
         self._thread = Thread(target=self._loop.run_forever, name="links to agents", daemon=True)
         self._is_over = False
+        self._retries: dict[Address, Future[str]] = {}
         self._stop_wish = Flag()
 
     @property
@@ -240,10 +244,30 @@ class AgentLinks:
         """Whether an operator has asked an agent to end the cluster."""
         return self._stop_wish.is_set()
 
-    def lost(self) -> tuple[Address, ...]:
-        """Return the agents to which there is no link."""
+    def lost(self) -> dict[Address, float]:
+        """Return the agents to which there is no link: address → since when, in seconds of the monotonic clock."""
         links = {address: self._links.get(address) for address in self._agents}
-        return tuple(address for address, link in links.items() if link is None or link.connection is None)
+        return {
+            address: self._begun if link is None else link.lost_at
+            for address, link in links.items()
+            if link is None or link.connection is None or address in self._retries
+        }
+
+    def retry(self) -> None:
+        """Try to make the links that are lost, without waiting for it.
+
+        Raises
+        ------
+        ProcessError
+            If an agent that was tried before refuses.
+        """
+        for address, attempt in list(self._retries.items()):
+            if attempt.done():
+                del self._retries[address]
+                attempt.result()
+        for address in self.lost():
+            if address not in self._retries:
+                self._retries[address] = asyncio.run_coroutine_threadsafe(self._claimed(address), self._loop)
 
     def __enter__(self) -> AgentLinks:
         self._thread.start()
@@ -258,7 +282,11 @@ class AgentLinks:
         self._loop.close()
 
     def connect(
-        self, is_stopped: Callable[[], bool], note: Callable[[str], None], patience_s: float | None = None
+        self,
+        is_stopped: Callable[[], bool],
+        note: Callable[[str], None],
+        patience_s: float | None = None,
+        agents: Sequence[Address] | None = None,
     ) -> None:
         """Make the links that are not there, and let the agents end what they have of this cluster.
 
@@ -270,13 +298,15 @@ class AgentLinks:
             Takes a line about an agent that is waited for.
         patience_s
             How long to try; None: until it is stopped.
+        agents
+            Which of them; None: all.
 
         Raises
         ------
         ProcessError
             If an agent refuses, or cannot be reached in this time.
         """
-        for address in self._agents:
+        for address in self._agents if agents is None else agents:
             begun, is_told = time.monotonic(), False
             while not is_stopped():
                 problem = self._await(self._claimed(address))

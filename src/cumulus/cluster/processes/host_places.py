@@ -1,0 +1,192 @@
+"""Where each machine of a cluster is, and where its standby: kept in the home, since their state is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cumulus.cluster.standby.standby import standby_name
+from cumulus.durable.files import write_durably
+from cumulus.errors import StoreError, UsageError
+from cumulus.machine import Name
+from cumulus.transport.connections import Address
+
+_FILE = "hosts.json"
+
+
+@dataclass(slots=True)
+class _Residence:
+    """Where one machine is.
+
+    Parameters
+    ----------
+    host, standby
+        As `place_text` writes them; "" for no standby.
+    branch
+        Of its log: how often it has moved.
+    is_covered
+        Whether the standby has all that the machine has told anybody.
+    """
+
+    host: str
+    branch: int = 0
+    standby: str = ""
+    is_covered: bool = False
+
+
+def place_text(address: Address) -> str:
+    """Return an address as HOST:PORT."""
+    return "{}:{}".format(*address)
+
+
+class HostPlaces:
+    """The hosts of machines; each change is in the home before anybody acts on it.
+
+    Parameters
+    ----------
+    home
+        The folder with the cluster's state.
+    agents
+        Where the agents of the hosts are; the first is the host of the home.
+    """
+
+    def __init__(self, home: Path, agents: Sequence[Address]) -> None:
+        self._path, self._agents = home / _FILE, tuple(agents)
+        self._by_text = {place_text(each): each for each in agents}
+        self._barred: set[Address] = set()
+        """Hosts whose standby cannot go on."""
+        try:
+            found = json.loads(self._path.read_text())
+            self._there = {name: _Residence(**each) for name, each in found.items()}
+        except FileNotFoundError:
+            self._there = {}
+        except (OSError, ValueError, TypeError, AttributeError) as problem:
+            raise StoreError(
+                f"{self._path} cannot be read: {problem}",
+                hint="Bring it back from a copy, or remove it and say with --place where machines ran last.",
+            ) from None
+
+    def known(self, placed: Collection[Name]) -> dict[Name, Address]:
+        """Return where machines are that are not among those placed by hand; one whose host is not named moves.
+
+        Raises
+        ------
+        UsageError
+            If it cannot: no host that is named has all of its state.
+        """
+        found: dict[Name, Address] = {}
+        for name, residence in self._there.items():
+            if name in placed:
+                continue
+            if residence.host not in self._by_text:
+                if not residence.is_covered or residence.standby not in self._by_text:
+                    raise UsageError(
+                        f"{name} has its state at {residence.host}, and no --host names it",
+                        hint=f"Give --host {residence.host}; if it is called otherwise now, --place {name}=HOST.",
+                    )
+                self._move(residence)
+            found[name] = self._by_text[residence.host]
+        return found
+
+    def settle(self, placed: Mapping[Name, Address]) -> None:
+        """Take down where machines are."""
+        for name, address in placed.items():
+            text = place_text(address)
+            residence = self._there.setdefault(name, _Residence(text))
+            if residence.host != text:
+                residence.host, residence.is_covered = text, False
+        self._save()
+
+    def address(self, machine: Name) -> Address:
+        """Return the host of a machine."""
+        return self._by_text[self._there[machine].host]
+
+    def branches(self) -> dict[Name, int]:
+        """Return the branches of the logs of machines that have moved."""
+        return {name: each.branch for name, each in self._there.items() if each.branch}
+
+    def machines_at(self, host: Address) -> list[Name]:
+        """Return which machines are on a host."""
+        return [name for name, each in self._there.items() if each.host == place_text(host)]
+
+    # --- standbys ---------------------------------------------------------------------------------------------------
+
+    def standbys(self) -> dict[Name, Name]:
+        """Return machine → its standby."""
+        return {name: self._standby_of(each.standby) for name, each in self._there.items() if each.standby}
+
+    def standby_hosts(self) -> dict[Name, Address]:
+        """Return standby → its host, of those that some machine has."""
+        found = {self._standby_of(each.standby): each.standby for each in self._there.values() if each.standby}
+        return {name: self._by_text[found[name]] for name in sorted(found)}
+
+    def _standby_of(self, text: str) -> Name:
+        return standby_name(self._agents.index(self._by_text[text]))
+
+    def choose(self, lost: Collection[Address]) -> bool:
+        """Choose who is whose standby: as before, if that host is there; else the next one. Return whether one changes.
+
+        Machines on the host of the home have none: nothing goes on without that.
+        """
+        is_changed = False
+        for residence in self._there.values():
+            chosen = self._choice(residence, lost)
+            if chosen != residence.standby:
+                residence.standby, residence.is_covered, is_changed = chosen, False, True
+        if is_changed:
+            self._save()
+        return is_changed
+
+    def lacks(self, lost: Collection[Address]) -> bool:
+        """Whether a machine has no standby that could have one."""
+        return any(not each.standby and self._choice(each, lost) for each in self._there.values())
+
+    def _choice(self, residence: _Residence, lost: Collection[Address]) -> str:
+        host = self._by_text[residence.host]
+        if host == self._agents[0]:
+            return ""
+        at = self._agents.index(host)
+        others = [*self._agents[at + 1 :], *self._agents[:at]]
+        there = [place_text(each) for each in others if each not in lost and each not in self._barred]
+        return residence.standby if residence.standby in there else next(iter(there), "")
+
+    def give_up_standbys(self) -> None:
+        """Let no machine have a standby."""
+        for residence in self._there.values():
+            residence.standby, residence.is_covered = "", False
+        self._save()
+
+    def bar(self, standby: Name) -> None:
+        """Let a host be nobody's standby, as long as the cluster runs."""
+        self._barred.add(self.standby_hosts()[standby])
+
+    def cover(self, machine: Name, standby: Name, branch: int) -> None:
+        """Take notice that a standby has all of a machine."""
+        residence = self._there[machine]
+        is_its = residence.standby and self._standby_of(residence.standby) == standby
+        if is_its and residence.branch == branch and not residence.is_covered:
+            residence.is_covered = True
+            self._save()
+
+    def may_leave(self, host: Address, lost: Collection[Address]) -> bool:
+        """Whether all machines of a host that is lost can be taken over."""
+        mine = [self._there[name] for name in self.machines_at(host)]
+        return all(each.is_covered and self._by_text[each.standby] not in lost for each in mine)
+
+    def leave(self, host: Address) -> dict[Name, Address]:
+        """Let the machines of a host move to their standbys; return machine → where it is now."""
+        moved = self.machines_at(host)
+        for name in moved:
+            self._move(self._there[name])
+        self._save()
+        return {name: self.address(name) for name in moved}
+
+    def _move(self, residence: _Residence) -> None:
+        residence.host, residence.standby, residence.is_covered = residence.standby, "", False
+        residence.branch += 1
+
+    def _save(self) -> None:
+        plain = {name: asdict(each) for name, each in self._there.items()}
+        write_durably(self._path, json.dumps(plain, indent=1).encode())

@@ -1,0 +1,214 @@
+"""The hosts on which a cluster's machines run, while they do: which are lost, who moves where, whose standby is where.
+
+A machine moves to the host of its standby when its own has been lost for the lease: the link counts as lost after the
+lease, and the agent ends its machines after the lease, so none of them runs any more then. A machine without a standby
+waits for its host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cumulus.cluster import codec
+from cumulus.cluster.messages import switch_name
+from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
+from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.host_places import HostPlaces, place_text
+from cumulus.cluster.processes.processes import machine_names
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.resets import Reset
+from cumulus.cluster.standby.copies import CopyReady
+from cumulus.cluster.standby.standby import STANDBY
+from cumulus.epochs.output.identity import resumed_program
+from cumulus.errors import UsageError
+from cumulus.machine import Name
+from cumulus.transport.machine_process import Launcher, Process, ProcessEnded
+from cumulus.transport.supervisor import Supervisor
+
+_FIRST_PATIENCE_S = 10.0
+"""How long an agent may take to be there when a cluster is started."""
+_LOOK_S = 0.2
+_AGAIN_S, _TELL_S = 5.0, 1.0
+"""How often a host without machines is looked for, and after how long it is told that one is waited for."""
+_END_S = 5.0
+"""How long a process may take to end that is killed."""
+
+
+class MachineHosts:
+    """The hosts of a cluster, as a context.
+
+    Parameters
+    ----------
+    hosts
+        None: all machines run on this computer, without agents.
+    factory, argument
+        What makes a machine, and what that is told; see `cumulus.transport.machine_process.Process`.
+    note
+        Takes a line about a host.
+
+    Raises
+    ------
+    CumulusError
+        If a machine cannot be where it is to be.
+    """
+
+    def __init__(
+        self,
+        hosts: HostSettings | None,
+        home: Home,
+        factory: str,
+        argument: Mapping[str, Any],
+        note: Callable[[str], None],
+    ) -> None:
+        self.launchers: dict[Name, Launcher] = {}
+        self._hosts, self._home, self._factory, self._argument, self._note = hosts, home, factory, argument, note
+        self._names = machine_names(home.settings)
+        self._beside = frozenset(self._names)
+        """The machines that see the home."""
+        self._told: set[Any] = set()
+        """Hosts of which it was told that they are waited for."""
+        self._next_look = 0.0
+        if hosts is None:
+            return
+        readers = {switch_name(home.plan.tables.switch_of[each.relation]) for each in home.settings.sources}
+        self._beside = frozenset((PUBLISHER, *readers))
+        if hosts.standbys and len(hosts.agents) < 2:
+            raise UsageError(
+                "--standby 1 needs another host, and one --host is given", hint="Give --host again, or leave it out."
+            )
+        self._places = HostPlaces(Path(home.settings.home), hosts.addresses())
+        known = self._places.known(hosts.place)
+        self._places.settle(hosts.placed(self._names, frozenset(readers), known))
+        if not hosts.standbys:
+            self._places.give_up_standbys()
+        self._links = agents_of(hosts, home.settings.checkpoint)
+
+    def __enter__(self) -> MachineHosts:
+        if self._hosts is not None:
+            self._links.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._hosts is not None:
+            self._links.__exit__()
+
+    @property
+    def is_stop_wished(self) -> bool:
+        """Whether an operator has asked an agent to end the cluster."""
+        return self._hosts is not None and self._links.is_stop_wished
+
+    def gather(self, is_stopped: Callable[[], bool], *, is_first: bool) -> None:
+        """Wait until the hosts of all machines are there, and let nothing of this cluster run on them.
+
+        Raises
+        ------
+        ProcessError
+            If one refuses; at the first start also if it is not there in time.
+        """
+        if self._hosts is None:
+            return
+        if not is_first:
+            while not self.settle(None) and not is_stopped():
+                time.sleep(_LOOK_S)
+        wanted = [each for each in self._hosts.addresses() if is_first or each not in self._links.lost()]
+        self._links.connect(is_stopped, self._note, _FIRST_PATIENCE_S if is_first else None, wanted)
+        self._choose()
+
+    def settle(self, supervisor: Supervisor | None) -> bool:
+        """Look once whether the hosts of all machines are there; let machines move that may. Return whether it is so.
+
+        Parameters
+        ----------
+        supervisor
+            Of the machines, if some run.
+        """
+        if self._hosts is None:
+            return True
+        self._links.retry()
+        lost = self._links.lost()
+        now = time.monotonic()
+        is_waited_for = False
+        for host, since in lost.items():
+            if not self._places.machines_at(host):
+                continue
+            if now - since >= self._hosts.lease_s and self._places.may_leave(host, lost):
+                self._move(host, supervisor)
+                continue
+            is_waited_for = True
+            if host not in self._told and now - since > _TELL_S:
+                self._told.add(host)
+                self._note(f"the host {place_text(host)} is lost, and waited for")
+        self._told &= {*lost}
+        return not is_waited_for
+
+    def _move(self, host: Any, supervisor: Supervisor | None) -> None:
+        """Let the machines of a lost host start from their copies, which their standbys must let go of."""
+        standbys = self._places.standbys()
+        for name, address in self._places.leave(host).items():
+            self._note(f"{name} moves to {place_text(address)}: {place_text(host)} is lost, and it has a standby there")
+            if supervisor is not None:
+                supervisor.kill(standbys[name])
+                until = time.monotonic() + _END_S
+                while supervisor.is_alive(standbys[name]) and time.monotonic() < until:
+                    time.sleep(0.01)
+
+    def news(self) -> str:
+        """Return why all should meet anew, though nobody is lost; "" if they need not."""
+        if self._hosts is None or not self._hosts.standbys or time.monotonic() < self._next_look:
+            return ""
+        self._next_look = time.monotonic() + _AGAIN_S
+        self._links.retry()
+        return "a host is back that machines can have a standby on" if self._places.lacks(self._links.lost()) else ""
+
+    def refit(self, supervisor: Supervisor) -> None:
+        """Choose standbys anew, before all meet in a new incarnation; forget those that are nobody's."""
+        if self._hosts is None:
+            return
+        self._choose()
+        for name in [each for each in supervisor.pids() if each.startswith(STANDBY)]:
+            if name not in self._places.standby_hosts():
+                supervisor.give_up(name)
+
+    def _choose(self) -> None:
+        assert self._hosts is not None
+        if self._hosts.standbys:
+            self._places.choose(self._links.lost())
+        here = {name: self._places.address(name) for name in self._names}
+        self.launchers.clear()
+        self.launchers |= {
+            name: self._links.launcher(at) for name, at in {**here, **self._places.standby_hosts()}.items()
+        }
+
+    def take(self, name: Name, message: object) -> None:
+        """Take what a machine says of its standby."""
+        if isinstance(message, CopyReady):
+            self._places.cover(name, message.standby, message.branch)
+
+    def is_spared(self, ended: ProcessEnded) -> bool:
+        """Whether a process has ended without which all can go on: a standby that cannot; its host is none any more."""
+        if ended.code <= 0 or not ended.name.startswith(STANDBY):
+            return False
+        self._places.bar(ended.name)
+        return True
+
+    def processes(self) -> list[Process]:
+        """Return what to start: who is not beside the home is told all that it needs of it."""
+        settings = self._home.settings
+        if self._hosts is None:
+            return [Process(name, self._factory, dict(self._argument)) for name in self._names]
+        program = resumed_program(settings.home)
+        assert program is not None, "the home has just written it"
+        argument = {**self._argument, "card": card_of(settings, program)}  # agents tell it clients, too
+        if self._hosts.standbys:
+            argument |= {"ack": self._hosts.ack, "hosts": len(self._hosts.agents)}
+        away = {**argument, "is_away": True, "branches": self._places.branches()}
+        names = [*self._names, *self._places.standby_hosts()]
+        return [Process(name, self._factory, argument if name in self._beside else away) for name in names]
+
+    def reset(self, committed: int) -> bytes:
+        """Return what all are told when they meet."""
+        standbys = {} if self._hosts is None else self._places.standbys()
+        return b"".join(codec.encode(Reset(committed, standbys)))
