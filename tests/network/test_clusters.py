@@ -207,6 +207,32 @@ def residences(host: Host) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.kill
+def test_a_link_is_lost_after_seconds_of_silence_and_a_pair_that_cannot_meet_is_told(hosts: Sequence[Host]) -> None:
+    first, second, third = hosts
+    start(hosts, "--place", f"node0={second.address}", "--place", f"node1={third.address}", nodes=2)
+    send(first, 0, 20)
+    second.lose_way_to(third)
+    with pytest.raises(AssertionError):  # not in time: nodes of a pair of hosts cannot hear each other
+        first.python(
+            "import cumulus; c = cumulus.connect('live', timeout_s=12); "
+            "c.view('kinds', after=c.insert('sales', [(900, 1, 1), (901, 2, 1), (902, 3, 1)]))"
+        )
+    wait_for(lambda: "has lost its link to node" in log_of(first))
+    wait_for(lambda: f"node1 at {third.address}:" in log_of(first))
+    assert "has not been reached for 5 s" in log_of(first)
+    time.sleep(8)
+    assert log_of(first).count("the cluster goes on after") == 1, "one reset, and not one every five seconds"
+    second.find_way_to(third)
+    told = first.python("import cumulus; print(cumulus.connect('live', timeout_s=60).get('dearest', 1).row)")
+    assert told
+    first.python(
+        "import cumulus; c = cumulus.connect('live', timeout_s=60); "
+        "c.view('kinds', after=c.delete('sales', [(900, 1, 1), (901, 2, 1), (902, 3, 1)]))"
+    )
+    send(first, 20, 20)
+
+
 @pytest.mark.slow
 def test_what_goes_between_hosts_cannot_be_read(hosts: Sequence[Host], tmp_path: Path) -> None:
     """Rows with a word of their own go over a cable on which all bytes are kept."""

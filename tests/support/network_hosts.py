@@ -103,6 +103,14 @@ class Host:
         """Plug it in."""
         ip(*self._cable, "up")
 
+    def lose_way_to(self, other: Host) -> None:
+        """Let nothing of what is sent to another host arrive there; all others hear this one."""
+        ip("-n", self.namespace, "neigh", "replace", other.address, "lladdr", "02:00:00:00:00:99", "dev", "eth0")
+
+    def find_way_to(self, other: Host) -> None:
+        """Let it arrive again."""
+        ip("-n", self.namespace, "neigh", "del", other.address, "dev", "eth0")
+
     def pids(self) -> list[int]:
         """Return the numbers of all processes of this host."""
         found = subprocess.run(["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from cumulus.errors import RemoteProtocolError
@@ -25,6 +26,12 @@ _MESSAGE = int(FrameKind.MESSAGE)
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 """Options of a TCP connection on which nothing is said: after half a minute it is known that the other side is gone."""
+SILENCE_SECONDS = 5.0
+"""When nothing has come from a machine's system for so long, the link to it is lost."""
+MEMBERS_KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
+"""The same between machines of a cluster: after these seconds."""
+_TCP_INFO = struct.Struct("=24xI28xI")
+"""Of Linux's tcp_info: the segments that are not acknowledged, and how many milliseconds ago the last one was."""
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -34,8 +41,12 @@ def keep_alive(connection: socket.socket) -> None:
     as a slow machine does. It is for clients (`Connection.limit_silence`), of which none is waited for.
     """
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _set_options(connection, KEEP_ALIVE)
+
+
+def _set_options(connection: socket.socket, options: Mapping[str, int]) -> None:
     if connection.family in (socket.AF_INET, socket.AF_INET6):
-        for option, value in KEEP_ALIVE.items():
+        for option, value in options.items():
             if hasattr(socket, option):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
@@ -181,6 +192,25 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def unheard_s(self) -> float:
+        """Return for how many seconds the other side's system has not said that it has what was sent; 0 if it has all.
+
+        One that is there and reads nothing does say so: this is about cables, not about who is slow.
+        """
+        connection = self._transport.get_extra_info("socket")
+        if connection is None or not hasattr(socket, "TCP_INFO"):
+            return 0.0
+        try:
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            unacknowledged, last_ms = _TCP_INFO.unpack(told)
+        except (OSError, struct.error):  # it is closing, or no TCP
+            return 0.0
+        return last_ms / 1000 if unacknowledged else 0.0
+
+    def expect_soon(self) -> None:
+        """Let the system find out within seconds that the other side of a silent connection is gone."""
+        _set_options(self._transport.get_extra_info("socket"), MEMBERS_KEEP_ALIVE)
 
     def limit_silence(self) -> None:
         """Let the system close it when the other side takes nothing of what was sent for a minute."""

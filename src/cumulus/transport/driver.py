@@ -178,6 +178,10 @@ class Driver:
         """Say that a connection was closed for what it has sent."""
         self._refusals.add(other_side, str(problem))
 
+    def unreached(self, peer: Name, why: str) -> None:
+        """Say that a peer cannot be reached."""
+        self._supervision.note(f"{peer} at {why}")
+
     def failed(self, problem: BaseException) -> None:
         """End: nothing can go on."""
         self._problem = self._problem or problem

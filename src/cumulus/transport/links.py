@@ -21,7 +21,7 @@ from typing import Protocol
 from cumulus.durable.faults import crash_point
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
-from cumulus.transport.connections import CONGESTED_BYTES, Address, Connection
+from cumulus.transport.connections import CONGESTED_BYTES, SILENCE_SECONDS, Address, Connection
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
 from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy, is_loopback, one_to_close
 from cumulus.transport.machine_spec import SUPERVISOR
@@ -38,6 +38,8 @@ _HALVES_BYTES = 4 * PAYLOAD_BYTES
 """What may have come of clients' messages that are not whole yet, of all of them together."""
 _MOST_STRANGERS, _MOST_CLIENTS = 100, 500
 """Connections of those who have not said who they are, and of clients: a process may have only so many files open."""
+_LOOK_SECONDS, _REACH_SECONDS = 1.0, 3.0
+"""How often links are looked at, and how long an attempt to connect may take."""
 _BACKLOG = 1024
 """How many may wait to be accepted: beyond that a member would have to come again."""
 _MESSAGE = int(FrameKind.MESSAGE)
@@ -60,6 +62,9 @@ class LinkReceiver(Protocol):
 
     def failed(self, problem: RemoteProtocolError) -> None:
         """End: a peer will never talk to this machine."""
+
+    def unreached(self, peer: Name, why: str) -> None:
+        """Take notice that a peer cannot be reached; it is tried on."""
 
 
 class _Link:
@@ -98,6 +103,7 @@ class Links:
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}  # those that were accepted and have proved nothing, oldest first
         self._attempts: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str = LOOPBACK, port: int = 0) -> Address:
@@ -127,8 +133,16 @@ class Links:
             raise UsageError(
                 f"{self.me.name}: port {port} of {host} {reason}", hint="Give another one, or 0 for any that is free."
             ) from None
+        self._look()
         found: Address = self._server.sockets[0].getsockname()[:2]
         return found
+
+    def _look(self) -> None:
+        """Give up links to machines whose system says nothing any more."""
+        for link in self._links.values():
+            if link.connection is not None and not link.is_client and link.connection.unheard_s() > SILENCE_SECONDS:
+                link.connection.abort(f"nothing has come from it for {SILENCE_SECONDS:g} s")
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def reconnect_all(self, incarnation: int, addresses: Mapping[Name, Address]) -> None:
         """Begin a new incarnation: drop all links, and connect to these machines."""
@@ -150,8 +164,15 @@ class Links:
     async def _connect(self, link: _Link, address: Address) -> None:
         """Connect, again and again until the other side is there: that it has ended somebody else finds out."""
         loop, pause, refused_since = asyncio.get_running_loop(), _FIRST_PAUSE, math.inf
+        told_at = loop.time() + SILENCE_SECONDS
         while True:
             outlook, problem = await self._attempt(link, address)
+            if outlook is None and problem is not None and loop.time() > told_at:
+                told_at = math.inf
+                where = f"{address[0]}:{address[1]}"
+                self._receiver.unreached(
+                    link.peer, f"{where} has not been reached for {SILENCE_SECONDS:g} s: {problem}"
+                )
             if outlook is RefusalPolicy.NEVER:
                 refused_since = min(refused_since, loop.time())
                 if loop.time() - refused_since >= INSIST_SECONDS:
@@ -171,9 +192,10 @@ class Links:
         """Try to connect; return what to do after it, None if the link is up, and what is against it."""
         name = None if self._client_context is None else address[0]
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(self, link.peer), *address, ssl=self._client_context, server_hostname=name
-            )
+            async with asyncio.timeout(_REACH_SECONDS):  # or one that began while a cable was out would wait on
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self, link.peer), *address, ssl=self._client_context, server_hostname=name
+                )
         except SSLCertVerificationError as untrusted:
             return RefusalPolicy.NEVER, RemoteProtocolError(
                 f"{link.peer} at {address[0]} shows a certificate that is not trusted: {untrusted.verify_message}",
@@ -244,6 +266,8 @@ class Links:
         """Let what was sent leave, for at most so long; then close everything."""
         for task in self._attempts:
             task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._server is not None:
             self._server.close()
         ends = [connection.gone for connection in self._connections]
@@ -295,6 +319,8 @@ class Links:
         if link is None:
             link = self._links[peer] = _Link(peer, is_client=True)
             connection.limit_silence()
+        elif not link.is_client:
+            connection.expect_soon()
         link.connection = connection
         self._to_write[peer] = link
         self.flush()
