@@ -44,7 +44,7 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
-from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.node import MOST_OPEN_ROWS, ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol
@@ -75,9 +75,12 @@ class ToldDeliveries:
     ----------
     plan
         Of a program without gated views.
+    most_open_rows
+        As `cumulus.cluster.node.ClusterNode` has it.
     """
 
-    def __init__(self, plan: ClusterPlan) -> None:
+    def __init__(self, plan: ClusterPlan, most_open_rows: int = MOST_OPEN_ROWS) -> None:
+        self._most_open_rows = most_open_rows
         assert plan.gate is None, "this cluster has no gate"
         self.plan = plan
         switches, nodes = range(plan.tables.switches), range(plan.nodes)
@@ -107,7 +110,14 @@ class ToldDeliveries:
     def _node(self, number: int) -> ClusterNode:
         spread = node_protocol(self.plan, number, "interpreter", ORDER, 0)
         return ClusterNode(
-            number, self.plan.nodes, self.plan.tables.switches, 0, Snapshots.after(None, 1), None, spread
+            number,
+            self.plan.nodes,
+            self.plan.tables.switches,
+            0,
+            Snapshots.after(None, 1),
+            None,
+            spread,
+            most_open_rows=self._most_open_rows,
         )
 
     # --- what a test does -------------------------------------------------------------------------------------------

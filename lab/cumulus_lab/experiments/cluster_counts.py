@@ -12,6 +12,7 @@ from cumulus.cluster.messages import (
     Deltas,
     EpochEnd,
     EpochTurn,
+    EpochWanted,
     Events,
     RowsAccepted,
     RowsHeld,
@@ -31,6 +32,7 @@ from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.simulation import Reports
 
 NEEDED = (
+    "EPOCH END REQUEST",
     "PUSH sent",
     "block in order",
     "block that waited",
@@ -218,6 +220,8 @@ class CountedMachine:
             case Send(_, EpochTurn(epoch, files)):
                 self._history.turns[epoch] = files
                 self._open.add(epoch)
+            case Send(_, EpochWanted()) if self._node is not None:
+                self._reports("EPOCH END REQUEST")
             case Send(_, RowsAccepted()):
                 self._reports("client rows accepted")
             case Send(_, RowsHeld()):

@@ -17,6 +17,7 @@ from cumulus.cluster.messages import (
     EpochCommit,
     EpochEnd,
     EpochPart,
+    EpochWanted,
     MapCheckpoint,
     ReadEntries,
     ReadParts,
@@ -37,6 +38,9 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
+
+MOST_OPEN_ROWS = 1 << 20
+"""With so many entries waiting for a commit a node asks for it, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,9 @@ class ClusterNode:
         A log that is larger, and larger than the last snapshot, is replaced by a new one.
     process
         What its process knows of itself, which is told with the status.
+    most_open_rows
+        With so many entries in memory that a commit would let go of, it asks for the end of the epoch (semester paper,
+        section 3.4, EPOCH END REQUEST).
     """
 
     def __init__(
@@ -86,8 +93,12 @@ class ClusterNode:
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
+        most_open_rows: int = MOST_OPEN_ROWS,
     ) -> None:
         self.name = node_name(number)
+        self._most_open_rows = most_open_rows
+        self._urged = 0
+        """The last epoch whose end it has asked for."""
         self._number = number
         self._others = [node_name(each) for each in range(nodes) if each != number]
         self._peers = {node_name(each): each for each in range(nodes)}
@@ -214,8 +225,17 @@ class ClusterNode:
                 effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)
         while self._is_flushed(self._marks.over + 1) and (over := self._marks.next_over()) is not None:
             self._over.append(over)
+        self._urge(effects)
         if self._over and self._writing is None:  # who writes the one before reads the gate's maps
             self._finish(self._over[0], effects)
+
+    def _urge(self, effects: list[Effect]) -> None:
+        """Ask for the end of the open epoch, once, if too much waits for its commit."""
+        epoch = self._marks.over + 1
+        if self._spread is None or self._urged >= epoch or sum(self._spread.open_rows()) <= self._most_open_rows:
+            return
+        self._urged = epoch
+        effects.append(Send(PUBLISHER, EpochWanted(epoch, is_urgent=True)))
 
     def _is_flushed(self, epoch: int) -> bool:
         return self._protocol is None or self._protocol.is_flushed(epoch)
@@ -269,7 +289,7 @@ class ClusterNode:
         self._payloads.clear()
         self._final.clear()
         self._over.clear()
-        self._writing, self._done = None, epoch
+        self._writing, self._done, self._urged = None, epoch, 0
         self._marks = self._new_marks()
         self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
         if self._protocol is not None:

@@ -120,7 +120,7 @@ class Publisher:
                     effects.append(Perform(StoreOutput(file)))
                 case Received(sender, EpochRefused() as refused) if sender in (*self._nodes, *self._switches):
                     self._take_refusal(refused)
-                case Received(sender, EpochWanted(epoch, is_urgent)) if sender in self._switches:
+                case Received(sender, EpochWanted(epoch, is_urgent)) if sender in (*self._nodes, *self._switches):
                     self._pending = max(self._pending, epoch)
                     self._since.setdefault(epoch, self._now)
                     if is_urgent and epoch > self._newest:

@@ -44,7 +44,7 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         OutputFile: (SWITCH, NODE),
         EpochReady: (SWITCH, NODE),
         EpochRefused: (SWITCH, NODE),
-        EpochWanted: (SWITCH,),
+        EpochWanted: (SWITCH, NODE),
         StatusAsked: (_CLIENT,),
         ReadOutput: (_CLIENT,),
         ListOutput: (_CLIENT,),

@@ -382,14 +382,21 @@ class SpreadMaps:
             self.seen = {switch: max(version - less, 0) for switch, version in self.seen.items()}
         return less
 
+    def open_rows(self) -> tuple[int, int]:
+        """Return how many entries wait for a commit to be forgotten: of overlays, and of histories."""
+        engine, made = self.maps.engine, self.maps.made
+        overlays = sum(engine.size(overlay.since) for overlay in made.overlays.values())
+        return overlays, sum(engine.size(name) for name in made.histories)
+
     def facts(self) -> dict[str, object]:
         """Return how much is here."""
-        engine, made = self.maps.engine, self.maps.made
+        engine = self.maps.engine
+        overlay_rows, history_rows = self.open_rows()
         return {
             "engine": engine.name,
             "rows": sum(engine.size(name) for name in self.names),
-            "overlay_rows": sum(engine.size(overlay.since) for overlay in made.overlays.values()),
-            "history_rows": sum(engine.size(name) for name in made.histories),
+            "overlay_rows": overlay_rows,
+            "history_rows": history_rows,
             "bytes": engine.memory(),
         }
 

@@ -218,3 +218,20 @@ def test_example_3_3(changes):
     assert world.newest(1, "m2") == {1: 7}
     assert world.facts(1)["deltas_late"] == 1
     world.compare(GOLDEN / f"semester_example_3_3{'_m3_changes' if changes else ''}.txt")
+
+
+def test_a_node_short_of_memory_asks_for_the_end_of_the_epoch():
+    """§3.4: EPOCH END REQUEST. It asks once, whatever comes of the same epoch."""
+    maps = "MAP m2[A INT](v BIGINT) START (1: 3), (2: 4); MAP m3[B INT](v BIGINT) START (1: 7);"
+    world = ToldDeliveries(plan_cluster(m3.read(R_OF_A_AND_B.format(maps=maps)), 1), most_open_rows=5)
+    asked = []
+    for label, row in (("TS1", (1, 1)), ("TS2", (2, 1)), ("TS3", (1, 1)), ("TS4", (2, 1))):
+        tell(world, label, "R", *row)
+        world.deliver("switch0", "node0", PUT)
+        asked.append(("node0", "publisher") in world.waiting)
+    assert asked == [False, True, True, True]
+    world.deliver("node0", "publisher", "Ours: it ends the epoch at once, and does not wait for its time.")
+    assert ("node0", "publisher") not in world.waiting, "it has asked once"
+    while world.waiting:
+        world.deliver(*world.waiting[0], "Ours.")
+    assert world.facts(0)["overlay_rows"] == 0, "the epoch is committed"

@@ -41,6 +41,8 @@ from cumulus.scalars.user import given_functions
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 
 TICK_MS = 50
+OPEN_ROW_BYTES = 64
+"""What an entry that waits for a commit is taken to have: a node asks for a commit when `open_bytes` are open."""
 Perform: TypeAlias = Callable[[Any], Any]
 
 
@@ -240,6 +242,7 @@ class _Parts:
             state,
             settings.snapshot_bytes,
             self._process,
+            settings.open_bytes // OPEN_ROW_BYTES,
         )
         return machine, NodeTasks(settings, plan, number, gate, snapshots, self._states).run
 
