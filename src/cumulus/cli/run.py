@@ -40,7 +40,7 @@ def run(
     checkpoint: str = typer.Option("", help="Folder (or address) for the state; OUT/checkpoint if not given."),
     storage: StorageOptions = None,
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
-    nodes: int = typer.Option(2, min=1, max=1024, help="Nodes of --host cluster."),
+    nodes: int = typer.Option(0, min=0, max=1024, help="Nodes of --host cluster: as before, or 2."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
@@ -298,14 +298,16 @@ def _on_cluster(
     progress: ProgressReporter,
     note: Callable[..., None],
 ) -> None:
-    from cumulus.cluster.processes.home import Home, buckets_of_plan
+    from cumulus.cluster.processes.home import buckets_of_plan
+    from cumulus.cluster.processes.resizing import open_home
     from cumulus.cluster.processes.run import ClusterRun
     from cumulus.epochs.sources import sources_from
     from cumulus.epochs.trigger import parse_patience, parse_trigger
     from cumulus.interrupts import Interrupt
 
     trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
-    home = Home(
+    tell = partial(print, file=sys.stderr, flush=True)
+    home = open_home(
         program,
         sources_from(source, program),
         Path(out),
@@ -313,6 +315,7 @@ def _on_cluster(
         mode=settings["mode"],
         nodes=settings["nodes"],
         switches=settings["switches"],
+        note=tell,
         functions=settings["places"],
         cuts=settings["cuts"],
         order=settings["order"],
@@ -325,7 +328,6 @@ def _on_cluster(
     with home, Interrupt() as stop:
         note(buckets_of_plan(home.plan))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        tell = partial(print, file=sys.stderr, flush=True)
         running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s)
         for epoch in running.epochs(lambda: stop.wished):
             progress.epoch(epoch)

@@ -139,6 +139,11 @@ class ClusterNode:
         return self._spread
 
     @property
+    def gate(self) -> Gate | None:
+        """Its gate; None without one."""
+        return self._gate
+
+    @property
     def protocol(self) -> NodeProtocol | None:
         """What is done for them; None without any."""
         return self._protocol

@@ -293,10 +293,11 @@ class Switch:
             outcome = outcome.errors_alone() if outcome.errors else None
         self._open.write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)
         self._taken, self._outcomes = [], []
-        self._log.save_if_due(epoch, self._committed, partial(self._state, epoch), effects)
+        self._log.save_if_due(epoch, self._committed, partial(self.state, epoch), effects)
         self._take_known(effects)
 
-    def _state(self, epoch: int) -> SwitchState:
+    def state(self, epoch: int) -> SwitchState:
+        """Return a snapshot after an epoch, the last that has come here."""
         intake = b"" if self._spread is None else self._spread.intake.save()
         return SwitchState(epoch, intake, self._sessions.save(), self._sessions.forgotten)
 

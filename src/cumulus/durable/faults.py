@@ -26,6 +26,8 @@ POINTS = (
     "in-reshape",
     "before-generation",
     "after-generation",
+    "before-layout",
+    "after-layout",
     "in-start",
     "in-recovery",
     "before-append",

@@ -7,6 +7,7 @@ import typer
 from cumulus.cli.cluster.agent import agent
 from cumulus.cli.cluster.live import start, status, stop
 from cumulus.cli.cluster.plan import plan
+from cumulus.cli.cluster.resize import resize
 
 cluster = typer.Typer(
     name="cluster",
@@ -17,6 +18,7 @@ cluster.command("plan")(plan)
 cluster.command("start")(start)
 cluster.command("agent")(agent)
 cluster.command("status")(status)
+cluster.command("resize")(resize)
 cluster.command("stop")(stop)
 
 

@@ -39,7 +39,7 @@ class Ack(StrEnum):
 def start(
     file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3)."),
     home: Path = typer.Option(..., "--home", help="Folder for the views and the state; made if it is not there."),
-    nodes: int = typer.Option(2, "--nodes", min=1, max=1024, help="How many nodes keep maps."),
+    nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes keep maps: as before, or 2."),
     switches: int = typer.Option(1, "--switches", min=1, max=MOST_SWITCHES, help="How many switches take rows."),
     source: list[str] = typer.Option(
         [], "--from", help="Files of tables, as for `cumulus run`; tables without any get rows from clients alone."
@@ -76,6 +76,7 @@ def start(
     Example: cumulus cluster start views.sql --home live/ --nodes 2
     """
     from cumulus.cluster.live import daemon
+    from cumulus.cluster.live.address import read_address
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.output.origin import Origin, with_absolute_path
     from cumulus.epochs.trigger import parse_interval, parse_patience
@@ -108,7 +109,8 @@ def start(
         _serve(live, home)
         return
     daemon.start(live)
-    print(f"{home}: {1 + switches + nodes} machines run. Stop them: cumulus cluster stop {home}")
+    machines = len(read_address(home.absolute()).machines)
+    print(f"{home}: {machines} machines run. Stop them: cumulus cluster stop {home}")
 
 
 def _serve(live: LiveSettings, home: Path) -> None:

@@ -7,10 +7,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
@@ -30,7 +30,7 @@ from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.store import Place
 from cumulus.epochs.output.host import FolderHost
 from cumulus.epochs.output.manifest import committed_epochs, newest_manifest
-from cumulus.errors import ClosedError, UsageError
+from cumulus.errors import ClosedError, RemoteProtocolError, UsageError
 from cumulus.hosts.answers import Answer, WriteReceipt
 from cumulus.hosts.requests import RowRequest
 from cumulus.hosts.selecting import typed_value
@@ -42,6 +42,7 @@ from cumulus.scalars.user import Functions
 from cumulus.views.consistency import Consistency
 from cumulus.views.folding import Bound, Partial, bounds_of
 
+T = TypeVar("T")
 ROWS_AT_ONCE, BYTES_AT_ONCE = 100_000, 16 << 20
 """More rows of one call are sent in several messages."""
 _CONNECT = "Connect again: cumulus.connect(home)."
@@ -77,7 +78,7 @@ class ClusterClient:
         self._tables = {relation.name: relation for relation in self._program.relations}
 
     def _new_links(self) -> ClientLinks:
-        name, program = f"client-{uuid.uuid4().hex[:12]}", self._settings.program.encode()
+        name, program = f"client-{uuid.uuid4().hex[:12]}", self._settings.agreed
         return ClientLinks(self._place, name, program, lambda: max(committed_epochs(self.home), default=0))
 
     @cached_property
@@ -169,9 +170,23 @@ class ClusterClient:
             links, switch = self._open_links, switch_name(self._plan.tables.switch_of[relation.name])
             most = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(rows.nbytes, 1)), 1)
             for begin in range(0, rows.num_rows, most):
-                payload = to_ipc(rows.slice(begin, most))
-                epoch = links.send(switch, ClientRows(self._next_number(), relation.name, payload), until).epoch
+                sent = ClientRows(self._next_number(), relation.name, to_ipc(rows.slice(begin, most)))
+                epoch = self._agreed(partial(links.send, switch, sent, until)).epoch
         return WriteReceipt(epoch, rows.num_rows)
+
+    def _agreed(self, work: Callable[[], T]) -> T:
+        """Return what some work with the machines gives; done again where their layout is another than was known."""
+        try:
+            return work()
+        except RemoteProtocolError:
+            settings, _ = self._place.card()
+            if settings.layout == self._settings.layout:
+                raise
+        self._settings = settings
+        for name in ("_plan", "_folds"):
+            self.__dict__.pop(name, None)
+        self._open_links.agree_on(settings.agreed)
+        return work()
 
     def _next_number(self) -> int:
         self._number += 1
@@ -282,7 +297,7 @@ class ClusterClient:
         with self._opened(max_staleness):
             if not is_tentative:
                 return self._folds.committed(view.name, by, bounds, columns)
-            return self._folds.tentative(self._asking(), view.name, by, bounds, columns)
+            return self._agreed(lambda: self._folds.tentative(self._asking(), view.name, by, bounds, columns))
 
     def _view_named(self, name: str) -> ViewDef:
         return self._views[known_name(name, self._views, "view")]
@@ -295,7 +310,9 @@ class ClusterClient:
         is_tentative = self._is_tentative(view, read, after, max_staleness)
         with self._opened(max_staleness):
             if is_tentative:
-                return tentative_rows(self._plan, self._asking(), view.name, values, self.functions)
+                return self._agreed(
+                    lambda: tentative_rows(self._plan, self._asking(), view.name, values, self.functions)
+                )
             if newest_manifest(self.home) is None:
                 raise not_committed(self.home)
             where = tuple(Bound(column, (value,)) for column, value in values.items())
@@ -341,9 +358,12 @@ class ClusterClient:
     def status(self, seconds: float = STATUS_SECONDS) -> dict[Name, dict[str, Any]]:
         """Return how each machine is, by name: docs/cluster.md, "Live"; "problem": it does not answer in `seconds`."""
         with self._lock:
-            return status_of(self._open_links, self._place.members().pids, self._next_number(), seconds)
+            return self._agreed(
+                lambda: status_of(self._open_links, self._place.members().pids, self._next_number(), seconds)
+            )
 
     def _status_of(self, machine: Name) -> dict[str, Any]:
         until = time.monotonic() + self._timeout_s
-        (told,) = self._open_links.ask(machine, StatusAsked(self._next_number()), until)
+        asked = StatusAsked(self._next_number())
+        (told,) = self._agreed(lambda: self._open_links.ask(machine, asked, until))
         return dict(told.facts)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.live import resize_wish
 from cumulus.cluster.live.address import (
     ADDRESS,
     LOG,
@@ -28,6 +29,7 @@ from cumulus.cluster.live.address import (
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.resizing import open_home
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.durable.folders import check_output, make_private
 from cumulus.epochs.folder_source import FolderSource
@@ -105,43 +107,79 @@ def serve(
         If it cannot start, or not go on.
     """
     place = Path(live.home).absolute()
-    with Home(
+    begun, nodes = False, live.nodes
+    while True:
+        try:
+            home = _opened(live, nodes, note)
+        except CumulusError as problem:
+            if not begun:
+                raise
+            note(f"it stays as it was: {problem.message}")
+            resize_wish.answer(place, problem)
+            home = _opened(live, 0, note)
+        begun = True
+        with home:
+            _keep(home, live, is_stopped, on_up, on_epoch, note)
+        nodes = resize_wish.wished(place)
+        if is_stopped() or not nodes:
+            return
+
+
+def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None]) -> Home:
+    return open_home(
         program_of(live.program),
         live.sources,
-        place,
+        Path(live.home).absolute(),
         None,
         mode=Mode(live.mode),
-        nodes=live.nodes,
+        nodes=nodes,
         switches=live.switches,
+        note=note,
         functions=live.functions,
         **live.settings,
-    ) as home:
-        secret_file = Path(live.secret).absolute() if live.secret else _own_secret(place / STATE / "secret")
-        secret = read_secret(secret_file)
-        if live.origin is not None:
-            write_origin(place, live.origin)
+    )
 
-        def up(supervisor: Supervisor) -> None:
-            machines, pids = supervisor.addresses(), supervisor.pids()
-            own = os.getpid()
-            tls_ca = "" if live.hosts is None else live.hosts.tls_ca
-            address = ClusterAddress(
-                own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca
-            )
-            address.write(place)
-            on_up()
 
-        running = ClusterRun(
-            home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts
-        )
-        begin_without_error(place)
-        try:
-            for epoch in running.epochs(is_stopped):
-                on_epoch(epoch)
-        except CumulusError as problem:
-            note_error(place, problem)
-            raise
-        finally:
+def _keep(
+    home: Home,
+    live: LiveSettings,
+    is_stopped: Callable[[], bool],
+    on_up: Callable[[], None],
+    on_epoch: Callable[[Epoch], None],
+    note: Callable[[str], None],
+) -> None:
+    """Run the machines of a home until they are stopped, or another number of nodes is asked for."""
+    place = Path(live.home).absolute()
+    secret_file = Path(live.secret).absolute() if live.secret else _own_secret(place / STATE / "secret")
+    secret = read_secret(secret_file)
+    if live.origin is not None:
+        write_origin(place, live.origin)
+
+    def up(supervisor: Supervisor) -> None:
+        machines, pids = supervisor.addresses(), supervisor.pids()
+        own = os.getpid()
+        tls_ca = "" if live.hosts is None else live.hosts.tls_ca
+        address = ClusterAddress(own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca)
+        address.write(place)
+        if resize_wish.wished(place) == home.settings.nodes:
+            resize_wish.answer(place)
+        on_up()
+
+    def is_resized() -> bool:
+        return not is_stopped() and resize_wish.wished(place) not in (0, home.settings.nodes)
+
+    running = ClusterRun(
+        home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts
+    )
+    begin_without_error(place)
+    try:
+        for epoch in running.epochs(lambda: is_stopped() or is_resized()):
+            on_epoch(epoch)
+    except CumulusError as problem:
+        note_error(place, problem)
+        raise
+    finally:
+        if not is_resized():  # else clients wait for the new nodes
             with suppress(FileNotFoundError):
                 (place / ADDRESS).unlink()
 

@@ -41,6 +41,11 @@ class ClientLinks:
         self._epochs: dict[Name, int] = {}
         """Switch → an epoch that had not ended there when it was asked last, so that the one before had."""
 
+    def agree_on(self, program: bytes) -> None:
+        """Make all links anew, to machines that agree on something else."""
+        self._program = program
+        self.close()
+
     def send(self, switch: Name, rows: ClientRows, until: float) -> RowsAccepted:
         """Send rows; return what the switch answers when they are on the disk. Raises as `ask`."""
         if switch not in self._epochs:
@@ -106,6 +111,8 @@ class ClientLinks:
     def _link(self, machine: Name, until: float) -> ClientConnection:
         if machine not in self._links:
             found = self._place.members()
+            if machine not in found.machines:
+                raise RemoteProtocolError(f"{self._place} has no {machine} any more", hint="Connect again.")
             me = Credentials(self._name, self._program, found.secret, tls=found.tls)
             self._links[machine] = ClientConnection(me, machine, found.machines[machine], found.incarnation, until)
         return self._links[machine]

@@ -54,6 +54,8 @@ class ClusterSettings:
         Modules and files with the user's functions.
     cuts
         How maps are cut into regions, as the user has written it.
+    layout
+        How often what the nodes have was dealt out anew.
     """
 
     out: str
@@ -76,6 +78,12 @@ class ClusterSettings:
     engine: str = "auto"
     functions: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
+    layout: int = 0
+
+    @property
+    def agreed(self) -> bytes:
+        """What all machines and clients must agree on: the program, and where its maps lie."""
+        return (self.program + (f"+{self.layout}" if self.layout else "")).encode()
 
     @property
     def shape(self) -> tuple[int, int, str, tuple[str, ...]]:
@@ -90,7 +98,8 @@ class ClusterSettings:
 
     def folder(self, machine: str) -> Path:
         """Return the folder with the state of a machine."""
-        return Path(self.home) / machine
+        is_dealt = self.layout and machine != "publisher"
+        return Path(self.home) / f"layout{self.layout}" / machine if is_dealt else Path(self.home) / machine
 
     def write(self, before: ClusterSettings | None) -> None:
         """Write the settings into their home folder; an older file is replaced.

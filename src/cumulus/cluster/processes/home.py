@@ -82,6 +82,7 @@ class Home:
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
+            settings["layout"] = before.layout if before else 0
             self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
@@ -146,7 +147,7 @@ def _wait_for_orphans(place: Path, out: Path) -> None:
         If they do not end.
     """
     until = time.monotonic() + _ORPHANS_S
-    logs = sorted(place.glob("*/log/lock"))
+    logs = sorted((*place.glob("*/log/lock"), *place.glob("layout*/*/log/lock")))
     for path in filter(Path.exists, (*logs, out / ".lock") if logs else ()):
         while (lock := lock_file(path)) is None:
             if time.monotonic() > until:

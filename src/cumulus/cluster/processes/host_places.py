@@ -36,6 +36,11 @@ class _Residence:
     is_covered: bool = False
 
 
+def has_places(home: Path) -> bool:
+    """Whether machines of a home have run on several hosts."""
+    return (home / _FILE).is_file()
+
+
 def place_text(address: Address) -> str:
     """Return an address as HOST:PORT."""
     return "{}:{}".format(*address)

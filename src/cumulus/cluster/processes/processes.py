@@ -138,7 +138,7 @@ def equip_by_plan(
         machine,
         codec,
         perform,
-        program=settings.program.encode(),
+        program=settings.agreed,
         log=log,
         sources=fed_by(settings, name),
         tick_ms=0 if name.startswith("node") else TICK_MS,
@@ -152,7 +152,7 @@ def equip_standby(name: Name, argument: Mapping[str, Any], settings: ClusterSett
         Standby(),
         codec,
         StandbyTasks(Path(argument["data"])).run,
-        program=settings.program.encode(),
+        program=settings.agreed,
         may_send=Senders(name, settings.nodes, settings.switches, {}, int(argument["hosts"])).may_send,
     )
 
@@ -229,7 +229,7 @@ class _Parts:
         protocol = None
         if plan.division.spread.maps:
             protocol = node_protocol(plan, number, settings.engine, VersionOrder(settings.order), self._committed)
-        snapshots = Snapshots.after(self._newest, settings.snapshot_every)
+        snapshots = Snapshots.after(self._newest, settings.snapshot_every, generation=settings.layout)
         state = self._states.newest(self._committed)
         machine = ClusterNode(
             number,

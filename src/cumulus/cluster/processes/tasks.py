@@ -269,7 +269,7 @@ class PublisherTasks:
         self._limit, self._keep, self._sink = settings.files_per_epoch, settings.keep, sink
         self._out = out = Path(settings.out)
         self._home = Path(settings.home)
-        sink.incarnation = incarnation_of(self._home)
+        sink.incarnation, sink.generation = incarnation_of(self._home), settings.layout
         self._merge = SpreadOutputs(plan, out, settings.engine).mergers()
         if plan.gate is not None:
             self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
@@ -297,7 +297,9 @@ class PublisherTasks:
                 return self._answer(asked)
             case CommitEpoch(epoch, written, progress):
                 self._require_incarnation()
-                self._sink.commit(epoch, written, progress, self._merge, self._keep)
+                newest = self._sink.newest()
+                whole = newest is not None and newest.generation != self._sink.generation  # other nodes have made it
+                self._sink.commit(epoch, written, progress, self._merge, self._keep, whole=whole)
                 return files_left(self._sources, progress)
             case _:
                 raise AssertionError(task)

@@ -1,0 +1,126 @@
+"""A cluster gets more nodes, and fewer, while clients send: every epoch is right, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import cumulus
+from cumulus.cli.main import app
+from cumulus.cluster.live import daemon
+from cumulus.cluster.live.address import is_running, read_address
+from cumulus.cluster.processes.cluster_settings import read_settings
+from cumulus.errors import NotRunningError
+from support.live_load import LiveLoad, begin, settings_of
+
+
+@contextmanager
+def running(home: Path) -> Iterator[None]:
+    daemon.start(settings_of(home))
+    try:
+        yield
+    finally:
+        with suppress(NotRunningError):
+            daemon.stop(home)
+
+
+def resized(home: Path, nodes: int) -> str:
+    result = CliRunner().invoke(app, ["cluster", "resize", str(home), "--nodes", str(nodes)])
+    assert result.exit_code == 0, result.output
+    assert nodes_of(home) == nodes
+    return result.output
+
+
+def refused(*words: str) -> str:
+    result = CliRunner().invoke(app, ["cluster", "resize", *words])
+    assert result.exit_code != 0, result.output
+    return f"{result.output}{result.exception}"
+
+
+def nodes_of(home: Path) -> int:
+    found = read_settings(home / "checkpoint")
+    assert found is not None
+    return found.nodes
+
+
+def test_nodes_come_and_go_while_clients_send_and_read(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running(home):
+        begin(home)
+        with cumulus.connect(home, timeout_s=60) as reader, LiveLoad(home, timeout_s=60) as load:
+            for nodes in (3, 1):
+                load.wait_for_rows(30)
+                before = len(reader.view("by_town", read="tentative").rows())
+                assert f"nodes → {nodes}" in resized(home, nodes)
+                load.wait_for_rows(10)
+                assert len(reader.view("by_town", read="tentative").rows()) >= before
+                assert reader.get("by_town", "town1", read="tentative").row
+                machines = {"publisher", "switch0", "switch1", *(f"node{number}" for number in range(nodes))}
+                assert set(read_address(home).machines) == machines == set(reader.status())
+            assert "it has 1 nodes already" in resized(home, 1)
+        load.settle()
+        assert not load.failed, "nobody is told of it"
+        daemon.stop(home)
+        assert nodes_of(home) == 1
+        daemon.start(settings_of(home))  # of two nodes
+        assert nodes_of(home) == 2
+        load.settle()
+    assert load.check() > 3
+
+
+@pytest.mark.kill
+def test_a_resize_that_is_killed_has_happened_or_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("CUMULUS_CRASH", "before-layout:1,after-layout:1")
+    monkeypatch.setenv("CUMULUS_CRASH_DIR", str(tmp_path))
+    with running(home):
+        begin(home)
+        with LiveLoad(home, timeout_s=60) as load:
+            for nodes, after in ((4, 2), (3, 3)):
+                load.wait_for_rows(30)
+                assert "the cluster has ended without being stopped" in refused(str(home), "--nodes", str(nodes))
+                assert nodes_of(home) == after
+                (home / "checkpoint" / "resize.json").unlink()  # or it would be done when it starts
+                live = settings_of(home)
+                daemon.start(daemon.LiveSettings(**{**vars_of(live), "nodes": 0}))
+                assert nodes_of(home) == after
+                load.wait_for_rows(20)
+        load.settle()
+    load.check()
+    assert len((tmp_path / "hits.log").read_text().splitlines()) == 2
+
+
+def vars_of(live: daemon.LiveSettings) -> dict[str, object]:
+    return {name: getattr(live, name) for name in live.__dataclass_fields__}
+
+
+def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert "not the home of a cluster" in refused(str(home), "--nodes", "3")
+    with running(home):
+        begin(home)
+        refused(str(home), "--nodes", "0")
+        wish = home / "checkpoint" / "resize.json"
+        (home / "checkpoint" / "hosts.json").write_text("{}")  # as if its machines were elsewhere
+        told = refused(str(home), "--nodes", "3")
+        assert "it stays as it was: " in told
+        assert "what its nodes have is on other hosts" in told
+        (home / "checkpoint" / "hosts.json").unlink()
+        until = time.monotonic() + 60
+        while not is_running(home):
+            assert time.monotonic() < until
+        with cumulus.connect(home, timeout_s=60) as client:
+            assert client.view("different", after=client.insert("sales", [(1, 1, 1)])).rows() == [(1,)]
+        wish.write_text("no wish at all")
+        with cumulus.connect(home, timeout_s=60) as client:
+            assert client.view("different", after=client.insert("sales", [(2, 1, 1)])).rows() == [(1,)]
+        wish.write_text(json.dumps({"nodes": 3}))
+        told = refused(str(home), "--nodes", "4")
+        assert "another resize has been asked for" in told
+    assert "the cluster is not running" in refused(str(home), "--nodes", "4")
