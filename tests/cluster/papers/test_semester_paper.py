@@ -221,7 +221,7 @@ def test_example_3_3(changes):
 
 
 def test_a_node_short_of_memory_asks_for_the_end_of_the_epoch():
-    """§3.4: EPOCH END REQUEST. It asks once, whatever comes of the same epoch."""
+    """Cumulus semester paper, section 3.4, EPOCH END REQUEST. It asks once, whatever comes of the same epoch."""
     maps = "MAP m2[A INT](v BIGINT) START (1: 3), (2: 4); MAP m3[B INT](v BIGINT) START (1: 7);"
     world = ToldDeliveries(plan_cluster(m3.read(R_OF_A_AND_B.format(maps=maps)), 1), most_open_rows=5)
     asked = []

@@ -19,18 +19,17 @@ from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.live.cluster_places import AgentPlace, HomePlace
 from cumulus.cluster.live.committed_reads import check_staleness, not_committed, wait_until_committed
 from cumulus.cluster.live.folds import ClusterFolds
+from cumulus.cluster.live.known_layout import KnownLayout
 from cumulus.cluster.live.link_store import LinkStore, output_of
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.live.status import STATUS_SECONDS, status_of
 from cumulus.cluster.live.tentative_reads import tentative_rows
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
-from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.store import Place
 from cumulus.epochs.output.host import FolderHost
 from cumulus.epochs.output.manifest import committed_epochs, newest_manifest
-from cumulus.errors import ClosedError, RemoteProtocolError, UsageError
+from cumulus.errors import ClosedError, UsageError
 from cumulus.hosts.answers import Answer, WriteReceipt
 from cumulus.hosts.requests import RowRequest
 from cumulus.hosts.selecting import typed_value
@@ -69,54 +68,48 @@ class ClusterClient:
     def __init__(self, home: str | Path | AgentPlace, *, timeout_s: float = 30.0) -> None:
         self._timeout_s = timeout_s
         self._place = home if isinstance(home, AgentPlace) else HomePlace(Path(home).absolute())
-        self._settings, self._program = self._place.card()
+        self._layout = KnownLayout(self._place)
         self._links: ClientLinks | None = self._new_links()
         self.home: Place = output_of(self._place, self._new_links, timeout_s)
         self._lock = Lock()
         self._pid, self._number = os.getpid(), 0
-        self._views = {view.name: view for view in self._program.shown_views}
-        self._tables = {relation.name: relation for relation in self._program.relations}
 
     def _new_links(self) -> ClientLinks:
-        name, program = f"client-{uuid.uuid4().hex[:12]}", self._settings.agreed
+        name, program = f"client-{uuid.uuid4().hex[:12]}", self._layout.settings.agreed
         return ClientLinks(self._place, name, program, lambda: max(committed_epochs(self.home), default=0))
 
     @cached_property
-    def _plan(self) -> ClusterPlan:
-        return plan_of(self._program, self._settings)
-
-    @cached_property
     def _committed(self) -> FolderHost:
-        return FolderHost(self.home, self.functions, program=self._program)
+        return FolderHost(self.home, self.functions, program=self._layout.program)
 
     @cached_property
     def _folds(self) -> ClusterFolds:
-        return ClusterFolds(self._plan, self._committed)
+        return ClusterFolds(self._layout, self._committed)
 
     @property
     def program(self) -> Program:
         """What the cluster runs."""
-        return self._program
+        return self._layout.program
 
     @property
     def functions(self) -> Functions:
         """The user's functions that the views call."""
-        return functions_in(self._settings.functions)
+        return functions_in(self._layout.settings.functions)
 
     @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
-        return tuple(view.name for view in self._program.shown_views)
+        return tuple(view.name for view in self._layout.program.shown_views)
 
     @property
     def spread_views(self) -> tuple[str, ...]:
         """The names of the views that have tentative rows; the others are gated."""
-        return tuple(view.name for view in self._plan.division.spread.shown_views)
+        return tuple(view.name for view in self._layout.plan.division.spread.shown_views)
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the tables."""
-        return tuple(self._tables)
+        return tuple(self._layout.tables)
 
     def close(self) -> None:
         """End; the cluster goes on."""
@@ -163,11 +156,11 @@ class ClusterClient:
         return self._send(UPSERT, table, rows)
 
     def _send(self, op: int, table: str, data: Any) -> WriteReceipt:
-        relation = self._tables[known_name(table, self._tables, "table")]
+        relation = self._layout.table_named(table)
         rows = rows_to_send(relation, op, data)
         until, epoch = time.monotonic() + self._timeout_s, 0
         with self._lock:
-            links, switch = self._open_links, switch_name(self._plan.tables.switch_of[relation.name])
+            links, switch = self._open_links, switch_name(self._layout.plan.tables.switch_of[relation.name])
             most = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(rows.nbytes, 1)), 1)
             for begin in range(0, rows.num_rows, most):
                 sent = ClientRows(self._next_number(), relation.name, to_ipc(rows.slice(begin, most)))
@@ -175,18 +168,7 @@ class ClusterClient:
         return WriteReceipt(epoch, rows.num_rows)
 
     def _agreed(self, work: Callable[[], T]) -> T:
-        """Return what some work with the machines gives; done again where their layout is another than was known."""
-        try:
-            return work()
-        except RemoteProtocolError:
-            settings, _ = self._place.card()
-            if settings.layout == self._settings.layout:
-                raise
-        self._settings = settings
-        for name in ("_plan", "_folds"):
-            self.__dict__.pop(name, None)
-        self._open_links.agree_on(settings.agreed)
-        return work()
+        return self._layout.agreed(work, self._open_links)
 
     def _next_number(self) -> int:
         self._number += 1
@@ -237,8 +219,8 @@ class ClusterClient:
         read, after, max_staleness
             As in `view`.
         """
-        view = self._view_named(name)
-        columns = list(key_columns(view, self._program.map(view.maps[0]).keys))
+        view = self._layout.view_named(name)
+        columns = list(key_columns(view, self._layout.program.map(view.maps[0]).keys))
         if len(key) != len(columns):
             raise UsageError(
                 f"{view.name} is looked up by ({', '.join(columns)}), {len(key)} values were given",
@@ -256,7 +238,7 @@ class ClusterClient:
         **keys: Any,
     ) -> Answer:
         """Return the rows of a view that have some values in some columns; None means NULL. See `view`."""
-        view = self._view_named(name)
+        view = self._layout.view_named(name)
         given = {known_name(column, [each.name for each in view.columns], "column"): keys[column] for column in keys}
         return self._read(name, given, read, after, max_staleness)
 
@@ -292,26 +274,23 @@ class ClusterClient:
         DelayError
             As in `view`.
         """
-        view, bounds = self._view_named(name), bounds_of(where)
+        view, bounds = self._layout.view_named(name), bounds_of(where)
         is_tentative = self._is_tentative(view, read, after, max_staleness)
         with self._opened(max_staleness):
             if not is_tentative:
                 return self._folds.committed(view.name, by, bounds, columns)
             return self._agreed(lambda: self._folds.tentative(self._asking(), view.name, by, bounds, columns))
 
-    def _view_named(self, name: str) -> ViewDef:
-        return self._views[known_name(name, self._views, "view")]
-
     def _read(
         self, name: str, given: Mapping[str, Any], read: str, after: WriteReceipt | None, max_staleness: str
     ) -> Answer:
-        view = self._view_named(name)
+        view = self._layout.view_named(name)
         values = {column: typed_value(view, column, value) for column, value in given.items()}
         is_tentative = self._is_tentative(view, read, after, max_staleness)
         with self._opened(max_staleness):
             if is_tentative:
                 return self._agreed(
-                    lambda: tentative_rows(self._plan, self._asking(), view.name, values, self.functions)
+                    lambda: tentative_rows(self._layout.plan, self._asking(), view.name, values, self.functions)
                 )
             if newest_manifest(self.home) is None:
                 raise not_committed(self.home)

@@ -148,7 +148,15 @@ def _keep(
     on_epoch: Callable[[Epoch], None],
     note: Callable[[str], None],
 ) -> None:
-    """Run the machines of a home until they are stopped, or another number of nodes is asked for."""
+    """Run the machines of a home until they are stopped, or another number of nodes is asked for.
+
+    Parameters
+    ----------
+    home
+        Opened.
+    live, is_stopped, on_up, on_epoch, note
+        As `serve` takes them.
+    """
     place = Path(live.home).absolute()
     secret_file = Path(live.secret).absolute() if live.secret else _own_secret(place / STATE / "secret")
     secret = read_secret(secret_file)

@@ -108,6 +108,15 @@ def open_home(
 def resize(home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], None]) -> None:
     """Deal out what the nodes of a home have to another number of nodes, or by other cuts.
 
+    Parameters
+    ----------
+    home
+        Opened as it was.
+    nodes, cuts
+        As it is to be.
+    note
+        Takes a line about what is done.
+
     Raises
     ------
     MismatchError

@@ -1,0 +1,68 @@
+"""What a client knows of how a cluster lies on its nodes; learnt anew when the cluster goes on with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+from cumulus.catalog.names import known_name
+from cumulus.catalog.schema import Relation
+from cumulus.cluster.live.cluster_places import ClusterPlace
+from cumulus.cluster.live.links import ClientLinks
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.processes.home import plan_of
+from cumulus.errors import RemoteProtocolError
+from cumulus.m3.program import ViewDef
+
+T = TypeVar("T")
+
+
+class KnownLayout:
+    """The settings, program and plan of a cluster, as they were when it was asked last.
+
+    Parameters
+    ----------
+    place
+        Where the cluster is found.
+
+    Attributes
+    ----------
+    views, tables
+        By name; the same in all layouts.
+    """
+
+    def __init__(self, place: ClusterPlace) -> None:
+        self._place = place
+        self.settings, self.program = place.card()
+        self.views = {view.name: view for view in self.program.shown_views}
+        self.tables = {relation.name: relation for relation in self.program.relations}
+
+    def view_named(self, name: str) -> ViewDef:
+        """Return a view by its name, whatever its case; UnknownNameError if there is none."""
+        return self.views[known_name(name, self.views, "view")]
+
+    def table_named(self, name: str) -> Relation:
+        """Return a table as `view_named` does a view."""
+        return self.tables[known_name(name, self.tables, "table")]
+
+    @cached_property
+    def plan(self) -> ClusterPlan:
+        """Its plan."""
+        return plan_of(self.program, self.settings)
+
+    def agreed(self, work: Callable[[], T], links: ClientLinks) -> T:
+        """Return what some work with the machines gives; done again where their layout is another than was known.
+
+        Machines refuse who has an old one, so nothing of the first time is used.
+        """
+        try:
+            return work()
+        except RemoteProtocolError:
+            settings, _ = self._place.card()
+            if settings.layout == self.settings.layout:
+                raise
+        self.settings = settings
+        self.__dict__.pop("plan", None)
+        links.agree_on(settings.agreed)
+        return work()
