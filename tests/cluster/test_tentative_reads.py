@@ -166,7 +166,7 @@ def test_nodes_fold_what_they_own(seed: int, tmp_path: Path, monkeypatch: pytest
         staying = [row for at, row in enumerate(rows) if at > 2 or row not in going]
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", staying)
     monkeypatch.setattr("cumulus.views.folding.reading.FEW_ENTRIES", draw.choice((0, 1 << 30)))
-    folds = ClusterFolds(plan, FolderHost(tmp_path, program=plan.division.spread))
+    folds = ClusterFolds(lambda: plan, FolderHost(tmp_path, program=plan.division.spread))
     counted = folds.tentative(nodes.ask, "cube", ["p"], (), ["n"])
     assert counted.entries_read == sum(part.maps.owned(counted.map).rows for part in nodes.parts)
     persons = [draw.randrange(8), draw.randrange(8)]
@@ -205,7 +205,7 @@ CREATE VIEW sum_of_all AS SELECT SUM(h) AS h FROM r;
 def test_a_sum_without_words_is_refused_where_it_is_shown(engine: str, tmp_path: Path) -> None:
     """All these views are of one map for each kind of group, with a column for each of their sums."""
     plan = plan_cluster(compile_sql(LARGE, rely=False, enforced=False), 2)
-    nodes, folds = Nodes(plan, engine), ClusterFolds(plan, FolderHost(tmp_path, program=plan.division.spread))
+    nodes, folds = Nodes(plan, engine), ClusterFolds(lambda: plan, FolderHost(tmp_path, program=plan.division.spread))
     large = [(k, 2**126, 5, 1.5) for k in (1, 2, 3)]
     nodes.take(0, "r", [(k, 1, 5, 1.5) for k in range(5)], 1)
     for count in (4, -4):

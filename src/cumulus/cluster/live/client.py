@@ -84,7 +84,7 @@ class ClusterClient:
 
     @cached_property
     def _folds(self) -> ClusterFolds:
-        return ClusterFolds(self._layout, self._committed)
+        return ClusterFolds(lambda: self._layout.plan, self._committed)
 
     @property
     def program(self) -> Program:

@@ -8,8 +8,8 @@ from operator import add
 
 from cumulus.cluster.clients.parts import bounds_sent, nodes_to_ask, partial_of
 from cumulus.cluster.live.committed_reads import not_committed
-from cumulus.cluster.live.known_layout import KnownLayout
 from cumulus.cluster.messages import PartsRead, ReadParts, node_name
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.epochs.output.host import FolderHost
 from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.machine import Name
@@ -24,13 +24,15 @@ class ClusterFolds:
 
     Parameters
     ----------
+    plan
+        Returns how it lies on its nodes now.
     committed
         Its home, the output folder of its epochs.
     """
 
-    def __init__(self, layout: KnownLayout, committed: FolderHost) -> None:
-        self._layout, self._committed = layout, committed
-        self._spread = layout.plan.division.spread  # the same in all layouts
+    def __init__(self, plan: Callable[[], ClusterPlan], committed: FolderHost) -> None:
+        self._plan, self._committed = plan, committed
+        self._spread = plan().division.spread  # the same in all layouts
 
     @cached_property
     def _finishers(self) -> dict[str, Finisher]:
@@ -81,7 +83,7 @@ class ClusterFolds:
         def asked(number: int) -> ReadParts:
             return ReadParts(number, choice.view, list(by), bounds, wanted)
 
-        nodes = nodes_to_ask(self._layout.plan.layout, plan, WantedKeys(typed))
+        nodes = nodes_to_ask(self._plan().layout, plan, WantedKeys(typed))
         return reduce(add, (partial_of(plan, choice, ask(node_name(node), asked)) for node in nodes))
 
     def _committed_count(self, map: str) -> int:
