@@ -107,22 +107,26 @@ def serve(
         If it cannot start, or not go on.
     """
     place = Path(live.home).absolute()
-    begun, nodes = False, live.nodes
-    while True:
-        try:
-            home = _opened(live, nodes, note)
-        except CumulusError as problem:
-            if not begun:
-                raise
-            note(f"it stays as it was: {problem.message}")
-            resize_wish.answer(place, problem)
-            home = _opened(live, 0, note)
-        begun = True
-        with home:
-            _keep(home, live, is_stopped, on_up, on_epoch, note)
-        nodes = resize_wish.wished(place)
-        if is_stopped() or not nodes:
-            return
+    home = _opened(live, live.nodes, note)
+    try:
+        while True:
+            with home:
+                _keep(home, live, is_stopped, on_up, on_epoch, note)
+            nodes = resize_wish.wished(place)
+            if is_stopped() or not nodes:
+                return
+            try:
+                home = _opened(live, nodes, note)
+            except CumulusError as problem:
+                note(f"it stays as it was: {problem.message}")
+                resize_wish.answer(place, problem)
+                home = _opened(live, 0, note)
+    except CumulusError as problem:
+        note_error(place, problem)
+        raise
+    finally:
+        with suppress(FileNotFoundError):
+            (place / ADDRESS).unlink()  # until here clients wait for other nodes
 
 
 def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None]) -> Home:
@@ -173,23 +177,15 @@ def _keep(
             resize_wish.answer(place)
         on_up()
 
-    def is_resized() -> bool:
-        return not is_stopped() and resize_wish.wished(place) not in (0, home.settings.nodes)
+    def is_over() -> bool:
+        return is_stopped() or resize_wish.wished(place) not in (0, home.settings.nodes)
 
     running = ClusterRun(
         home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts
     )
     begin_without_error(place)
-    try:
-        for epoch in running.epochs(lambda: is_stopped() or is_resized()):
-            on_epoch(epoch)
-    except CumulusError as problem:
-        note_error(place, problem)
-        raise
-    finally:
-        if not is_resized():  # else clients wait for the new nodes
-            with suppress(FileNotFoundError):
-                (place / ADDRESS).unlink()
+    for epoch in running.epochs(is_over):
+        on_epoch(epoch)
 
 
 def _own_secret(path: Path) -> Path:
