@@ -294,15 +294,15 @@ def test_machines_move_to_a_standby_that_has_everything(tmp_path: Path) -> None:
     assert found.standbys() == {"node0": "standby2", "node1": "standby0"}
     assert found.standby_hosts() == {"standby0": HOSTS[0], "standby2": HOSTS[2]}
     lost = [HOSTS[1]]
-    assert not found.may_leave(HOSTS[1], lost), "nobody has said that it is whole"
+    assert not found.may_move(["node0"], lost), "nobody has said that it is whole"
     found.cover("node0", "standby1", 0)
     found.cover("node0", "standby2", 3)
-    assert not found.may_leave(HOSTS[1], lost)
+    assert not found.may_move(["node0"], lost)
     found.cover("node0", "standby2", 0)
-    assert found.may_leave(HOSTS[1], lost)
-    assert not found.may_leave(HOSTS[1], HOSTS[1:]), "its host is lost, too"
+    assert found.may_move(["node0"], lost)
+    assert not found.may_move(["node0"], HOSTS[1:]), "its host is lost, too"
     found = places(tmp_path)
-    assert found.leave(HOSTS[1]) == {"node0": HOSTS[2]}
+    assert found.move(["node0"]) == {"node0": HOSTS[2]}
     assert found.branches() == {"node0": 1}
     found = places(tmp_path)
     assert found.address("node0") == HOSTS[2]
@@ -346,6 +346,6 @@ def test_places_are_on_the_disk_before_anybody_acts_on_them(tmp_path: Path) -> N
     found = places(tmp_path)
     found.choose([])
     found.cover("node0", "standby2", 0)
-    found.leave(HOSTS[1])
+    found.move(["node0"])
     kept = json.loads((tmp_path / "hosts.json").read_text())["node0"]
     assert kept == {"host": "h3:1", "branch": 1, "standby": "", "is_covered": False}

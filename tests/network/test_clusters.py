@@ -186,8 +186,8 @@ def test_a_standby_takes_the_place_of_a_host_that_is_lost(hosts: Sequence[Host])
     lost = time.monotonic()
     send(first, 60, 20)
     taken_s = time.monotonic() - lost
-    assert f"node0 moves to {first.address}:7070" in log_of(first)
-    assert f"switch0 moves to {first.address}:7070" in log_of(first)
+    assert f"node0 moves to its standby at {first.address}:7070" in log_of(first)
+    assert f"switch0 moves to its standby at {first.address}:7070" in log_of(first)
     assert taken_s > 4, "it must have been lost for the lease"
     wait_for(lambda: not machine_pids(third))  # it ends what it has, though nobody can tell it to
     assert [residences(first)[name]["branch"] for name in ("switch0", "node0", "node1")] == [1, 1, 0]

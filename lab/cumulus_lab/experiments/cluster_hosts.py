@@ -90,19 +90,15 @@ class VirtualHosts:
             if host == self._agents[0] or host in self._lost or not self._stream.chance(HOST_LOSS):
                 continue
             ending |= {*self._places.machines_at(host), standby_name(self._agents.index(host))}
-            if not self.may_leave(self._places, host):
+            if not self._places.may_move(self._places.machines_at(host), {*self._lost, host}):
                 self._reports("host lost and waited for")
                 continue
             self._lost.add(host)
-            for moved, where in self._places.leave(host).items():
+            for moved, where in self._places.move(self._places.machines_at(host)).items():
                 self._reports("moved to its standby")
                 ending |= {moved, standby_name(self._agents.index(where))}
         self._places.choose(self._lost)
         return frozenset(ending)
-
-    def may_leave(self, places: HostPlaces, host: tuple[str, int]) -> bool:
-        """Whether the machines of a host can go on elsewhere."""
-        return places.may_leave(host, {*self._lost, host})
 
     # --- files ------------------------------------------------------------------------------------------------------
 

@@ -175,18 +175,17 @@ class HostPlaces:
             residence.is_covered = True
             self._save()
 
-    def may_leave(self, host: Address, lost: Collection[Address]) -> bool:
-        """Whether all machines of a host that is lost can be taken over."""
-        mine = [self._there[name] for name in self.machines_at(host)]
+    def may_move(self, machines: Collection[Name], lost: Collection[Address]) -> bool:
+        """Whether the standbys of all these machines, on hosts that are there, have all that is needed."""
+        mine = [self._there[name] for name in machines]
         return all(each.is_covered and self._by_text[each.standby] not in lost for each in mine)
 
-    def leave(self, host: Address) -> dict[Name, Address]:
-        """Let the machines of a host move to their standbys; return machine → where it is now."""
-        moved = self.machines_at(host)
-        for name in moved:
+    def move(self, machines: Collection[Name]) -> dict[Name, Address]:
+        """Let machines move to their standbys; return machine → where it is now."""
+        for name in machines:
             self._move(self._there[name])
         self._save()
-        return {name: self.address(name) for name in moved}
+        return {name: self.address(name) for name in machines}
 
     def _move(self, residence: _Residence) -> None:
         residence.host, residence.standby, residence.is_covered = residence.standby, "", False

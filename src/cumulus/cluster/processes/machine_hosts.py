@@ -8,7 +8,7 @@ waits for its host.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,8 @@ class MachineHosts:
         self._told: set[Any] = set()
         """Hosts of which it was told that they are waited for."""
         self._next_look = 0.0
+        self._failed: list[Name] = []
+        """Machines that cannot go on where they are."""
         if hosts is None:
             return
         readers = {switch_name(home.plan.tables.switch_of[each.relation]) for each in home.settings.sources}
@@ -130,12 +132,15 @@ class MachineHosts:
         self._links.retry()
         lost = self._links.lost()
         now = time.monotonic()
+        self._move(self._failed, "it cannot go on", supervisor)
+        self._failed = []
         is_waited_for = False
         for host, since in lost.items():
-            if not self._places.machines_at(host):
+            machines = self._places.machines_at(host)
+            if not machines:
                 continue
-            if now - since >= self._hosts.lease_s and self._places.may_leave(host, lost):
-                self._move(host, supervisor)
+            if now - since >= self._hosts.lease_s and self._places.may_move(machines, lost):
+                self._move(machines, f"{place_text(host)} is lost", supervisor)
                 continue
             is_waited_for = True
             if host not in self._told and now - since > _TELL_S:
@@ -144,11 +149,11 @@ class MachineHosts:
         self._told &= {*lost}
         return not is_waited_for
 
-    def _move(self, host: Any, supervisor: Supervisor | None) -> None:
-        """Let the machines of a lost host start from their copies, which their standbys must let go of."""
+    def _move(self, machines: Sequence[Name], why: str, supervisor: Supervisor | None) -> None:
+        """Let machines start from their copies, which their standbys must let go of."""
         standbys = self._places.standbys()
-        for name, address in self._places.leave(host).items():
-            self._note(f"{name} moves to {place_text(address)}: {place_text(host)} is lost, and it has a standby there")
+        for name, address in self._places.move(machines).items():
+            self._note(f"{name} moves to its standby at {place_text(address)}: {why}")
             if supervisor is not None:
                 supervisor.kill(standbys[name])
                 until = time.monotonic() + _END_S
@@ -187,12 +192,20 @@ class MachineHosts:
         if isinstance(message, CopyReady):
             self._places.cover(name, message.standby, message.branch)
 
-    def is_spared(self, ended: ProcessEnded) -> bool:
-        """Whether a process has ended without which all can go on: a standby that cannot; its host is none any more."""
-        if ended.code <= 0 or not ended.name.startswith(STANDBY):
-            return False
-        self._places.bar(ended.name)
-        return True
+    def spared(self, ended: ProcessEnded) -> str:
+        """Return why all can go on though a process cannot, "" if they cannot.
+
+        The host of a standby is nobody's standby any more; a machine whose disk has failed has a copy of what it had.
+        """
+        if ended.code <= 0 or self._hosts is None:
+            return ""
+        if ended.name.startswith(STANDBY):
+            self._places.bar(ended.name)
+            return "its host keeps no copies any more"
+        if ended.name not in self._places.standbys() or not self._places.may_move([ended.name], self._links.lost()):
+            return ""
+        self._failed.append(ended.name)
+        return "its standby takes its place"
 
     def processes(self) -> list[Process]:
         """Return what to start: who is not beside the home is told all that it needs of it."""

@@ -254,8 +254,8 @@ class ClusterRun:
 
     def _mourned(self, ended: ProcessEnded) -> str:
         """Return what to say of a process that is to be started again; raise ProcessError if it would end again."""
-        if self._hosts.is_spared(ended):
-            return f"{ended.name} cannot go on, and its host keeps no copies any more: {ended.reason}"
+        if why := self._hosts.spared(ended):
+            return f"{ended.name} cannot go on, and {why}: {ended.reason}"
         if ended.code > 0:  # it has said why it cannot go on
             raise ProcessError(f"{ended.name}: {ended.reason}", hint=" ".join(filter(None, (ended.hint, self._so_far))))
         return f"{ended.name} was {ended.reason if ended.code else 'asked to end, by a signal'}"
