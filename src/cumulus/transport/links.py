@@ -364,5 +364,13 @@ class Links:
             link.is_lost = True
             if link.is_client:
                 del self._links[link.peer]
+            else:
+                self._send_clients_away()
             self._receiver.lost(link.peer, link.is_client, reason)
             self._receiver.resumed()
+
+    def _send_clients_away(self) -> None:
+        """Let clients look where all are: this machine may be one that another has taken the place of."""
+        for each in [each for each in self._links.values() if each.is_client]:
+            if each.connection is not None:
+                each.connection.abort("a machine is lost")
