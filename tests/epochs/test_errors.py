@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.durable.store import FileStore
+from cumulus.epochs.bucket.view_errors import SCHEMA, merge_errors
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
@@ -184,3 +188,17 @@ def test_a_run_that_is_killed_tells_every_error_once(tmp_path: Path) -> None:
         assert codes[-1] in (0, -signal.SIGKILL)
     assert len(codes) == 6
     check(tmp_path / "out", stream)
+
+
+def test_equal_errors_of_a_bucket_are_as_many_beside_those_of_another(tmp_path: Path) -> None:
+    """Equal rows of an epoch have the same place, and each is an error; what two buckets have of one row is one."""
+    row = {"epoch": 1, "view": "v", "sign": 1, "relation": "r", "source": "r/1.jsonl", "row": "a=1"}
+
+    def written(name: str, *positions: int) -> str:
+        rows = [{**row, "position": each, "message": name} for each in positions]
+        FileStore(tmp_path).write_new(name, pa.Table.from_pylist(rows, SCHEMA))
+        return name
+
+    path, dropped = merge_errors(tmp_path, "v", 1, [written("one", 4, 4, 7), written("other", 4, 9)])
+    found = pq.read_table(tmp_path / path, partitioning=None).column("position").to_pylist()
+    assert (sorted(found), dropped) == ([4, 4, 7, 9], 1)

@@ -34,7 +34,7 @@ def test_hundreds_of_seeds_are_clean_and_everything_happens() -> None:
     assert summary.is_clean, summary.lines(str)
 
 
-@pytest.mark.parametrize("seed", [2026114296, 2026115492])
+@pytest.mark.parametrize("seed", [2026114296, 2026115492, 281])
 def test_equal_rows_that_fail_are_as_many_errors_in_batches_as_one_by_one(seed: int) -> None:
     assert run_seeds(cluster_case, Seeds(seed, 1), CONDITIONS).is_clean
 

@@ -86,7 +86,10 @@ def table_of_epoch(epoch: int, rows: Sequence[object], schema: pa.Schema = SCHEM
 
 
 def merge_errors(out: Place, view: str, epoch: int, files: Sequence[str]) -> tuple[str, int]:
-    """Make one file of those that several buckets wrote for a view; each row of the input stands there once.
+    """Make one file of those that several buckets wrote for a view; what several of them have stands there once.
+
+    Equal rows of an epoch are named by the place of one of them, so a bucket may have the same error more than once:
+    there are as many as the bucket has that has most of them.
 
     Returns
     -------
@@ -94,14 +97,21 @@ def merge_errors(out: Place, view: str, epoch: int, files: Sequence[str]) -> tup
         Its path relative to the output folder, and how many errors were dropped, as several buckets had them.
     """
     store = store_of(out)
-    together = pa.concat_tables([read_parquet(store, file) for file in files])
-    seen: dict[tuple[object, ...], int] = {}
-    keys = zip(*(together.column(name).to_pylist() for name in SCHEMA.names if name != "message"), strict=True)
-    for place, key in enumerate(keys):
-        seen.setdefault(key, place)
+    tables = [read_parquet(store, file) for file in files]
+    most: Counter[tuple[object, ...]] = Counter()
+    kept: list[int] = []
+    place = 0
+    for table in tables:
+        counts: Counter[tuple[object, ...]] = Counter()
+        for key in zip(*(table.column(name).to_pylist() for name in SCHEMA.names if name != "message"), strict=True):
+            counts[key] += 1
+            if counts[key] > most[key]:
+                most[key] += 1
+                kept.append(place)
+            place += 1
     path = error_path(view, epoch, "all")
-    store.write_new(path, together.take(pa.array(list(seen.values()), pa.int64())))
-    return path, together.num_rows - len(seen)
+    store.write_new(path, pa.concat_tables(tables).take(pa.array(kept, pa.int64())))
+    return path, place - len(kept)
 
 
 def totals_with(before: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, int]:
