@@ -318,6 +318,7 @@ def test_a_standby_that_cannot_go_on_is_no_standby_any_more(tmp_path: Path) -> N
     found = places(tmp_path)
     found.choose([])
     found.bar("standby2")
+    found.bar("standby1")  # which nobody has
     found.choose([])
     assert found.standbys() == {"node0": "standby0", "node1": "standby0"}
 

@@ -263,6 +263,21 @@ def test_strangers_and_second_supervisors_are_kept_out(agents: list[RunningAgent
         assert ListCodec().decode(wait_for(supervisor, MachineMessage).payload) == ["home", "c"]
 
 
+def test_an_agent_that_is_tried_again_refuses_alone(agents: list[RunningAgent]) -> None:
+    with links(agents[0], secret=b"another") as found:
+        refused: list[ProcessError] = []
+
+        def is_told() -> bool:
+            refused.extend(found.retry().values())
+            return bool(refused)
+
+        until(is_told)
+        assert "the secret" in refused[0].message
+        assert list(found.lost()) == [agents[0].address]
+    with links(agents[0]) as found:
+        until(lambda: not found.retry() and not found.lost())
+
+
 def said(agent: RunningAgent, *messages: Any) -> None:
     """Claim an agent as a supervisor does, and say something; it hangs up."""
     me, later = Credentials(SUPERVISOR, RELEASE, SECRET), time.monotonic() + 20

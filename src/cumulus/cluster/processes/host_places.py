@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cumulus.cluster.standby.standby import standby_name
+from cumulus.cluster.standby.standby import STANDBY, standby_name
 from cumulus.durable.files import write_durably
 from cumulus.errors import StoreError, UsageError
 from cumulus.machine import Name
@@ -165,7 +165,7 @@ class HostPlaces:
 
     def bar(self, standby: Name) -> None:
         """Let a host be nobody's standby, as long as the cluster runs."""
-        self._barred.add(self.standby_hosts()[standby])
+        self._barred.add(self._agents[int(standby.removeprefix(STANDBY))])
 
     def cover(self, machine: Name, standby: Name, branch: int) -> None:
         """Take notice that a standby has all of a machine."""

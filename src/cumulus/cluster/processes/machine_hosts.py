@@ -71,7 +71,7 @@ class MachineHosts:
         self._told: set[Any] = set()
         """Hosts of which it was told that they are waited for."""
         self._next_look = 0.0
-        self._failed: list[Name] = []
+        self._failed: set[Name] = set()
         """Machines that cannot go on where they are."""
         if hosts is None:
             return
@@ -126,14 +126,21 @@ class MachineHosts:
         ----------
         supervisor
             Of the machines, if some run.
+
+        Raises
+        ------
+        ProcessError
+            If the agent of one of these hosts refuses.
         """
         if self._hosts is None:
             return True
-        self._links.retry()
+        for host, problem in self._links.retry().items():
+            if self._places.machines_at(host):
+                raise problem
         lost = self._links.lost()
         now = time.monotonic()
-        self._move(self._failed, "it cannot go on", supervisor)
-        self._failed = []
+        failed, self._failed = [each for each in self._failed if self._places.may_move([each], lost)], set()
+        self._move(failed, "it cannot go on", supervisor)  # others fail once more, and that is told
         is_waited_for = False
         for host, since in lost.items():
             machines = self._places.machines_at(host)
@@ -165,7 +172,7 @@ class MachineHosts:
         if self._hosts is None or not self._hosts.standbys or time.monotonic() < self._next_look:
             return ""
         self._next_look = time.monotonic() + _AGAIN_S
-        self._links.retry()
+        self._links.retry()  # a host that refuses is none that is waited for
         return "a host is back that machines can have a standby on" if self._places.lacks(self._links.lost()) else ""
 
     def refit(self, supervisor: Supervisor) -> None:
@@ -204,7 +211,7 @@ class MachineHosts:
             return "its host keeps no copies any more"
         if ended.name not in self._places.standbys() or not self._places.may_move([ended.name], self._links.lost()):
             return ""
-        self._failed.append(ended.name)
+        self._failed.add(ended.name)
         return "its standby takes its place"
 
     def processes(self) -> list[Process]:

@@ -253,21 +253,21 @@ class AgentLinks:
             if link is None or link.connection is None or address in self._retries
         }
 
-    def retry(self) -> None:
-        """Try to make the links that are lost, without waiting for it.
-
-        Raises
-        ------
-        ProcessError
-            If an agent that was tried before refuses.
-        """
+    def retry(self) -> dict[Address, ProcessError]:
+        """Try to make the links that are lost, without waiting for it; return which agents refuse, and why."""
+        refused: dict[Address, ProcessError] = {}
         for address, attempt in list(self._retries.items()):
             if attempt.done():
                 del self._retries[address]
-                attempt.result()
+                problem = attempt.exception()
+                if isinstance(problem, ProcessError):
+                    refused[address] = problem
+                else:
+                    attempt.result()
         for address in self.lost():
             if address not in self._retries:
                 self._retries[address] = asyncio.run_coroutine_threadsafe(self._claimed(address), self._loop)
+        return refused
 
     def __enter__(self) -> AgentLinks:
         self._thread.start()
