@@ -235,3 +235,47 @@ def test_a_node_short_of_memory_asks_for_the_end_of_the_epoch():
     while world.waiting:
         world.deliver(*world.waiting[0], "Ours.")
     assert world.facts(0)["overlay_rows"] == 0, "the epoch is committed"
+
+
+def test_figure_5():
+    """One correction, of TS6, is for all that has read mr behind it: mw is 1, 2, 4, and then 2, 4, 7."""
+    world = started(
+        """RELATION P(A INT); RELATION L(A INT, B INT); RELATION Q(A INT);
+        MAP mw[](v BIGINT); MAP mr[A INT](v BIGINT); MAP one[B INT](v BIGINT) START (2: 1);
+        ON +P(A) { mr[A] += 1; } ON +L(A, B) { mr[A] += one[B]; } ON +Q(A) { mw[] += mr[A]; }""",
+        2,
+        "Cumulus semester paper, figure 5. node1 has mr and is the DW Read Node, node0 has mw and is the DW Write "
+        "Node. Ours: what TS6 adds is computed on node0, so that it comes late although a link keeps its order; TS10 "
+        "does not come before TS7 for the same reason.",
+    )
+    for label, table, row in (
+        ("TS2", "P", (1,)),
+        ("TS6", "L", (1, 2)),
+        ("TS7", "Q", (1,)),
+        ("TS9", "Q", (1,)),
+        ("TS10", "P", (1,)),
+        ("TS11", "Q", (1,)),
+    ):
+        tell(world, label, table, *row)
+    world.deliver("switch0", "node1", "PUT(TS2): mr += 1.")
+    world.deliver("switch0", "node1", 'FETCH(TS7): "the most recent mr with TS less than 7 is sent", that of TS2.')
+    world.deliver("switch0", "node1", 'FETCH(TS9): "The same value will be sent".')
+    world.deliver("switch0", "node1", "PUT(TS10): mr += 1.")
+    world.deliver("switch0", "node1", 'FETCH(TS11): "mr value from TS10 will be sent".')
+    assert world.as_of(1, "mr", "TS9") == {1: 1}
+    assert world.newest(1, "mr") == {1: 2}
+    for label in ("TS7", "TS9", "TS11"):
+        world.deliver("node1", "node0", f"PUT({label}): mw += mr.")
+    assert [world.as_of(0, "mw", label)[()] for label in ("TS7", "TS9", "TS11")] == [1, 2, 4]
+    world.note("PUT(TS6).")
+    world.deliver("switch0", "node0", "Ours: 1 is for mr.")
+    world.deliver(
+        "node0",
+        "node1",
+        'PUT(TS6) "may arrive later". "Corrective update will be sent to all DW Nodes which demanded mr with TS '
+        'greater than 6".',
+    )
+    world.deliver("node1", "node0", "One message, with the delta for TS7, TS9 and TS11.")
+    assert [world.as_of(0, "mw", label)[()] for label in ("TS7", "TS9", "TS11")] == [2, 4, 7]
+    assert world.facts(1)["deltas_late"] == 1
+    world.compare(GOLDEN / "semester_figure_5.txt")
