@@ -260,13 +260,17 @@ def _without_first(net: TableDelta) -> TableDelta:
     return TableDelta(net.relation, net.rows.slice(1), net.counts[1:])
 
 
+def _copied_in(machine: Machine) -> Machine:
+    """Return a machine with what copies its log, if there is that, and without what counts."""
+    return machine.machine if isinstance(machine, CountedMachine) else machine
+
+
 class CopiesLate(BrokenRule):
     """A machine that waits for no standby, and sends it records some steps later."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        copied = machine.machine if isinstance(machine, CountedMachine) else machine
-        setattr(copied, "_waiting", ())  # noqa: B010
+        setattr(_copied_in(machine), "_waiting", ())  # noqa: B010
         self._held: deque[list[Effect]] = deque([[] for _ in range(5)])
 
     def inputs(self, inputs: Sequence[Input]) -> Sequence[Input]:
@@ -286,7 +290,7 @@ class CopiesLate(BrokenRule):
 
 def _say_copies_are_whole(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Say that the standby has all of a machine before it has."""
-    copied = machine.machine if isinstance(machine, CountedMachine) else machine
+    copied = _copied_in(machine)
     if isinstance(copied, CopiedMachine):
         meet = getattr(copied, "_meet")  # noqa: B009
 

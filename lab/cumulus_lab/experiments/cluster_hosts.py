@@ -128,7 +128,5 @@ class VirtualHosts:
         if not isinstance(task, ReadOwnLog):
             return self._tasks[name].run(task)
         self._reports("copied whole")
-        states = StateFiles(name, self._home / name)
-        saved = {str(epoch): states.read(epoch) for epoch in states.epochs()}
-        first, records = self._disks[name].records(task.first, task.last)
-        return CopyWhole(task.branch, saved, first, records)
+        saved = StateFiles(name, self._home / name).read_all()
+        return CopyWhole(task.branch, saved, *self._disks[name].records(task.first, task.last))

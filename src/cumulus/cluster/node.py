@@ -41,6 +41,8 @@ from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, R
 
 MOST_OPEN_ROWS = 1 << 20
 """With so many entries waiting for a commit a node asks for it, if nothing else is said."""
+_LOOKS = 16
+"""How often it is looked, at least, while as many rows come as there may be entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class ClusterNode:
         self._most_open_rows = most_open_rows
         self._urged = 0
         """The last epoch whose end it has asked for."""
+        self._look_at = 0
+        """When so many rows and deltas have come it is looked again how many entries wait for a commit."""
         self._number = number
         self._others = [node_name(each) for each in range(nodes) if each != number]
         self._peers = {node_name(each): each for each in range(nodes)}
@@ -237,10 +241,16 @@ class ClusterNode:
     def _urge(self, effects: list[Effect]) -> None:
         """Ask for the end of the open epoch, once, if too much waits for its commit."""
         epoch = self._marks.over + 1
-        if self._spread is None or self._urged >= epoch or sum(self._spread.open_rows()) <= self._most_open_rows:
+        if self._protocol is None or self._urged >= epoch:
             return
-        self._urged = epoch
-        effects.append(Send(PUBLISHER, EpochWanted(epoch, is_urgent=True)))
+        _, came = self._protocol.late_share()
+        if came < self._look_at:  # to count entries takes a call for each map
+            return
+        open_rows = sum(self._protocol.maps.open_rows())
+        self._look_at = came + max((self._most_open_rows - open_rows) // _LOOKS, 1)
+        if open_rows > self._most_open_rows:
+            self._urged = epoch
+            effects.append(Send(PUBLISHER, EpochWanted(epoch, is_urgent=True)))
 
     def _is_flushed(self, epoch: int) -> bool:
         return self._protocol is None or self._protocol.is_flushed(epoch)
@@ -294,7 +304,7 @@ class ClusterNode:
         self._payloads.clear()
         self._final.clear()
         self._over.clear()
-        self._writing, self._done, self._urged = None, epoch, 0
+        self._writing, self._done, self._urged, self._look_at = None, epoch, 0, 0
         self._marks = self._new_marks()
         self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
         if self._protocol is not None:

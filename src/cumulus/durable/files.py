@@ -113,6 +113,27 @@ def write_durably(place: Path, data: bytes) -> None:
     sync_folder(place.parent)
 
 
+def read_number(path: Path, hint: str) -> int:
+    """Return the number in a file; 0 if it is not there.
+
+    Parameters
+    ----------
+    hint
+        What to do if it cannot be read.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    """
+    try:
+        return int(path.read_text())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as problem:
+        raise StoreError(f"{path} cannot be read: {problem}", hint=hint) from None
+
+
 def create_durably(place: Path, data: bytes) -> bool:
     """Like `write_durably`, but return False and change nothing if the file is there."""
     aside = aside_of(place)

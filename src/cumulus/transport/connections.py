@@ -15,6 +15,12 @@ from cumulus.transport.greeting import GREETING_SECONDS, Credentials, Greeting, 
 
 Address: TypeAlias = tuple[str, int]
 
+
+def place_text(address: Address) -> str:
+    """Return an address as HOST:PORT."""
+    return "{}:{}".format(*address)
+
+
 CONGESTED_BYTES = 1 << 20
 """From so many unsent bytes on a peer is said not to read; until a quarter of them are left."""
 _CLIENT_MS = 60_000

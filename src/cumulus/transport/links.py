@@ -21,7 +21,7 @@ from typing import Protocol
 from cumulus.durable.faults import crash_point
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
-from cumulus.transport.connections import CONGESTED_BYTES, SILENCE_SECONDS, Address, Connection
+from cumulus.transport.connections import CONGESTED_BYTES, SILENCE_SECONDS, Address, Connection, place_text
 from cumulus.transport.framing import PAYLOAD_BYTES, FrameKind, Piece, framed
 from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy, is_loopback, one_to_close
 from cumulus.transport.machine_spec import SUPERVISOR
@@ -169,10 +169,8 @@ class Links:
             outlook, problem = await self._attempt(link, address)
             if outlook is None and problem is not None and loop.time() > told_at:
                 told_at = math.inf
-                where = f"{address[0]}:{address[1]}"
-                self._receiver.unreached(
-                    link.peer, f"{where} has not been reached for {SILENCE_SECONDS:g} s: {problem}"
-                )
+                why = f"{place_text(address)} has not been reached for {SILENCE_SECONDS:g} s: {problem}"
+                self._receiver.unreached(link.peer, why)
             if outlook is RefusalPolicy.NEVER:
                 refused_since = min(refused_since, loop.time())
                 if loop.time() - refused_since >= INSIST_SECONDS:

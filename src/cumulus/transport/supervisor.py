@@ -38,6 +38,8 @@ _LOOK_SECONDS = 0.05
 """How often is looked whether another process has failed than the one that is waited for."""
 _ASK_SECONDS, _TERMINATE_SECONDS = 5.0, 2.0
 """How long a process may take to end when it is asked to, and when it is terminated; then it is killed."""
+_KILL_SECONDS = 5.0
+"""How long one is waited for that was killed."""
 
 
 class StartError(ProcessError):
@@ -255,6 +257,10 @@ class Supervisor:
     def kill(self, name: Name) -> None:
         """End a process at once; `wait` tells it."""
         self._running[name].running.kill()
+
+    def wait_for_ends(self, names: Collection[Name]) -> None:
+        """Wait until processes that were killed have ended, for a few seconds at most."""
+        self._wait([self._running[name] for name in names], _KILL_SECONDS)
 
     def stop(self) -> None:
         """End all processes: they are asked to; then terminated; then killed."""

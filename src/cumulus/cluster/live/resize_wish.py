@@ -38,16 +38,16 @@ def ask(home: Path, nodes: int, seconds: float) -> tuple[int, int]:
         raise InputError(f"{home}: not the home of a cluster", hint="Give the folder that --home has named.")
     if before.nodes == nodes:
         return nodes, nodes
-    wish, answer = home / STATE / _WISH, home / STATE / _ANSWER
+    wish, said = home / STATE / _WISH, home / STATE / _ANSWER
     if wish.exists():
         raise UsageError(f"{home}: another resize has been asked for", hint=f"Wait for it, or remove {wish}.")
-    answer.unlink(missing_ok=True)
+    said.unlink(missing_ok=True)
     write_durably(wish, json.dumps({"nodes": nodes}).encode())
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with suppress(FileNotFoundError):
-            told = json.loads(answer.read_text(encoding="utf-8"))
-            answer.unlink()
+            told = json.loads(said.read_text(encoding="utf-8"))
+            said.unlink()
             if told["problem"]:
                 raise ProcessError(f"{home}: it stays as it was: {told['problem']}", hint=told["hint"])
             return before.nodes, nodes

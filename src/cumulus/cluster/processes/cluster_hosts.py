@@ -16,7 +16,7 @@ from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
 from cumulus.transport.agents.agent_links import LEASE_SECONDS, AgentLinks
-from cumulus.transport.connections import Address
+from cumulus.transport.connections import Address, place_text
 from cumulus.transport.greeting import is_loopback
 from cumulus.transport.secret_file import read_secret
 from cumulus.transport.tls import TlsFiles
@@ -179,7 +179,7 @@ def check_encrypted(address: Address, *, is_encrypted: bool, insecure: bool, opt
     """
     if not is_encrypted and not insecure and not is_loopback(address[0]):
         raise UsageError(
-            f"{option} {address[0]}:{address[1]}: what goes there could be read, and changed, on the way",
+            f"{option} {place_text(address)}: what goes there could be read, and changed, on the way",
             hint="Give --tls-ca (and an agent --tls-cert and --tls-key), or --insecure in a network of yours alone.",
         )
 

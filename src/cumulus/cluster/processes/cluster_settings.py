@@ -13,7 +13,8 @@ from typing import Any
 
 from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
-from cumulus.durable.files import write_durably
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.durable.files import read_number, write_durably
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.errors import MismatchError, StoreError
 
@@ -98,8 +99,8 @@ class ClusterSettings:
 
     def folder(self, machine: str) -> Path:
         """Return the folder with the state of a machine."""
-        is_dealt = self.layout and machine != "publisher"
-        return Path(self.home) / f"layout{self.layout}" / machine if is_dealt else Path(self.home) / machine
+        home = Path(self.home)
+        return home / f"layout{self.layout}" / machine if self.layout and machine != PUBLISHER else home / machine
 
     def write(self, before: ClusterSettings | None) -> None:
         """Write the settings into their home folder; an older file is replaced.
@@ -156,10 +157,4 @@ def incarnation_of(home: str | Path) -> int:
     StoreError
         If it cannot be read.
     """
-    path = Path(home) / INCARNATION_FILE
-    try:
-        return int(path.read_text())
-    except FileNotFoundError:
-        return 0
-    except (OSError, ValueError) as problem:
-        raise StoreError(f"{path} cannot be read: {problem}", hint="Write a larger number than all before.") from None
+    return read_number(Path(home) / INCARNATION_FILE, "Write a larger number than all before.")

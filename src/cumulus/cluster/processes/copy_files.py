@@ -22,7 +22,7 @@ from cumulus.cluster.standby.copies import (
     KeepCopies,
     ReadOwnLog,
 )
-from cumulus.durable.files import aside_of, make_folder, write_durably
+from cumulus.durable.files import aside_of, make_folder, read_number, write_durably
 from cumulus.durable.folders import sync_folder
 from cumulus.durable.log_files import RecordLog, read_records
 from cumulus.errors import LockedError, StoreError
@@ -39,12 +39,7 @@ def branch_of(folder: Path) -> int:
     StoreError
         If it cannot be read.
     """
-    try:
-        return int((folder / _BRANCH).read_text())
-    except FileNotFoundError:
-        return 0
-    except (OSError, ValueError) as problem:
-        raise StoreError(f"{folder / _BRANCH} cannot be read: {problem}", hint="Bring it back from a copy.") from None
+    return read_number(folder / _BRANCH, "Bring it back from a copy.")
 
 
 def take_over(data: Path, machine: Name, branch: int) -> None:
@@ -99,10 +94,8 @@ class OwnLogTasks:
         """Do a task; return its result."""
         if not isinstance(task, ReadOwnLog):
             return self._run(task)
-        states = StateFiles(self._folder.name, self._folder)
-        saved = {str(epoch): states.read(epoch) for epoch in states.epochs()}
-        first, records = read_records(self._folder / _LOG, task.first, task.last)
-        return CopyWhole(task.branch, saved, first, records)
+        saved = StateFiles(self._folder.name, self._folder).read_all()
+        return CopyWhole(task.branch, saved, *read_records(self._folder / _LOG, task.first, task.last))
 
 
 class StandbyTasks:
@@ -190,9 +183,7 @@ class _Copy:
             return -1
         try:
             if self._log is None:
-                self._log = RecordLog(self._folder / _LOG)
-                for _ in self._log.groups():
-                    pass
+                self._log = _opened_log(self._folder)
             is_same = max(states.epochs(), default=0) == offered.saved
         except LockedError:
             raise
@@ -210,8 +201,7 @@ class _Copy:
         for epoch, state in whole.states.items():
             StateFiles(self._folder.name, aside).save(SaveState(int(epoch), 0, state))
         write_durably(aside / _BRANCH, str(whole.branch).encode())
-        log = RecordLog(aside / _LOG)
-        log.last = whole.first - 1
+        log = _opened_log(aside, whole.first - 1)
         if whole.records:
             log.write(list(whole.records))
         log.close()
@@ -221,9 +211,14 @@ class _Copy:
         for leftover in self._folder.parent.glob(f".{self._folder.name}-*"):
             with suppress(OSError):
                 shutil.rmtree(leftover)  # half of one: the process was killed
-        self._log = RecordLog(self._folder / _LOG)
-        for _ in self._log.groups():
-            pass
-        if not whole.records:
-            self._log.last = whole.first - 1
+        self._log = _opened_log(self._folder, whole.first - 1)
         return self._log.last
+
+
+def _opened_log(folder: Path, behind: int = 0) -> RecordLog:
+    """Return a log, to be gone on with; one that has no records begins behind a number."""
+    log = RecordLog(folder / _LOG)
+    for _ in log.groups():
+        pass
+    log.last = max(log.last, behind)
+    return log

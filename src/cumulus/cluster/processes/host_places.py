@@ -11,7 +11,7 @@ from cumulus.cluster.standby.standby import STANDBY, standby_name
 from cumulus.durable.files import write_durably
 from cumulus.errors import StoreError, UsageError
 from cumulus.machine import Name
-from cumulus.transport.connections import Address
+from cumulus.transport.connections import Address, place_text
 
 _FILE = "hosts.json"
 
@@ -39,11 +39,6 @@ class _Residence:
 def has_places(home: Path) -> bool:
     """Whether machines of a home have run on several hosts."""
     return (home / _FILE).is_file()
-
-
-def place_text(address: Address) -> str:
-    """Return an address as HOST:PORT."""
-    return "{}:{}".format(*address)
 
 
 class HostPlaces:

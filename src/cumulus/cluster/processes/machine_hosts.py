@@ -16,7 +16,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.messages import switch_name
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
 from cumulus.cluster.processes.home import Home
-from cumulus.cluster.processes.host_places import HostPlaces, place_text
+from cumulus.cluster.processes.host_places import HostPlaces
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
@@ -25,6 +25,7 @@ from cumulus.cluster.standby.standby import STANDBY
 from cumulus.epochs.output.identity import resumed_program
 from cumulus.errors import UsageError
 from cumulus.machine import Name
+from cumulus.transport.connections import place_text
 from cumulus.transport.machine_process import Launcher, Process, ProcessEnded
 from cumulus.transport.supervisor import Supervisor
 
@@ -33,8 +34,6 @@ _FIRST_PATIENCE_S = 10.0
 _LOOK_S = 0.2
 _AGAIN_S, _TELL_S = 5.0, 1.0
 """How often a host without machines is looked for, and after how long it is told that one is waited for."""
-_END_S = 5.0
-"""How long a process may take to end that is killed."""
 
 
 class MachineHosts:
@@ -163,9 +162,7 @@ class MachineHosts:
             self._note(f"{name} moves to its standby at {place_text(address)}: {why}")
             if supervisor is not None:
                 supervisor.kill(standbys[name])
-                until = time.monotonic() + _END_S
-                while supervisor.is_alive(standbys[name]) and time.monotonic() < until:
-                    time.sleep(0.01)
+                supervisor.wait_for_ends([standbys[name]])
 
     def news(self) -> str:
         """Return why all should meet anew, though nobody is lost; "" if they need not."""

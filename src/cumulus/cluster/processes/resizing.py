@@ -8,7 +8,6 @@ where they lie in buckets of a gate that are others then, the old nodes commit t
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,17 +20,18 @@ from cumulus.cluster.messages import SaveState, node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.cluster.processes.cluster_settings import SETTINGS_FILE, ClusterSettings, read_settings
+from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.host_places import has_places
 from cumulus.cluster.processes.processes import equip_by_plan
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.cluster.processes.tasks import StateFiles
+from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.records import LoggedRows, NodeState, SwitchState
 from cumulus.cluster.spread_maps import Failure
 from cumulus.cluster.switch import Switch
 from cumulus.durable import faults
-from cumulus.durable.files import make_folder, write_durably
+from cumulus.durable.files import make_folder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.unbounded import fitted
@@ -147,7 +147,7 @@ def resize(home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], No
         _deal_nodes(home, settings, after)
     _move_switches(home, settings)
     faults.crash_point("before-layout")
-    write_durably(Path(before.home) / SETTINGS_FILE, json.dumps(settings.plain(), indent=1).encode())
+    settings.write(None)
     faults.crash_point("after-layout")
     names = (*map(node_name, range(before.nodes)), *map(switch_name, range(before.switches)))
     old = [before.folder(names[0]).parent] if before.layout else map(before.folder, names)
@@ -168,8 +168,12 @@ def _commit_accepted(home: Home, note: Callable[[str], None]) -> None:
     """Let the old machines commit what clients were told is accepted."""
     last = 0
     for number in range(home.plan.tables.switches):
-        with _recovered(home, switch_name(number)) as (_, open_rows):
-            last = max((last, *(each.epoch for each in map(codec.decode, open_rows))))
+        log = RecordLog(home.settings.folder(switch_name(number)) / "log")
+        try:
+            _, records = log.recover()
+        finally:
+            log.close()
+        last = max((last, *(each.epoch for _, each in _divided(home, records)[1])))
     if last > home.epoch:
         note(f"rows up to epoch {last} were accepted and are committed first, by the nodes that there were")
         for epoch in ClusterRun(home, _DRAIN_S, last, note=note).epochs(lambda: False):
@@ -185,11 +189,13 @@ def _deal_nodes(home: Home, settings: ClusterSettings, after: ClusterPlan) -> No
         old = home.plan.gate.buckets
         parts = [whole.gates[index] for index in range(old.buckets)]
         gates = reshape(after.division.gated, old, parts, after.gate.buckets)
+    placed = list(_placed(whole.entries, after))
     for number in range(after.nodes):
         gate = b""
         if after.gate is not None and number in after.gate.nodes:
             gate = gates[after.gate.nodes.index(number)]
-        newest = list(_share(whole.entries, after, number))
+        shares = ((at, frame.take(nodes[number])) for at, frame, nodes in placed)
+        newest = [(at, share.to_bytes()) for at, share in shares if share.rows]
         _save(settings, node_name(number), home.epoch, NodeState(home.epoch, gate, newest, [], whole.failed))
 
 
@@ -209,14 +215,14 @@ def _move_switches(home: Home, settings: ClusterSettings) -> None:
             log.close()
 
 
-def _share(entries: Mapping[str, list[MapFrame]], plan: ClusterPlan, node: int) -> Iterator[tuple[int, bytes]]:
-    """Yield what a node of a plan holds of each map, as a snapshot has it."""
+def _placed(
+    entries: Mapping[str, list[MapFrame]], plan: ClusterPlan
+) -> Iterator[tuple[int, MapFrame, Sequence[Indices]]]:
+    """Yield the number of each map, all its entries, and which of them each node of a plan holds."""
     for number, definition in enumerate(plan.division.spread.maps):
         if definition.name in entries:
             whole = concat(fitted(definition, entries[definition.name]))
-            frame = whole.take(plan.layout.targets(definition.name, whole)[node])
-            if frame.rows:
-                yield number, frame.to_bytes()
+            yield number, whole, plan.layout.targets(definition.name, whole)
 
 
 def _gathered(home: Home) -> _Whole:
@@ -244,14 +250,18 @@ def _recovered(home: Home, name: Name) -> Iterator[tuple[Machine, Sequence[bytes
     assert spec.log is not None
     try:
         first, records = spec.log.recover()
-        logged = [(record, codec.decode(record)) for record in records]
-        spec.machine.step([Recovered(first, [record for record, each in logged if each.epoch <= home.epoch])])
-        yield (
-            spec.machine,
-            [record for record, each in logged if isinstance(each, LoggedRows) and each.epoch > home.epoch],
-        )
+        done, open_rows = _divided(home, records)
+        spec.machine.step([Recovered(first, done)])
+        yield spec.machine, [record for record, _ in open_rows]
     finally:
         spec.log.close()
+
+
+def _divided(home: Home, records: Sequence[bytes]) -> tuple[list[bytes], list[tuple[bytes, LoggedRows]]]:
+    """Return the records of committed epochs, and those of rows that were accepted since."""
+    logged = [(record, codec.decode(record)) for record in records]
+    done = [record for record, each in logged if each.epoch <= home.epoch]
+    return done, [at for at in logged if isinstance(at[1], LoggedRows) and at[1].epoch > home.epoch]
 
 
 def _save(settings: ClusterSettings, name: Name, epoch: int, state: NodeState | SwitchState) -> None:

@@ -29,8 +29,8 @@ _SOUND_S = 60.0
 """Or if all was well for so long: a cluster that nobody feeds has no epochs."""
 _LOOK_S = 0.2
 """How long to wait for something to happen before looking whether to stop."""
-_HALT_S, _END_S = 10.0, 5.0
-"""How long the publisher may take to finish a commit, and a process to end that is killed."""
+_HALT_S = 10.0
+"""How long the publisher may take to finish a commit."""
 _LINK_S = 2.0
 """How long after a link was lost the end of one of its two processes may be told."""
 
@@ -86,7 +86,7 @@ class ClusterRun:
         gate = home.plan.gate
         self._gated = [] if gate is None else [node_name(node) for node in gate.nodes]
         self._is_done = False
-        """Whether all was read when a machine was lost."""
+        """Whether all was read."""
 
     def epochs(self, is_stopped: Callable[[], bool]) -> Iterator[Epoch]:
         """Yield epochs as they are committed, until all is read, or it is stopped.
@@ -142,15 +142,10 @@ class ClusterRun:
                 why = f"{each.name} has lost its link to {each.peer} ({each.reason})"
             news = "" if why else self._hosts.news()
             match None if why or news else supervisor.wait(_LOOK_S):
-                case MachineMessage(name, payload):
-                    match codec.decode(payload):
-                        case EpochTold(_, files_left):
-                            yield from self._committed(files_left)
-                        case SourcesDone():
-                            yield from self._committed(0)  # one whose process died before it could tell
-                            return True
-                        case message:
-                            self._hosts.take(name, message)  # Halted is of a reset that was given up
+                case MachineMessage() as said:
+                    yield from self._heard(said)  # Halted is of a reset that was given up
+                    if self._is_done:
+                        return True
                 case ProcessEnded() as ended if not is_stopped():  # who stops all may have stopped it, too
                     why = self._mourned(ended)
                 case LinkLost() as found:
@@ -172,8 +167,12 @@ class ClusterRun:
     def _reset(self, supervisor: Supervisor, is_stopped: Callable[[], bool]) -> Generator[Epoch, None, bool]:
         """Start again who has ended, and let the others go back to the last committed epoch (`cumulus.cluster.resets`).
 
-        A host that is lost is waited for, or left. Return False if all must start anew: a machine is lost meanwhile, or
-        does not answer.
+        A host that is lost is waited for, or left. Return False if all must start anew, as a machine does not answer.
+
+        Raises
+        ------
+        StartError, HostLostError
+            If one is lost meanwhile: all must start anew then, too.
         """
         while not self._hosts.settle(supervisor):
             if is_stopped():
@@ -184,18 +183,9 @@ class ClusterRun:
         committed = yield from self._halt(supervisor)
         if committed is None:
             return False
-        until = time.monotonic() + _END_S
-        while any(map(supervisor.is_alive, self._gated)) and time.monotonic() < until:
-            time.sleep(0.01)
+        supervisor.wait_for_ends(self._gated)
         self._hosts.refit(supervisor)
-        try:
-            supervisor.renew(self._next_incarnation(), self._hosts.reset(committed), self._hosts.processes())
-        except StartError as problem:
-            self._count_loss(self._mourned(problem.ended))
-            return False
-        except HostLostError as problem:
-            self._count_loss(problem.message)
-            return False
+        supervisor.renew(self._next_incarnation(), self._hosts.reset(committed), self._hosts.processes())
         if self._on_up is not None:
             self._on_up(supervisor)
         return True
@@ -219,21 +209,26 @@ class ClusterRun:
     def _hear(self, supervisor: Supervisor) -> Generator[Epoch, None, int | None]:
         """Take what happens next while a machine is lost; return the last committed epoch if it was halted there."""
         match supervisor.wait(_LOOK_S):
-            case MachineMessage(name, payload):
-                match codec.decode(payload):
-                    case EpochTold(_, files_left):
-                        yield from self._committed(files_left)
-                    case SourcesDone():
-                        yield from self._committed(0)
-                        self._is_done = True
-                    case Halted(epoch):
-                        return int(epoch)
-                    case message:
-                        self._hosts.take(name, message)
+            case MachineMessage() as said:
+                return (yield from self._heard(said))
             case ProcessEnded() as ended:
                 self._mourned(ended)  # it is started again with the first one
             case _:
                 pass
+        return None
+
+    def _heard(self, said: MachineMessage) -> Generator[Epoch, None, int | None]:
+        """Take what a machine says; return the last committed epoch if it says that it was halted there."""
+        match codec.decode(said.payload):
+            case EpochTold(_, files_left):
+                yield from self._committed(files_left)
+            case SourcesDone():
+                yield from self._committed(0)  # one whose process died before it could tell
+                self._is_done = True
+            case Halted(epoch):
+                return int(epoch)
+            case message:
+                self._hosts.take(said.name, message)
         return None
 
     def _committed(self, files_left: int) -> Iterator[Epoch]:

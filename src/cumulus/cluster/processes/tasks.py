@@ -97,6 +97,10 @@ class StateFiles:
             raise StoreError(f"{path} is damaged: it is not what was written", hint=_FROM_COPY)
         return state
 
+    def read_all(self) -> dict[str, bytes]:
+        """Return all that are there: epoch, as text → snapshot; StoreError as in `newest`."""
+        return {str(epoch): self.read(epoch) for epoch in self.epochs()}
+
     def _newest(self, committed: int) -> int | None:
         return max((epoch for epoch in self.epochs() if epoch <= committed), default=None)
 

@@ -63,8 +63,8 @@ class CopiedMachine:
         supervisor knows that it has caught up."""
         self._reading: ReadOwnLog | None = None
         """What is read for the standby in this incarnation."""
-        self._appended = self._kept = self._forgotten = 0
-        """The last records that were appended, that the standby has, and that are not needed any more."""
+        self._appended = self._forgotten = 0
+        """The last records that were appended, and that are not needed any more."""
         self._unkept: deque[CopyRecord] = deque()
         """What the standby is not known to have."""
         self._held: deque[tuple[int, Send]] = deque()
@@ -93,7 +93,7 @@ class CopiedMachine:
                     self._stream(CopyState(epoch, committed, state), effects)
                     own.append(each)
                 case Recovered(first, records):
-                    self._forgotten = self._kept = first - 1
+                    self._forgotten = first - 1
                     self._appended = first - 1 + len(records)
                     self._unkept.extend(CopyRecord(number, record) for number, record in enumerate(records, first))
                     own.append(each)
@@ -110,8 +110,12 @@ class CopiedMachine:
     def check(self) -> None:
         """Check what holds between two steps."""
         self.machine.check()
-        assert self._kept <= self._appended, (self._kept, self._appended)
-        assert len(self._unkept) == self._appended - self._kept, (self._name, self._kept, self._appended)
+        assert not self._unkept or self._unkept[-1].number == self._appended, (self._name, self._appended)
+
+    @property
+    def _kept(self) -> int:
+        """The last record that the standby has."""
+        return self._appended - len(self._unkept)
 
     def _meet(self, standby: Name, effects: list[Effect]) -> None:
         """Begin an incarnation: machines do again what they were about to do, and clients go on waiting."""
@@ -120,7 +124,6 @@ class CopiedMachine:
         self._is_streaming = self._is_answered = self._has_told = False
         if not standby:
             self._unkept.clear()
-            self._kept = self._appended
             return
         effects.append(Send(standby, CopyOffered(self._branch, self._forgotten + 1, self._appended, self._saved)))
 
@@ -160,7 +163,7 @@ class CopiedMachine:
             effects.append(Send(self._standby, message))
 
     def _take_kept(self, last: int) -> None:
-        self._kept = max(self._kept, last)
+        assert last <= self._appended, (self._name, last, self._appended)
         while self._unkept and self._unkept[0].number <= last:
             self._unkept.popleft()
 
@@ -169,11 +172,9 @@ class CopiedMachine:
             case Append(number, record):
                 effects.append(effect)
                 self._appended = number
-                if self._standby == "":
-                    self._kept = number
-                    return
-                self._unkept.append(CopyRecord(number, record))
-                self._stream(self._unkept[-1], effects)
+                if self._standby != "":
+                    self._unkept.append(CopyRecord(number, record))
+                    self._stream(self._unkept[-1], effects)
             case Forget(number):
                 effects.append(effect)
                 self._forgotten = max(self._forgotten, number)

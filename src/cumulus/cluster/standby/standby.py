@@ -6,8 +6,7 @@ the copies, in the next incarnation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from cumulus.cluster.messages import StatusAsked, StatusTold
 from cumulus.cluster.standby.copies import (
@@ -32,22 +31,15 @@ def standby_name(host: int) -> Name:
 
 
 class Standby:
-    """The machine of a standby.
+    """The machine of a standby."""
 
-    Parameters
-    ----------
-    process
-        What its process knows of itself, which is told with the status.
-    """
-
-    def __init__(self, process: Mapping[str, object] = MappingProxyType({})) -> None:
+    def __init__(self) -> None:
         self._came: list[tuple[Name, CopyMessage]] = []
         """What waits, while what came before is brought to the disk: it goes there together."""
         self._is_keeping = False
         self._last: dict[Name, int] = {}
         """Machine → the last record of it that is on the disk."""
         self._bytes = 0
-        self._process = process
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Take in what has happened; see `cumulus.machine.Machine`."""
@@ -88,7 +80,7 @@ class Standby:
 
     def _facts(self) -> dict[str, object]:
         """Return how this standby is."""
-        return {"copies": dict(self._last), "copied_bytes": self._bytes, **self._process}
+        return {"copies": dict(self._last), "copied_bytes": self._bytes}
 
     def check(self) -> None:
         """Nothing waits that could be on its way to the disk."""

@@ -38,7 +38,7 @@ from cumulus.transport.agents.agent_messages import (
     decode,
     encode,
 )
-from cumulus.transport.connections import Address, Connection
+from cumulus.transport.connections import Address, Connection, place_text
 from cumulus.transport.framing import FrameKind, framed
 from cumulus.transport.greeting import Credentials, RefusalPolicy
 from cumulus.transport.machine_process import Process, ProcessListener
@@ -121,7 +121,7 @@ class _AgentLink:
     @property
     def place(self) -> str:
         """The address, for errors."""
-        return "{}:{}".format(*self.address)
+        return place_text(self.address)
 
     def tell(self, message: AgentMessage) -> None:
         """Send a message, from any thread; nothing if the link is lost."""
@@ -314,11 +314,11 @@ class AgentLinks:
                     break
                 if patience_s is not None and time.monotonic() - begun > patience_s:
                     raise ProcessError(
-                        f"the agent at {address[0]}:{address[1]} cannot be had: {problem}",
+                        f"the agent at {place_text(address)} cannot be had: {problem}",
                         hint="Look whether it runs there (cumulus cluster agent --listen …), or leave this --host out.",
                     )
                 if not is_told and time.monotonic() - begun > 2 * _AGAIN_SECONDS:
-                    note(f"the agent at {address[0]}:{address[1]} is waited for: {problem}")
+                    note(f"the agent at {place_text(address)} is waited for: {problem}")
                     is_told = True
                 time.sleep(_AGAIN_SECONDS)
 
@@ -375,7 +375,7 @@ class AgentLinks:
 
     async def _launch(self, address: Address, process: Process, listener: ProcessListener) -> _RemoteProcess:
         link = self._links.get(address)
-        place = f"{address[0]}:{address[1]}"
+        place = place_text(address)
         if link is None or link.connection is None:
             raise HostLostError(f"{process.name} cannot start: its host {place} is lost", hint="It is tried again.")
         remote = link.processes[process.name] = _RemoteProcess(link, process.name, listener)
