@@ -340,9 +340,11 @@ class AgentLinks:
                     f"the agent at {link.place} shows a certificate that is not trusted: {untrusted.verify_message}",
                     hint="Give --tls-ca the certificates of who has signed it; it must be for the address in --host.",
                 ) from None
-            except OSError as problem:  # a time-out, too
+            except (OSError, asyncio.CancelledError) as problem:  # a time-out, too
                 if connection is not None:
                     connection.abort("no answer")
+                if isinstance(problem, asyncio.CancelledError):
+                    raise
                 return problem.strerror or "no answer"
             if outlook is not None:
                 said = connection.problem.message if connection.problem else "it closes the connection"
@@ -399,6 +401,10 @@ class AgentLinks:
             self._loop.call_later(BEAT_SECONDS / 2, self._beat)
 
     async def _close(self) -> None:
+        attempts = asyncio.all_tasks() - {asyncio.current_task()}
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
         ends = []
         for link in self._links.values():
             connection, link.connection = link.connection, None
