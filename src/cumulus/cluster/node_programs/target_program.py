@@ -17,17 +17,17 @@ Cumulus architecture, "Anatomy of an Update"; Cumulus consistency paper, section
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import MapRead, Range, Term, Var, rebuild
-from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Column, Relation
+from cumulus.catalog.types import BIGINT
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
-from cumulus.cluster.node_programs.program import NodeProgram, fresh_name, node_program
+from cumulus.cluster.node_programs.histories import NodeNames
+from cumulus.cluster.node_programs.program import NodeProgram, node_program
 from cumulus.cluster.placement.segments import Slice, flows, slice_of
-from cumulus.m3.program import On, Program, Statement, Trigger
-
+from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
 def target_program(spread: Program) -> NodeProgram:
     """Return the node program of a spread program for target aggregation.
@@ -43,92 +43,95 @@ def target_program(spread: Program) -> NodeProgram:
     s q out "m got"[a].n * b
     m asked m got m[k0].n
     """
-    return _TargetWriter(node_program(spread, {}, corrects=False), spread).written()
-
-
-@dataclass(slots=True)
-class _Names:
-    maps: set[str]
-    relations: set[str]
-
-
-class _TargetWriter:
-    """Writes one program."""
-
-    def __init__(self, made: NodeProgram, spread: Program) -> None:
-        self._made, self._spread = made, spread
-        self._names = _Names(
-            {folded(definition.name) for definition in made.program.maps},
-            {folded(relation.name) for relation in made.program.relations},
+    made = node_program(spread, {}, corrects=False)
+    program, names = made.program, NodeNames(made.program)
+    slices = slices_of(spread, names)
+    bases = {group.in_order: group for group in made.groups}
+    triggers = []
+    for trigger in program.triggers:
+        group = bases[trigger.relation]
+        columns = dict(zip(trigger.variables, group.columns, strict=False))  # the version is the last variable
+        statements = (
+            replace(each, term=reading_what_was_got(each.term, slices, group.relation, columns))
+            for each in trigger.statements
         )
-        writes: dict[tuple[str, Slice], dict[str, None]] = {}
-        for flow in flows(spread):
-            for each in flow.reads:
-                writes.setdefault((flow.relation, each), {})[flow.writes.map] = None
-        self._slices = {at: self._fetched(*at, tuple(written)) for at, written in writes.items()}
+        triggers.append(replace(trigger, statements=tuple(statements)))
+    gots = (replace(bare_map(spread.map(each.map)), name=each.got) for each in slices.values())
+    asked = [_asked(spread, each, made.version) for each in slices.values()]
+    whole = replace(
+        program,
+        relations=(*program.relations, *(relation for relation, _ in asked)),
+        maps=(*program.maps, *gots),
+        triggers=(*triggers, *(trigger for _, trigger in asked)),
+    )
+    return replace(made, program=whole, slices=tuple(slices.values()))
 
-    def _fetched(self, relation: str, read: Slice, writes: tuple[str, ...]) -> FetchedSlice:
-        got, asked = (
-            fresh_name(f"{read.map} got", self._names.maps),
-            fresh_name(f"{read.map} asked", self._names.relations),
+
+def slices_of(spread: Program, names: NodeNames) -> dict[tuple[str, Slice], FetchedSlice]:
+    """Return what the statements of a relation's events read: relation and slice → what nodes ask each other for."""
+    writes: dict[tuple[str, Slice], dict[str, None]] = {}
+    for flow in flows(spread):
+        for each in flow.reads:
+            writes.setdefault((flow.relation, each), {})[flow.writes.map] = None
+    return {
+        (relation, read): FetchedSlice(
+            relation,
+            read.map,
+            read.columns,
+            names.relation(f"{read.map} asked"),
+            names.map(f"{read.map} got"),
+            tuple(written),
         )
-        return FetchedSlice(relation, read.map, read.columns, asked, got, writes)
+        for (relation, read), written in writes.items()
+    }
 
-    def written(self) -> NodeProgram:
-        """Return the program."""
-        program, slices = self._made.program, tuple(self._slices.values())
-        bases = {group.in_order: group for group in self._made.groups}
-        triggers = [
-            self._reading_what_was_got(trigger, bases[trigger.relation].relation, bases[trigger.relation].columns)
-            for trigger in program.triggers
-        ]
-        gots = [
-            replace(self._spread.map(each.map), name=each.got, ordered="", definitions=(), sql="", initial=())
-            for each in slices
-        ]
-        asked = [self._asked(each) for each in slices]
-        made = replace(
-            program,
-            relations=(*program.relations, *(relation for relation, _ in asked)),
-            maps=(*program.maps, *(replace(each, declared=True) for each in gots)),
-            triggers=(*triggers, *(trigger for _, trigger in asked)),
-        )
-        return replace(self._made, program=made, slices=slices)
 
-    def _reading_what_was_got(self, trigger: Trigger, relation: str, columns: tuple[str, ...]) -> Trigger:
-        named = dict(zip(trigger.variables, columns, strict=False))  # the version is the last variable
+def reading_what_was_got(
+    term: Term, slices: Mapping[tuple[str, Slice], FetchedSlice], relation: str, columns: Mapping[str, str]
+) -> Term:
+    """Return a term of a relation's events that reads what was got in place of the maps.
 
-        def changed(part: Term | Range, known: Mapping[str, str]) -> Term | Range:
-            if isinstance(part, Range):
-                return part
-            if isinstance(part, MapRead):
-                return MapRead(self._slices[relation, slice_of(part, known)].got, part.column, part.keys, part.state)
-            if not maps_of(part):
-                return part  # building anew would retype literals that stand alone
-            made: Term = rebuild(part, lambda inner: changed(inner, known))
-            return made
+    Parameters
+    ----------
+    columns
+        Variable of the event → its column.
+    """
 
-        statements = []
-        for statement in trigger.statements:
-            term = changed(statement.term, named)
-            assert not isinstance(term, Range), statement
-            statements.append(replace(statement, term=term))
-        return replace(trigger, statements=tuple(statements))
+    def changed(part: Term | Range) -> Term | Range:
+        if isinstance(part, Range) or not maps_of(part):
+            return part  # building anew would retype literals that stand alone
+        if isinstance(part, MapRead):
+            return MapRead(slices[relation, slice_of(part, columns)].got, part.column, part.keys, part.state)
+        made: Term = rebuild(part, changed)
+        return made
 
-    def _asked(self, each: FetchedSlice) -> tuple[Relation, Trigger]:
-        """Return the relation by which a slice is asked for, and what it does."""
-        base, definition = self._spread.relation(each.relation), self._spread.map(each.map)
-        names = tuple(f"k{place}" for place in range(len(definition.keys)))
-        version = next(relation for relation in self._made.program.relations).columns[-1]
-        columns = [
-            Column(names[place], base.columns[base.position(column)].type)
-            for place, column in enumerate(each.columns)
-            if column is not None
-        ]
-        relation = Relation(each.asked, (*columns, version))
-        read = tuple(map(Var, names))
-        statements = tuple(
-            Statement(each.got, value.name, names, "+=", MapRead(each.map, value.name, read))
-            for value in definition.values
-        )
-        return relation, Trigger(On.INSERT, each.asked, relation.column_names, statements)
+    found = changed(term)
+    assert not isinstance(found, Range), term
+    return found
+
+
+def bare_map(definition: MapDef) -> MapDef:
+    """Return a map of the same columns for another purpose."""
+    return replace(definition, ordered="", definitions=(), sql="", initial=(), declared=True)
+
+
+def asked_columns(spread: Program, each: FetchedSlice) -> tuple[Column, ...]:
+    """Return the columns of the bound keys by which a slice is asked for."""
+    base = spread.relation(each.relation)
+    return tuple(
+        Column(f"k{place}", base.columns[base.position(column)].type)
+        for place, column in enumerate(each.columns)
+        if column is not None
+    )
+
+
+def _asked(spread: Program, each: FetchedSlice, version: str) -> tuple[Relation, Trigger]:
+    """Return the relation by which a slice is asked for, and what it does."""
+    definition = spread.map(each.map)
+    names = tuple(f"k{place}" for place in range(len(definition.keys)))
+    relation = Relation(each.asked, (*asked_columns(spread, each), Column(version, BIGINT, not_null=True)))
+    statements = tuple(
+        Statement(each.got, value.name, names, "+=", MapRead(each.map, value.name, tuple(map(Var, names))))
+        for value in definition.values
+    )
+    return relation, Trigger(On.INSERT, each.asked, relation.column_names, statements)
