@@ -85,6 +85,7 @@ ALL_MODES = (
     ((2, 2), Mode.EVENTUAL),
     ((3, 1), Mode.CENTRAL_TARGET),
     ((2, 1), Mode.CENTRAL_SOURCE),
+    ((3, 2), Mode.FOUR_LOGS),
     ((3, 2), Mode.GATED),
 )
 Rows = dict[str, list[list[Any]]]

@@ -28,9 +28,13 @@ Shape: TypeAlias = tuple[int, int]
 
 SHAPES: tuple[Shape, ...] = ((2, 2), (3, 2), (4, 1), (1, 1))
 OTHERS = (Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE)
+CORRECTING = (Mode.EVENTUAL, Mode.FOUR_LOGS)
 WAYS = [
     (shape, mode, order)
-    for mode, orders in ((Mode.EVENTUAL, tuple(VersionOrder)), *((mode, (VersionOrder.CLOCK,)) for mode in OTHERS))
+    for mode, orders in (
+        *((mode, tuple(VersionOrder)) for mode in CORRECTING),
+        *((mode, (VersionOrder.CLOCK,)) for mode in OTHERS),
+    )
     for order in orders
     for shape in SHAPES
 ]

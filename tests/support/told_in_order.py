@@ -1,4 +1,4 @@
-"""One switch and nodes of a central mode, whose messages arrive in any order that links keep."""
+"""Switches and nodes of a mode that tells nodes what a block needs; messages arrive in any order that links keep."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.m3.program import Program
 from support.spread_cases import Block
 
-SWITCH = -1
-
 
 class CentralNodes:
     """The protocols of a cluster without machines.
@@ -42,12 +40,13 @@ class CentralNodes:
         seed: int,
         engine: str = "interpreter",
         cuts: Sequence[str] = (),
+        switches: int = 1,
     ) -> None:
-        self.plan: ClusterPlan = plan_cluster(program, nodes, 1, mode, cuts=cuts)
+        self.plan: ClusterPlan = plan_cluster(program, nodes, switches, mode, cuts=cuts)
         self._engine, self._rng = engine, random.Random(seed)
-        self._switch = switch_protocol(self.plan)
+        self._switches = [switch_protocol(self.plan) for _ in range(switches)]
         self.nodes = [node_protocol(self.plan, number, engine, VersionOrder.CLOCK, 0) for number in range(nodes)]
-        self._numbering, self._tick = Numbering(VersionOrder.CLOCK, 0), 0
+        self._numberings, self._tick = [Numbering(VersionOrder.CLOCK, each) for each in range(switches)], 0
         self._links: dict[tuple[int, int], deque[bytes]] = {}
         self.sent: Counter[str] = Counter()
         self.formula = CountedMessages(self.plan)
@@ -59,11 +58,12 @@ class CentralNodes:
         rows = table_of(relation.columns, [row for _, row in block.rows])
         signs = np.array([sign for sign, _ in block.rows], dtype=np.int8)
         self._tick += 1
-        version = self._numbering.next(epoch, self._tick, len(block.rows))
+        switch = self.plan.tables.switch_of[block.relation]
+        version = self._numberings[switch].next(epoch, self._tick, len(block.rows))
         numbered = NumberedRows(block.relation, version, rows, signs)
         assert not list(self.formula.dispatch(numbered))
-        for node, message in self._switch.dispatch(numbered):
-            self._send(SWITCH, node, message)
+        for node, message in self._switches[switch].dispatch(numbered):
+            self._send(-1 - switch, node, message)
 
     def _send(self, source: int, target: int, message: Any) -> None:
         assert source != target, "nothing is sent to oneself"
@@ -79,7 +79,7 @@ class CentralNodes:
         if not self._links[link]:
             del self._links[link]
         source, target = link
-        self.nodes[target].take(source, message)
+        self.nodes[target].take(max(source, -1), message)
         for node, told in self.nodes[target].drain():
             self._send(target, node, told)
         self.nodes[target].check()

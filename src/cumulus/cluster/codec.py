@@ -35,6 +35,7 @@ _CLASSES: dict[str, type] = {
         central_messages.AskedSlice,
         central_messages.Fetch,
         central_messages.Push,
+        central_messages.Correct,
         central_messages.Evaluate,
         central_messages.Expect,
         messages.EpochTurn,

@@ -7,6 +7,7 @@ has come says that everything before it has come, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -65,15 +66,20 @@ class EpochMarks:
             self._marks[epoch] = _Marks(flushed=[set() for _ in range(self._depths)])
         return self._marks[epoch]
 
-    def tell(self) -> list[tuple[int, int]]:
+    def tell(self, is_done: Callable[[int], bool] = lambda epoch: True) -> list[tuple[int, int]]:
         """Return the epochs and depths of which this node, having sent whatever it had to, tells the nodes now.
 
         A depth may be told when all switches have ended the epoch, and all nodes have told all depths below.
+
+        Parameters
+        ----------
+        is_done
+            Whether nothing waits here of an epoch that the switches have ended.
         """
         told: list[tuple[int, int]] = []
         for epoch in sorted(self._marks):
             marks = self._marks[epoch]
-            if len(marks.ended) == self._switches:
+            if len(marks.ended) == self._switches and is_done(epoch):
                 while marks.untold < self._depths and self._is_flushed(marks, marks.untold):
                     told.append((epoch, marks.untold))
                     marks.untold += 1

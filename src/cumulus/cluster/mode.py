@@ -16,6 +16,8 @@ class Mode(StrEnum):
     """Compute where the result is, in the order of one switch, from what others send for each block."""
     CENTRAL_SOURCE = "central-source"
     """Compute where what is read lies, in the order of one switch, and send what is added."""
+    FOUR_LOGS = "four-logs"
+    """Compute where the result is, from what others send for each block, at once, and correct what came too early."""
     GATED = "gated"
     """Wait for the end of the epoch, as for all others."""
 
@@ -34,19 +36,30 @@ class ModeRules:
         Whether what comes late is corrected; else nothing may.
     needs_one_switch
         Whether all rows must come through one switch, which gives them their order.
+    has_row_blocks
+        Whether each row of a block whose rows read what they write is a block of its own; else it has a version alone.
     """
 
     is_spread: bool = True
     has_replicas: bool = True
     corrects: bool = False
     needs_one_switch: bool = False
+    has_row_blocks: bool = True
 
 
-CUT_HELP = "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps, a grid by several; central-target."
-MODE_HELP = "eventual; central-target or central-source: in the order of one switch; gated: all waits for its epoch."
+CUT_HELP = (
+    "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps, a grid by several; where entries are fetched."
+)
+MODE_HELP = (
+    "eventual; four-logs: entries are fetched; central-target or central-source: in the order of one switch; "
+    "gated: all waits for its epoch."
+)
 RULES: Mapping[Mode, ModeRules] = {
-    Mode.EVENTUAL: ModeRules(corrects=True),
+    Mode.EVENTUAL: ModeRules(corrects=True, has_row_blocks=False),
     Mode.CENTRAL_TARGET: ModeRules(has_replicas=False, needs_one_switch=True),
     Mode.CENTRAL_SOURCE: ModeRules(needs_one_switch=True),
+    Mode.FOUR_LOGS: ModeRules(has_replicas=False, corrects=True),
     Mode.GATED: ModeRules(is_spread=False),
 }
+FETCHING = tuple(mode for mode, rules in RULES.items() if not rules.has_replicas)
+"""The modes in which nodes ask each other for entries."""

@@ -228,7 +228,7 @@ class ClusterNode:
         if self._protocol is not None:
             effects += (Send(node_name(node), message) for node, message in self._protocol.drain())
             self._protocol.move_on(self._committed)
-        while told := self._marks.tell():
+        while told := self._marks.tell(self._is_flushed):
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
                 effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)

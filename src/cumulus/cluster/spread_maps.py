@@ -215,15 +215,13 @@ class SpreadMaps:
     def received(self, frames: NumberedFrames) -> Iterator[tuple[str, MapFrame]]:
         """Yield deltas that another node has sent, with versions as the node keeps them."""
         for name, frame in self._frames(frames, with_version=True):
-            place = len(frame.layout.keys) - 1
-            if self.window.first:
-                frame = frame.with_numbers(place, self.window.kept(frame.numbers(place)))
-            self._see(frame.numbers(place))
-            yield name, frame
+            kept = self._kept(frame)
+            self._see(kept.numbers(len(kept.layout.keys) - 1))
+            yield name, kept
 
     def sent(self, deltas: Mapping[str, MapFrame]) -> NumberedFrames:
         """Return deltas as another node gets them."""
-        return [(self._numbers[name], self._sent(frame).to_bytes()) for name, frame in deltas.items()]
+        return [(self._numbers[name], self.bytes_of(frame)) for name, frame in deltas.items()]
 
     def note_errors(self) -> None:
         """Note which maps are wrong from now on, since a step of theirs has failed."""
@@ -235,6 +233,8 @@ class SpreadMaps:
             overlay: (name,) for name, each in overlays.items() for overlay in (each.out, each.since, name)
         }
         held |= {each.got: each.writes for each in self.maps.made.slices}
+        for each, logs in zip(self.maps.made.slices, self.maps.made.logs, strict=False):
+            held |= dict.fromkeys((logs.answered, logs.owed), each.writes)
         for error in errors:  # the version is the last column of all events
             epoch = 0 if error.row is None else self.window.epoch_of(error.row[-1])
             for name in held[error.view]:
@@ -248,6 +248,21 @@ class SpreadMaps:
     def frame_of(self, name: str, data: bytes) -> MapFrame:
         """Return entries of a map of the node program that another node has sent."""
         return frame_of_bytes(self.maps.definition(name), data)
+
+    def versioned_frame_of(self, name: str, data: bytes) -> MapFrame:
+        """Return what `bytes_of` has written of a map of the node program whose last key is the version."""
+        return self._kept(self.frame_of(name, data))
+
+    def bytes_of(self, frame: MapFrame) -> bytes:
+        """Return entries whose last key is the version as another node gets them."""
+        return self._sent(frame).to_bytes()
+
+    def _kept(self, frame: MapFrame) -> MapFrame:
+        """Return entries with versions as the node keeps them."""
+        if not self.window.first:
+            return frame
+        place = len(frame.layout.keys) - 1
+        return frame.with_numbers(place, self.window.kept(frame.numbers(place)))
 
     def _see(self, versions: npt.NDArray[np.int64]) -> None:
         switches = switch_of(versions, self._order)

@@ -129,15 +129,28 @@ class NodeMaps:
         self._try(partial(self._correct, name, deltas))
 
     def _correct(self, name: str, deltas: MapFrame) -> None:
-        deltas = self._fitting(self.made.overlays[name].since, deltas)
-        late = self._relations[self.made.overlays[name].late]
+        self._tell(self.made.overlays[name].late, self.made.overlays[name].since, deltas)
+
+    def tell(self, relation: str, held: str, deltas: MapFrame) -> None:
+        """Apply deltas as events of a relation with their columns: keys, values, version.
+
+        Parameters
+        ----------
+        held
+            A map with these keys and values, the version as its last key.
+        """
+        self._try(partial(self._tell, relation, held, deltas))
+
+    def _tell(self, relation: str, held: str, deltas: MapFrame) -> None:
+        deltas = self._fitting(held, deltas)
+        late = self._relations[relation]
         columns = self._late_columns(late, deltas)
         bulk: Bulk
         if columns is not None:
             bulk = Columns([late], [columns], np.ones(deltas.rows, dtype=np.uint8))
         else:  # values that Arrow has no numbers for
             rows = [
-                (*key[:-1], *float_sums.read_stored(self._definitions[name].values, stored), key[-1])
+                (*key[:-1], *float_sums.read_stored(self._definitions[held].values, stored), key[-1])
                 for key, stored in entries_of(deltas)
             ]
             bulk = Rows(1, late, rows, tuple)
@@ -155,36 +168,6 @@ class NodeMaps:
             return None
         return columns_of(late, pa.table(columns, names=list(late.column_names)))
 
-    # --- slices -----------------------------------------------------------------------------------------------------
-
-    def ask(self, number: int, version: int, keys: pa.Table | None) -> MapFrame:
-        """Return entries that somebody asks for, as rows of the map of what was got.
-
-        Parameters
-        ----------
-        number, version
-            Of the slice, and of the block that reads it.
-        keys
-            Its bound keys, each row once; None where none is bound.
-        """
-        asked = self.made.slices[number]
-        relation = self._relations[asked.asked]
-        rows = 1 if keys is None else keys.num_rows
-        columns = [*([] if keys is None else keys.columns), pa.array(np.full(rows, version, np.int64))]
-        table = pa.table(columns, names=list(relation.column_names))
-        self._try(partial(self._apply_rows, relation, table, np.ones(rows, np.int8)))
-        return self._taken(asked.got)
-
-    def give(self, number: int, entries: MapFrame) -> None:
-        """Put entries of a slice where the statements of the next block read them."""
-        self._try(partial(self._put_back, self.made.slices[number].got, entries))
-
-    def clear_got(self, relation: str) -> None:
-        """Forget what was got for a block of a base relation."""
-        for each in self.made.slices:
-            if each.relation == relation:
-                self._taken(each.got)
-
     def take_errors(self) -> ErrorLog:
         """Return what could not be evaluated since the last call: it counts as 0."""
         found, self._session.errors = self._session.errors, ErrorLog()
@@ -194,8 +177,7 @@ class NodeMaps:
 
     def take_out(self) -> dict[str, MapFrame]:
         """Return what has been computed and not taken: spread map → rows of its overlay."""
-        taken = self._try(lambda: self.engine.take_all(self._outs))
-        return {self._outs[name]: frame for name, frame in taken.items()}
+        return self.taken_all(self._outs)
 
     def add(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map that nothing later has read."""
@@ -250,23 +232,37 @@ class NodeMaps:
         self.take_out()
         self.take_errors()
         for name in self.made.histories:
-            self._taken(name)
+            self.taken(name)
         for name, overlay in self.made.overlays.items():
             frame = self.overlay(name)
             is_later = self.versions(name, frame) > most
             if is_later.any():
-                self._taken(overlay.since)
-                self._try(partial(self._put_back, overlay.since, frame.filter(~is_later)))
+                self.taken(overlay.since)
+                self.put(overlay.since, frame.filter(~is_later))
                 self._add(name, frame.filter(is_later), -1)
 
     def renumber(self, less: int) -> None:
         """Take something away from all versions; nothing may be left in `take_out`."""
         for name in (*self.made.histories, *(overlay.since for overlay in self.made.overlays.values())):
             place = len(self._definitions[name].keys) - 1
-            frame = self._taken(name)
-            self._try(partial(self._put_back, name, frame.with_numbers(place, frame.numbers(place) - less)))
+            frame = self.taken(name)
+            self.put(name, frame.with_numbers(place, frame.numbers(place) - less))
 
-    def _taken(self, name: str) -> MapFrame:
+    def apply(self, relation: str, rows: pa.Table) -> None:
+        """Apply rows as insertions into a relation of the node program."""
+        signs = np.ones(rows.num_rows, np.int8)
+        self._try(lambda: self._apply_rows(self._relations[relation], rows, signs))
+
+    def put(self, name: str, frame: MapFrame) -> None:
+        """Add entries to a map of the node program."""
+        self._try(partial(self._put_back, name, frame))
+
+    def taken_all(self, named: Mapping[str, T]) -> dict[T, MapFrame]:
+        """Return what some maps of the node program have, if anything, by other names; they are empty then."""
+        taken = self._try(lambda: self.engine.take_all(named))
+        return {named[name]: frame for name, frame in taken.items()}
+
+    def taken(self, name: str) -> MapFrame:
         """Return all that a map of the node program has; it is empty then."""
         return self._try(lambda: self.engine.take(name))  # the engine may be another one when it is tried again
 
@@ -318,7 +314,11 @@ class NodeMaps:
 
     def alike(self, name: str, deltas: Sequence[MapFrame]) -> list[MapFrame]:
         """Return deltas of a map in one form: the bounded one if all fit it."""
-        return fitted(self._definitions[self.made.overlays[name].since], deltas)
+        return self.in_one_form(self.made.overlays[name].since, deltas)
+
+    def in_one_form(self, name: str, frames: Sequence[MapFrame]) -> list[MapFrame]:
+        """Return rows of a map of the node program in one form: the bounded one if all fit it."""
+        return fitted(self._definitions[name], frames)
 
     def _try(self, action: Callable[[], T]) -> T:
         """Do something; where a number is too large for the words of maps, give these none, and do it again."""
@@ -363,11 +363,9 @@ class NodeMaps:
 
 def _unbounded(made: NodeProgram) -> Program:
     """Return a node program whose sums have no bound, those in late deltas neither."""
-    values = {
-        overlay.late: len(next(each for each in made.program.maps if each.name == name).keys)
-        for name, overlay in made.overlays.items()
-        if overlay.late
-    }
+    keys = {definition.name: len(definition.keys) for definition in made.program.maps}
+    values = {overlay.late: keys[name] for name, overlay in made.overlays.items() if overlay.late}
+    values |= {logs.corrected: keys[each.map] for each, logs in zip(made.slices, made.logs, strict=False)}
 
     def opened(relation: Relation) -> Relation:
         first = values.get(relation.name)

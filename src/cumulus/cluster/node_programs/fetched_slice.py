@@ -35,6 +35,34 @@ class FetchedSlice:
         return tuple(column for column in self.columns if column is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class SliceLogs:
+    """What belongs to a slice where nodes answer at once (`cumulus.cluster.node_programs.four_logs_program`).
+
+    Parameters
+    ----------
+    answered
+        The map of what is answered, by version.
+    sent
+        Bound keys and node → the last version for which they were sent there, plus 1.
+    wanted
+        Bound keys and version → that rows of this version asked for them.
+    owed
+        The map of deltas that other nodes must be told, by version and node.
+    asked_late
+        The relation by which the slice is asked for where deltas of the same version or later ones are there.
+    corrected
+        The relation of deltas of what was got.
+    """
+
+    answered: str
+    sent: str
+    wanted: str
+    owed: str
+    asked_late: str
+    corrected: str
+
+
 def numbers_of(slices: Sequence[FetchedSlice]) -> dict[tuple[str, str, tuple[str | None, ...]], int]:
     """Return relation, map and columns of a slice → its number."""
     return {(each.relation, each.map, each.columns): number for number, each in enumerate(slices)}

@@ -28,6 +28,13 @@ from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 class NodeNames:
     """The names that a node program has taken, each in any case.
 
+    Parameters
+    ----------
+    spread
+        The program that it is made from, or the one to which something is added.
+    version
+        What versions are called; "" for a new name.
+
     Attributes
     ----------
     maps, relations, variables
@@ -36,11 +43,12 @@ class NodeNames:
         What the version of an event and that of a kept row are called.
     """
 
-    def __init__(self, spread: Program) -> None:
+    def __init__(self, spread: Program, version: str = "") -> None:
         self.maps = {folded(definition.name) for definition in spread.maps}
         self.relations = {folded(relation.name) for relation in spread.relations}
         self.variables = {taken for name in _names_in(spread) for taken in (name, folded(name))}
-        self.version, self.later = fresh_name("v", self.variables), fresh_name("w", self.variables)
+        self.version = version or self.variable("v")
+        self.later = self.variable("w")
 
     def map(self, name: str) -> str:
         """Return a name for a map."""
@@ -49,6 +57,10 @@ class NodeNames:
     def relation(self, name: str) -> str:
         """Return a name for a relation."""
         return fresh_name(name, self.relations)
+
+    def variable(self, name: str) -> str:
+        """Return a name for a variable, or for a column."""
+        return fresh_name(name, self.variables)
 
     @property
     def version_column(self) -> Column:

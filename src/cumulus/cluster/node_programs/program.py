@@ -39,7 +39,7 @@ from typing import TypeAlias
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import MapRead, Range, Term, Var, negate, rebuild, sum_of
 from cumulus.catalog.schema import Relation
-from cumulus.cluster.node_programs.fetched_slice import FetchedSlice
+from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, SliceLogs
 from cumulus.cluster.node_programs.histories import Delta, Histories, NodeNames, StatementGroup, kept_row
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -113,6 +113,8 @@ class NodeProgram:
         What the version's key and column is called, in all maps and relations.
     slices
         What nodes ask each other for, by number.
+    logs
+        Of each slice, where nodes answer at once and correct; else none.
     """
 
     program: Program
@@ -120,11 +122,15 @@ class NodeProgram:
     overlays: Mapping[str, Overlay]
     version: str
     slices: tuple[FetchedSlice, ...] = ()
+    logs: tuple[SliceLogs, ...] = ()
 
     @property
     def histories(self) -> tuple[str, ...]:
-        """The maps that keep rows of events."""
-        return tuple(chain.from_iterable(group.history for group in self.groups))
+        """The maps that keep rows of events, and what was got for them, until their epoch is committed."""
+        received = chain.from_iterable(
+            (each.got, logs.wanted) for each, logs in zip(self.slices, self.logs, strict=False)
+        )
+        return (*chain.from_iterable(group.history for group in self.groups), *received)
 
 
 def node_program(spread: Program, homes: Homes, *, corrects: bool = True) -> NodeProgram:

@@ -29,6 +29,7 @@ from cumulus.cluster.node_programs.program import NodeProgram, node_program
 from cumulus.cluster.placement.segments import Slice, flows, slice_of
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
+
 def target_program(spread: Program) -> NodeProgram:
     """Return the node program of a spread program for target aggregation.
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cumulus.catalog.schema import Relation
-from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.mode import FETCHING, RULES, Mode
+from cumulus.cluster.node_programs.four_logs_program import four_logs_program
 from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
 from cumulus.cluster.node_programs.target_program import target_program
 from cumulus.cluster.placement.cuts import regions_asked_for
@@ -191,11 +192,14 @@ def plan_cluster(
     homes = choose_homes(spread, known, hints) if homes is None else homes
     if cuts and rules.has_replicas:
         raise UsageError(
-            f"--cut is of --mode {Mode.CENTRAL_TARGET}: in the others maps lie where they are read",
+            f"--cut is of --mode {' and '.join(FETCHING)}: in the others maps lie where they are read",
             hint="Leave it out, or say where statements are computed: --home TABLE.COLUMN.",
         )
     regions = regions_asked_for(spread, cuts, nodes)
-    made = target_program(spread) if not rules.has_replicas else node_program(spread, homes, corrects=rules.corrects)
+    if rules.has_replicas:
+        made = node_program(spread, homes, corrects=rules.corrects)
+    else:
+        made = four_logs_program(spread) if rules.corrects else target_program(spread)
     rows = estimated_rows(program, known)
     return ClusterPlan(
         program,

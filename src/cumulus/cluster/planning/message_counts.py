@@ -67,7 +67,7 @@ class CountedMessages:
         relation = block.relation
         if relation in self._is_single:
             listed = block.rows.to_pylist()
-            is_single = self._is_single[relation] and not RULES[self._plan.mode].corrects
+            is_single = self._is_single[relation] and RULES[self._plan.mode].has_row_blocks
             for rows in [[row] for row in listed] if is_single else [listed]:
                 self.counts += self._of_block(relation, rows)
                 self.blocks += 1
@@ -75,7 +75,7 @@ class CountedMessages:
         yield from ()
 
     def _of_block(self, relation: str, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
-        if self._plan.mode is Mode.CENTRAL_TARGET:
+        if not RULES[self._plan.mode].has_replicas:
             return self._of_target(relation, rows)
         homes: set[int] = set()
         reached: set[int] = set()

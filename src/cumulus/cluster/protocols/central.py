@@ -45,6 +45,8 @@ class CentralNode(ABC):
 
     Attributes
     ----------
+    blocks
+        How blocks are evaluated.
     work
         What waits.
     rows
@@ -56,6 +58,7 @@ class CentralNode(ABC):
         node_maps.keep_own_entries(plan.layout, number)
         self.maps = SpreadMaps(plan, number, node_maps, order, committed)
         self.depths = 0
+        self.blocks = ToldBlocks(self.maps)
         self.work = DeferredWork()
         self.rows = 0
 
@@ -67,11 +70,11 @@ class CentralNode(ABC):
             case Push() if sender >= 0:
                 self.note(sender, message)
             case Deltas() if sender >= 0:
-                self._take_failures(message)
+                self.blocks.take_failures(message)
             case _ if sender < 0 and (block := self.deferred(message)) is not None:
                 self.work.defer(block)
             case _:
-                raise RemoteProtocolError(f"{type(message).__name__} is no message of this central mode")
+                raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
 
     @abstractmethod
     def deferred(self, message: object) -> DeferredBlock | None:
@@ -104,26 +107,6 @@ class CentralNode(ABC):
         """Return the version of a message as the node keeps it."""
         return int(self.maps.window.kept(np.array([version]))[0])
 
-    def group(self, number: int) -> Group:
-        """Return a group of statements; RemoteProtocolError if there is none with that number."""
-        if not 0 <= number < len(self.made.groups):
-            raise RemoteProtocolError(f"there is no group {number}")
-        return self.made.groups[number]
-
-    def fire(self, block: Block) -> None:
-        """Evaluate the rows of a block; what they add waits to be taken."""
-        found = self.maps.block_rows(block)
-        group = self.group(found.group)
-        versions = versions_of(group, found.first, found.places)
-        self.maps.maps.fire(group, found.rows, found.signs, versions, is_late=False)
-        self.rows += len(found.signs)
-
-    def _take_failures(self, told: Deltas) -> None:
-        """Note which maps are wrong on another node."""
-        if told.frames:
-            raise RemoteProtocolError("deltas are no message of a central mode")
-        self.maps.failed.load(told.failed)
-
     def note(self, sender: int, push: Push) -> None:
         """Take what a node has sent."""
         self.work.note(sender, self.kept(push.version), push)
@@ -135,8 +118,6 @@ class CentralNode(ABC):
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what waits."""
         self.work.clear()
-        for relation in {each.relation for each in self.made.slices}:
-            self.maps.maps.clear_got(relation)
         self.maps.reset(epoch)
 
     def move_on(self, committed: int) -> None:
@@ -156,6 +137,34 @@ class CentralNode(ABC):
         """Check what holds between two steps."""
         self.work.check()
         assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"
+
+
+class ToldBlocks:
+    """How a node evaluates the blocks that a switch tells it to, of the groups of its program."""
+
+    def __init__(self, maps: SpreadMaps) -> None:
+        self._maps = maps
+
+    def group(self, number: int) -> Group:
+        """Return a group of statements; RemoteProtocolError if there is none with that number."""
+        groups = self._maps.maps.made.groups
+        if not 0 <= number < len(groups):
+            raise RemoteProtocolError(f"there is no group {number}")
+        return groups[number]
+
+    def fire(self, block: Block) -> int:
+        """Evaluate the rows of a block; what they add waits to be taken. Return how many they are."""
+        found = self._maps.block_rows(block)
+        group = self.group(found.group)
+        versions = versions_of(group, found.first, found.places)
+        self._maps.maps.fire(group, found.rows, found.signs, versions, is_late=False)
+        return len(found.signs)
+
+    def take_failures(self, told: Deltas) -> None:
+        """Note which maps are wrong on another node."""
+        if told.frames:
+            raise RemoteProtocolError("deltas are no message of this mode")
+        self._maps.failed.load(told.failed)
 
 
 def single_events(group: Group, block: NumberedRows) -> Iterator[NumberedRows]:

@@ -1,4 +1,4 @@
-"""What switches and nodes say to each other in the central protocols."""
+"""What switches and nodes say to each other where nodes are told what a block needs: all modes but the eventual one."""
 
 from __future__ import annotations
 
@@ -77,6 +77,19 @@ class Push:
     """
 
     version: int
+    frames: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """From a node to a node: deltas of what was sent there, of versions before those for which it was.
+
+    Parameters
+    ----------
+    frames
+        Number of the slice, and its deltas, each with its version.
+    """
+
     frames: Sequence[tuple[int, bytes]]
 
 

@@ -41,10 +41,10 @@ class CentralSourceNode(CentralNode):
         """Return what the switch asks for: to evaluate rows, or to take in what others add."""
         match message:
             case Evaluate([first, *_] as blocks):
-                read = frozenset(name for block in blocks for name in self.group(block.group).reads)
+                read = frozenset(name for block in blocks for name in self.blocks.group(block.group).reads)
                 return DeferredBlock(self.kept(first.version), read, frozenset(), 0, message)
             case Expect(version, groups, pushes):
-                written = frozenset(name for group in groups for name in self.group(group).writes)
+                written = frozenset(name for group in groups for name in self.blocks.group(group).writes)
                 return DeferredBlock(self.kept(version), frozenset(), written, pushes, message)
             case _:
                 return None
@@ -60,7 +60,7 @@ class CentralSourceNode(CentralNode):
 
     def _evaluate(self, message: Evaluate) -> Iterator[tuple[int, Push]]:
         for block in message.blocks:
-            self.fire(block)
+            self.rows += self.blocks.fire(block)
         parts: dict[int, dict[str, MapFrame]] = defaultdict(dict)
         for name, added in self.maps.maps.take_out().items():
             for node, places in enumerate(self.maps.layout.targets(name, added)):

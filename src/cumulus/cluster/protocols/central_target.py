@@ -28,19 +28,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import from_ipc, to_ipc
+from cumulus.catalog.arrow import to_ipc
 from cumulus.cluster.messages import Block
-from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, numbers_of
+from cumulus.cluster.node_programs.fetched_slice import numbers_of
+from cumulus.cluster.node_programs.slice_entries import SliceEntries
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
-from cumulus.cluster.placement.regions import AxisCut
-from cumulus.cluster.placement.segments import hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
 from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.versions import VersionOrder
-from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -53,28 +52,23 @@ class CentralTargetNode(CentralNode):
     def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
         super().__init__(plan, number, engine, order, committed)
         self._last_put = -1
-        self._shared = shared_keys(plan)
+        self._asked = AskedSlices(plan)
+        self._entries = SliceEntries(self.maps.maps)
 
     def deferred(self, message: object) -> DeferredBlock | None:
         """Return what the switch asks for: to send slices, or to compute."""
         match message:
             case Fetch():
-                read = frozenset(self._slice(each.slice).map for each in message.asked)
+                read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
                 if message.after >= 0 and self._last_put >= 0 and message.after != self._last_put:
                     raise RemoteProtocolError(f"a FETCH after version {message.after} comes after {self._last_put}")
                 return DeferredBlock(self.kept(message.version), read, frozenset(), 0, message)
             case Put(block, pushes):
-                written = frozenset(self.group(block.group).writes)
+                written = frozenset(self.blocks.group(block.group).writes)
                 self._last_put = block.version
                 return DeferredBlock(self.kept(block.version), frozenset(), written, pushes, message)
             case _:
                 return None
-
-    def _slice(self, number: int) -> FetchedSlice:
-        slices = self.made.slices
-        if not 0 <= number < len(slices):
-            raise RemoteProtocolError(f"there is no slice {number}")
-        return slices[number]
 
     def do(self, message: Fetch | Put, pushes: Sequence[Push]) -> Iterator[tuple[int, Push]]:
         """Answer or compute."""
@@ -85,38 +79,14 @@ class CentralTargetNode(CentralNode):
 
     def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
         version = self.kept(fetch.version)
-        frames: dict[int, list[tuple[int, bytes]]] = {target: [] for target in fetch.targets}
+        frames = self._asked.by_target(fetch)
         for asked in fetch.asked:
-            if asked.target not in frames:
-                raise RemoteProtocolError(f"entries are asked for node {asked.target}, which gets no PUSH")
-            found = self._cut(self.maps.maps.ask(asked.slice, version, self._keys(asked)), asked)
+            found = self._entries.ask(asked.slice, version, self._asked.keys(asked))
+            found = self._asked.cut(found, asked.slice, asked.target)
             if found.rows:
                 frames[asked.target].append((asked.slice, found.to_bytes()))
         for target, sent in frames.items():
             yield from self.sent_or_noted(target, Push(fetch.version, sent))
-
-    def _keys(self, asked: AskedSlice) -> pa.Table | None:
-        """Return the keys that are asked for; RemoteProtocolError if they are not those of the slice."""
-        bound = len(self._slice(asked.slice).bound)
-        if not bound and not asked.keys:
-            return None
-        try:
-            keys = from_ipc(asked.keys)
-        except (pa.ArrowException, OSError) as problem:
-            raise RemoteProtocolError(f"the keys of a FETCH cannot be read: {problem}") from None
-        if keys.num_columns != bound:
-            raise RemoteProtocolError(f"slice {asked.slice} has {bound} keys, and {keys.num_columns} have come")
-        return keys
-
-    def _cut(self, found: MapFrame, asked: AskedSlice) -> MapFrame:
-        """Return the entries that the target needs for what it has: the others correspond to other regions."""
-        wanted = np.zeros(found.rows, np.bool_)
-        for shared in self._shared[asked.slice]:
-            mine = np.ones(found.rows, np.bool_)
-            for key, dimension in shared:
-                mine &= dimension.parts_of_key(found, key) == dimension.part_at(asked.target)
-            wanted |= mine
-        return found if wanted.all() else found.filter(wanted)
 
     def _compute(self, block: Block, pushes: Sequence[Push]) -> None:
         """Compute what a block adds here from what was sent for it: where the result is another node's, it is not whole
@@ -125,17 +95,18 @@ class CentralTargetNode(CentralNode):
         maps, made = self.maps.maps, self.made
         for push in pushes:
             for number, data in push.frames:
-                maps.give(number, self.maps.frame_of(self._slice(number).got, data))
-        self.fire(block)
+                self._entries.give(number, self.maps.frame_of(self._asked.slice(number).got, data))
+        self.rows += self.blocks.fire(block)
         for name, added in maps.take_out().items():
             mine = added.filter(self.maps.layout.owners(name, added) == self.maps.number)
             if mine.rows:
                 maps.add(name, mine)
-        maps.clear_got(made.groups[block.group].relation)
+        self._entries.clear(made.groups[block.group].relation)
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
         self._last_put = -1
+        self._entries.clear_all()
         super().reset(epoch)
 
 
@@ -222,27 +193,6 @@ def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
     found = np.zeros(rows.num_rows, np.int64)
     for column, dimension in place.columns:
         found += dimension.stride * dimension.parts_of(rows.column(column))
-    return found
-
-
-def shared_keys(plan: ClusterPlan) -> list[set[frozenset[tuple[int, AxisCut]]]]:
-    """Return for each slice, and each statement that reads it, the keys that loop with a key by which the result lies:
-    a target needs the entries of its own parts.
-    """
-    found: list[set[frozenset[tuple[int, AxisCut]]]] = [set() for _ in plan.nodes_program.slices]
-    numbers = numbers_of(plan.nodes_program.slices)
-    program = plan.division.spread
-    for flow in named_flows(program):
-        by_loop = dict(place_of(program, flow.relation, flow.writes, plan.layout.regions[flow.writes.map]).loops)
-        written = {name: program.map(flow.writes.map).keys[at].type for at, name in enumerate(flow.writes.loops)}
-        for read in flow.reads:
-            keys = program.map(read.map).keys
-            shared = {
-                (place, by_loop[name])
-                for place, name in enumerate(read.loops)
-                if name in by_loop and name in written and hashed_alike(keys[place].type, written[name])
-            }
-            found[numbers[flow.relation, read.map, read.columns]].add(frozenset(shared))
     return found
 
 

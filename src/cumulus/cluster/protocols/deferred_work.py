@@ -1,19 +1,22 @@
 """What a node does in the order of versions: reads wait for the writes before them, and writes for the reads.
 
-One switch sends everything in the order of versions. What is not in conflict with anything that waits before it is done
-at once: reads of maps that nothing earlier has to write, writes to maps that nothing earlier has to read. Two writes
-add, so they are in no conflict.
+Where one switch sends everything in the order of versions, what is in no conflict with anything that waits before it is
+done at once: reads of maps that nothing earlier has to write, writes to maps that nothing earlier has to read. Two
+writes add, so they are in no conflict. Where several switches do, nothing overtakes a PUT that waits, and what comes
+after its turn is done when it comes.
 
 References
 ----------
-Cumulus semester paper, section 3.1 (W-R, R-W, W-W); Cumulus consistency paper, section 3.2 ("writes are deferred").
+Cumulus semester paper, sections 3.1 (W-R, R-W, W-W) and 3.2 ("until completing PUT message processing, no messages with
+higher TS is processed"); Cumulus consistency paper, section 3.2 ("writes are deferred").
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from cumulus.cluster.protocols.central_messages import Push
 from cumulus.errors import RemoteProtocolError
@@ -42,10 +45,49 @@ class DeferredBlock:
     message: object
 
 
-class DeferredWork:
-    """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT."""
+@dataclass(slots=True)
+class EarlierWork:
+    """What waits before something: how much, and the maps that it has to read and to write."""
 
-    def __init__(self) -> None:
+    count: int = 0
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+    def add(self, work: DeferredBlock) -> None:
+        """Note something more."""
+        self.count += 1
+        self.reads |= work.reads
+        self.writes |= work.writes
+
+
+def is_in_conflict(work: DeferredBlock, earlier: EarlierWork) -> bool:
+    """Whether something reads what earlier work has to write, or writes what that has to read."""
+    return not (earlier.writes.isdisjoint(work.reads) and earlier.reads.isdisjoint(work.writes))
+
+
+def is_behind(work: DeferredBlock, earlier: EarlierWork) -> bool:
+    """Whether anything waits before something."""
+    return earlier.count > 0
+
+
+class DeferredWork:
+    """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT.
+
+    Parameters
+    ----------
+    waits
+        Whether something waits for the earlier work that is not done.
+    comes_in_order
+        Whether all comes in the order of versions, from one switch; else something earlier may come any time.
+    """
+
+    def __init__(
+        self,
+        waits: Callable[[DeferredBlock, EarlierWork], bool] = is_in_conflict,
+        *,
+        comes_in_order: bool = True,
+    ) -> None:
+        self._waits, self._comes_in_order = waits, comes_in_order
         self._waiting: deque[DeferredBlock] = deque()
         self._pushes: dict[int, dict[int, Push]] = {}
         """Version → the node that has sent it → what."""
@@ -55,9 +97,12 @@ class DeferredWork:
 
     def defer(self, work: DeferredBlock) -> None:
         """Take something that has come from the switch."""
-        if self._waiting and work.version < self._waiting[-1].version:
+        if not self._waiting or work.version >= self._waiting[-1].version:
+            self._waiting.append(work)
+        elif self._comes_in_order:
             raise RemoteProtocolError(f"version {work.version} comes after {self._waiting[-1].version}")
-        self._waiting.append(work)
+        else:
+            insort(self._waiting, work, key=lambda each: each.version)
 
     def note(self, sender: int, version: int, push: Push) -> None:
         """Take what a node has sent for a version, as this node keeps that."""
@@ -66,28 +111,29 @@ class DeferredWork:
             raise RemoteProtocolError(f"node {sender} sends its PUSH of version {push.version} again")
         of_version[sender] = push
 
+    def noted(self, sender: int) -> list[int]:
+        """Return the versions for which a node has sent its PUSH, and nothing was done with it yet."""
+        return [version for version, pushes in self._pushes.items() if sender in pushes]
+
     def ready(self) -> Iterator[tuple[DeferredBlock, list[Push]]]:
         """Yield what can be done now, in the order of versions, each with its PUSHes in the order of nodes.
 
         Each must be done before the next is asked for. A PUSH of this node to itself may be noted meanwhile.
         """
         left: deque[DeferredBlock] = deque()
-        unread: set[str] = set()
-        unwritten: set[str] = set()
+        earlier = EarlierWork()
         waiting, self._waiting = self._waiting, left
         try:
             while waiting:
                 work = waiting.popleft()
                 came = self._pushes.get(work.version, {}) if work.pushes else {}
-                is_free = unwritten.isdisjoint(work.reads) and unread.isdisjoint(work.writes)
-                if is_free and len(came) >= work.pushes:
+                if len(came) >= work.pushes and not self._waits(work, earlier):
                     if work.pushes:
                         self._pushes.pop(work.version)
                     yield work, [push for _, push in sorted(came.items())]
                 else:
                     left.append(work)
-                    unread |= work.reads
-                    unwritten |= work.writes
+                    earlier.add(work)
         finally:
             self._waiting = left + waiting  # what is left if the caller stops
 

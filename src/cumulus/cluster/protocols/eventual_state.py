@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -23,27 +22,13 @@ import pyarrow as pa
 
 from cumulus.cluster.node_programs.evaluator import NodeMaps, Router, Signs, versions_of
 from cumulus.cluster.node_programs.program import NodeProgram
+from cumulus.cluster.protocols.late_deltas import LateDeltas, Shares
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.protocol import Engine
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Deltas: TypeAlias = Mapping[str, MapFrame]
 """Spread map → deltas: keys, version, numbers."""
-
-
-@dataclass(slots=True)
-class Shares:
-    """How many rows of blocks, and how many deltas, have come in order and late; a replica's delta counts, too."""
-
-    rows_in_order: int = 0
-    rows_late: int = 0
-    deltas_in_order: int = 0
-    deltas_late: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.rows_in_order + self.rows_late + self.deltas_in_order + self.deltas_late
 
 
 class EventualState:
@@ -61,13 +46,10 @@ class EventualState:
     """
 
     def __init__(self, made: NodeProgram, router: Router, node: int, engine: str | Engine = "auto") -> None:
-        self.made, self.node, self.shares = made, node, Shares()
+        self.made, self.node = made, node
         self._router = router
         self._maps = NodeMaps(made, engine)
-        self._newest: dict[str, int] = {}
-        """Map → the last version of a delta."""
-        self._seen: dict[str, int] = {}
-        """Map → the last version of a row that has read it here."""
+        self._late = LateDeltas(self._maps)
         self._maps.keep_own_entries(router, node)
 
     @property
@@ -81,9 +63,14 @@ class EventualState:
         return self._maps
 
     @property
+    def shares(self) -> Shares:
+        """What has come late."""
+        return self._late.shares
+
+    @property
     def newest(self) -> int:
         """The last version of any delta that has come; -1 if none has."""
-        return max(self._newest.values(), default=-1)
+        return max(self._late.newest.values(), default=-1)
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
@@ -106,30 +93,13 @@ class EventualState:
             return
         own = self.made.groups[group]
         versions = versions_of(own, first, np.arange(count) if places is None else places)
-        is_late = any(self._newest.get(name, -1) >= int(versions[0]) for name in own.reads)
+        is_late = self._late.is_late(own.reads, int(versions[0]))
         self._maps.fire(own, rows, signs, versions, is_late=is_late)
-        for name in own.reads:
-            self._seen[name] = max(self._seen.get(name, -1), int(versions[-1]))
-        if is_late:
-            self.shares.rows_late += count
-        else:
-            self.shares.rows_in_order += count
+        self._late.note_read(own.reads, int(versions[-1]), count, is_late=is_late)
 
     def receive(self, deltas: Deltas) -> None:
         """Add deltas, and correct what later rows have added."""
-        for name, frame in deltas.items():
-            if not frame.rows:
-                continue
-            versions = self._maps.versions(name, frame)
-            self._newest[name] = max(self._newest.get(name, -1), int(versions.max()))
-            is_late = versions < self._seen.get(name, -1)
-            late_count = int(is_late.sum())
-            if late_count < frame.rows:
-                self._maps.add(name, frame.filter(~is_late) if late_count else frame)
-            if late_count:
-                self._maps.correct(name, frame.filter(is_late))
-            self.shares.deltas_late += late_count
-            self.shares.deltas_in_order += frame.rows - late_count
+        self._late.receive(deltas)
 
     # --- what goes --------------------------------------------------------------------------------------------------
 
@@ -157,13 +127,11 @@ class EventualState:
 
     def reset(self, last: int) -> None:
         """Note that deltas beyond a version, and all rows that have read, are taken back: they will come again."""
-        self._newest = {name: min(version, last) for name, version in self._newest.items()}
-        self._seen = {}
+        self._late.reset(last)
 
     def renumber(self, less: int) -> None:
         """Note that something is taken away from all versions."""
-        for versions in (self._newest, self._seen):
-            versions.update({name: max(version - less, -1) for name, version in versions.items()})
+        self._late.renumber(less)
 
     def check(self) -> None:
         """Check what must hold whenever everything is drained; AssertionError if it does not."""
@@ -172,5 +140,5 @@ class EventualState:
             if not self.engine.size(overlay.since):
                 continue
             deltas = self._maps.overlay(name)
-            newest = self._newest.get(name, -1)
+            newest = self._late.newest.get(name, -1)
             assert not (self._maps.versions(name, deltas) > newest).any(), f"node {self.node}: {name} is newer"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from cumulus.cluster.messages import Message
-from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Fetch, Push, Put
+from cumulus.cluster.protocols.central_messages import Correct, Evaluate, Expect, Fetch, Push, Put
 from cumulus.cluster.spread_maps import SpreadMaps
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-Sent: TypeAlias = Message | Put | Fetch | Push | Evaluate | Expect
+Sent: TypeAlias = Message | Put | Fetch | Push | Correct | Evaluate | Expect
 """What switches and nodes send each other in any protocol."""
 
 

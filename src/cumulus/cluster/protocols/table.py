@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from cumulus.cluster.messages import Deltas, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Fetch, Push, Put
+from cumulus.cluster.protocols.central_messages import Correct, Evaluate, Expect, Fetch, Push, Put
 from cumulus.cluster.protocols.central_source import CentralSourceNode, CentralSourceSwitch
 from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralTargetSwitch
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
+from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol, SwitchProtocol
 from cumulus.cluster.senders import NODE, SWITCH
 from cumulus.cluster.versions import VersionOrder
@@ -38,6 +39,11 @@ MODES: Mapping[Mode, ModeProtocol] = {
     Mode.EVENTUAL: ModeProtocol(EventualNode, EventualSwitch, {Events: SWITCH, Deltas: NODE}),
     Mode.CENTRAL_TARGET: ModeProtocol(
         CentralTargetNode, CentralTargetSwitch, {Put: SWITCH, Fetch: SWITCH, Push: NODE, Deltas: NODE}
+    ),
+    Mode.FOUR_LOGS: ModeProtocol(
+        FourLogsNode,
+        CentralTargetSwitch,
+        {Put: SWITCH, Fetch: SWITCH, Push: NODE, Correct: NODE, Deltas: NODE},
     ),
     Mode.CENTRAL_SOURCE: ModeProtocol(
         CentralSourceNode, CentralSourceSwitch, {Evaluate: SWITCH, Expect: SWITCH, Push: NODE, Deltas: NODE}

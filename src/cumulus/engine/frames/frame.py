@@ -163,6 +163,18 @@ class MapFrame:
         words[:, self.layout.keys[place].word] = numbers
         return MapFrame(self.layout, words, self.texts, self.others)
 
+    def value_numbers(self, place: int) -> npt.NDArray[np.int64]:
+        """Return a BIGINT value column as it is."""
+        column = self.layout.values[place]
+        assert column.form is ColumnForm.WORD, "a column of whole numbers"
+        return self.words[:, column.word]
+
+    def with_value_numbers(self, place: int, numbers: npt.NDArray[np.int64]) -> MapFrame:
+        """Return the frame with other numbers in a BIGINT value column."""
+        words = self.words.copy()
+        words[:, self.layout.values[place].word] = numbers
+        return MapFrame(self.layout, words, self.texts, self.others)
+
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def take(self, places: npt.NDArray[np.int64]) -> MapFrame:

@@ -1,0 +1,129 @@
+"""Entries that nodes ask each other for: how they are asked for, and where they are put to be read.
+
+`SliceEntries` are for blocks that are computed one after the other, and `LoggedSlices` for blocks that are computed at
+once and corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.node_programs.fetched_slice import SliceLogs
+from cumulus.engine.frames.frame import MapFrame
+
+
+class SliceEntries:
+    """The slices of a node's program (`cumulus.cluster.node_programs.target_program`)."""
+
+    def __init__(self, maps: NodeMaps) -> None:
+        self._maps, self._slices = maps, maps.made.slices
+
+    def ask(self, number: int, version: int, keys: pa.Table | None) -> MapFrame:
+        """Return entries that somebody asks for, as rows of the map of what was got.
+
+        Parameters
+        ----------
+        number, version
+            Of the slice, and of the block that reads it.
+        keys
+            Its bound keys, each row once; None where none is bound.
+        """
+        asked = self._slices[number]
+        self._maps.apply(asked.asked, _asked_rows(self._maps, asked.asked, keys, version))
+        return self._maps.taken(asked.got)
+
+    def give(self, number: int, entries: MapFrame) -> None:
+        """Put entries of a slice where the statements of the next block read them."""
+        self._maps.put(self._slices[number].got, entries)
+
+    def clear(self, relation: str) -> None:
+        """Forget what was got for a block of a base relation."""
+        for each in self._slices:
+            if each.relation == relation:
+                self._maps.taken(each.got)
+
+    def clear_all(self) -> None:
+        """Forget what was got for any block."""
+        for each in self._slices:
+            self._maps.taken(each.got)
+
+
+class LoggedSlices:
+    """The slices of a node's program (`cumulus.cluster.node_programs.four_logs_program`), with their logs.
+
+    Frames of entries and of their deltas have the version as their last key: that of the block, or of the delta.
+    """
+
+    def __init__(self, maps: NodeMaps) -> None:
+        self._maps, self._slices, self._logs = maps, maps.made.slices, maps.made.logs
+
+    def answered(self, number: int) -> str:
+        """Return the map whose rows are entries of a slice, and their deltas, as nodes send them."""
+        return self._logs[number].answered
+
+    def ask(self, number: int, node: int, version: int, keys: pa.Table | None, *, is_late: bool) -> MapFrame:
+        """Return entries as they are before a version, and note that a node gets them.
+
+        Parameters
+        ----------
+        number
+            Of the slice.
+        keys
+            Its bound keys, each row once; None where none is bound.
+        is_late
+            Whether the map may have deltas of this version or later ones.
+        """
+        logs = self._logs[number]
+        relation = logs.asked_late if is_late else self._slices[number].asked
+        self._maps.apply(relation, _asked_rows(self._maps, relation, keys, node, version))
+        return self._maps.taken(logs.answered)
+
+    def give(self, number: int, entries: MapFrame) -> None:
+        """Take in what was sent for blocks that are not computed yet."""
+        self._maps.put(self._slices[number].got, entries)
+
+    def correct(self, number: int, deltas: MapFrame) -> None:
+        """Correct what was got for blocks that were computed, and what these have added."""
+        logs = self._logs[number]
+        self._maps.tell(logs.corrected, logs.answered, deltas)
+
+    def take_owed(self) -> Iterator[tuple[int, int, MapFrame]]:
+        """Yield the late deltas that nodes must be told: number of the slice, of the node, deltas; then forget them."""
+        taken = self._maps.taken_all({logs.owed: number for number, logs in enumerate(self._logs)})
+        for number, owed in sorted(taken.items()):
+            place = len(owed.layout.keys) - 1
+            nodes = owed.numbers(place)
+            for node in np.unique(nodes).tolist():
+                yield number, node, owed.filter(nodes == node).without_key(place)
+
+    def cut(self, end: int) -> None:
+        """Forget what was sent for versions up to one: nothing will be late for them."""
+        for logs in self._logs:
+            self._keep_sent_after(logs, end)
+
+    def _keep_sent_after(self, logs: SliceLogs, end: int) -> None:
+        sent = self._maps.taken(logs.sent)
+        if sent.rows:
+            self._maps.put(logs.sent, sent.filter(sent.value_numbers(0) > end + 1))
+
+    def clear_sent(self) -> None:
+        """Forget what was sent."""
+        for logs in self._logs:
+            self._maps.taken(logs.sent)
+
+    def renumber(self, less: int) -> None:
+        """Take something away from the versions for which something was sent."""
+        for logs in self._logs:
+            sent = self._maps.taken(logs.sent)
+            self._maps.put(logs.sent, sent.with_value_numbers(0, sent.value_numbers(0) - less))
+
+
+def _asked_rows(maps: NodeMaps, relation: str, keys: pa.Table | None, *numbers: int) -> pa.Table:
+    """Return bound keys as rows of a relation by which a slice is asked for, with some numbers behind them."""
+    rows = 1 if keys is None else keys.num_rows
+    columns = [*([] if keys is None else keys.columns), *(pa.array(np.full(rows, each, np.int64)) for each in numbers)]
+    return pa.table(columns, names=list(maps.made.program.relation(relation).column_names))

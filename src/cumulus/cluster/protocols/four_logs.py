@@ -1,0 +1,239 @@
+"""Target aggregation in no order: nodes answer and compute at once, and correct what was sent or got too early.
+
+What a switch tells is as in `cumulus.cluster.protocols.central_target`, and there may be any number of switches. A node
+takes what has come in the order of versions, behind no PUT that still waits for a PUSH; what comes after its turn is
+done when it comes. So
+
+* a FETCH is answered with the entries as they are before its version (WriteLog), and it is noted who got them for which
+  version (SendLog);
+* a delta of an entry that went out for a later version is sent there as a CORRECT, with its own version;
+* who gets a CORRECT corrects what was got for later versions (ReceiveLog), and what the rows of these versions have
+  added (OperationLog); these deltas may be late in turn. Programs have no cycles, so it ends.
+
+A CORRECT stands behind all PUSHes on its link that do not have it. Those of them whose PUT waits are corrected where
+they lie, those whose block was computed by the node program (`cumulus.cluster.node_programs.four_logs_program`).
+
+References
+----------
+Cumulus semester paper, sections 3.2 and 3.3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from cumulus.cluster.messages import Block, Deltas
+from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.node_programs.slice_entries import LoggedSlices
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.asked_slices import AskedSlices
+from cumulus.cluster.protocols.central import ToldBlocks
+from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
+from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork, is_behind
+from cumulus.cluster.protocols.late_deltas import LateDeltas
+from cumulus.cluster.spread_maps import SpreadMaps
+from cumulus.cluster.versions import VersionOrder
+from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.errors import RemoteProtocolError
+
+
+class FourLogsNode:
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Parameters
+    ----------
+    number
+        Of the node.
+    engine
+        As `NodeMaps` takes it.
+    order
+        Of versions.
+    committed
+        The last epoch that has a manifest.
+    """
+
+    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
+        node_maps = NodeMaps(plan.nodes_program, engine)
+        node_maps.keep_own_entries(plan.layout, number)
+        self.maps = SpreadMaps(plan, number, node_maps, order, committed)
+        self.depths = plan.depths
+        self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
+        self._logs, self._late = LoggedSlices(node_maps), LateDeltas(node_maps)
+        self._work = DeferredWork(is_behind, comes_in_order=False)
+        self._corrects: dict[int, list[MapFrame]] = {}
+        """Slice → deltas of what was got for blocks that are computed; nothing was done with them yet."""
+        self._amended: dict[int, list[tuple[int, MapFrame]]] = {}
+        """Version of a block that waits → what has come since for its PUSHes: number of the slice, deltas."""
+        self._committed, self._rows = committed, 0
+
+    # --- what comes -------------------------------------------------------------------------------------------------
+
+    def take(self, sender: int, message: object) -> None:
+        """Take what switches ask for, and what nodes send."""
+        match message:
+            case Fetch() if sender < 0:
+                read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
+                self._work.defer(DeferredBlock(self._kept(message.version), read, frozenset(), 0, message))
+            case Put(block, pushes) if sender < 0:
+                written = frozenset(self._blocks.group(block.group).writes)
+                self._work.defer(DeferredBlock(self._kept(block.version), frozenset(), written, pushes, message))
+            case Push() if sender >= 0:
+                self._work.note(sender, self._kept(message.version), message)
+            case Correct(frames) if sender >= 0:
+                for number, data in frames:
+                    answered = self._logs.answered(self._asked.number(number))
+                    self._take_correction(sender, number, self.maps.versioned_frame_of(answered, data))
+            case Deltas() if sender >= 0:
+                self._blocks.take_failures(message)
+            case _:
+                raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
+
+    def _kept(self, version: int) -> int:
+        return int(self.maps.window.kept(np.array([version]))[0])
+
+    def _take_correction(self, sender: int, number: int, deltas: MapFrame) -> None:
+        """Take late deltas of what a node has sent: for what waits of it now, and for what was computed."""
+        self._corrects.setdefault(number, []).append(deltas)
+        place = len(deltas.layout.keys) - 1
+        versions = deltas.numbers(place)
+        for version in self._work.noted(sender):
+            early = deltas.filter(versions < version)
+            if early.rows:
+                amended = early.with_numbers(place, np.full(early.rows, version))
+                self._amended.setdefault(version, []).append((number, amended))
+
+    # --- what is done -----------------------------------------------------------------------------------------------
+
+    def drain(self) -> Iterator[tuple[int, Push | Correct | Deltas]]:
+        """Do what can be done now; yield what nodes must get."""
+        yield from self._settled()
+        for work, pushes in self._work.ready():
+            if isinstance(work.message, Fetch):
+                yield from self._answer(work)
+            else:
+                assert isinstance(work.message, Put), work
+                self._compute(work.version, work.message.block, pushes)
+                yield from self._settled()
+            self.maps.note_errors()
+        yield from self.maps.failures()
+
+    def _answer(self, work: DeferredBlock) -> Iterator[tuple[int, Push]]:
+        fetch = work.message
+        assert isinstance(fetch, Fetch), fetch
+        frames = self._asked.by_target(fetch)
+        for asked in fetch.asked:
+            keys = self._asked.keys(asked)
+            read = (self._asked.slice(asked.slice).map,)
+            is_late = self._late.is_late(read, work.version)
+            found = self._logs.ask(asked.slice, asked.target, work.version, keys, is_late=is_late)
+            self._late.note_read(read, work.version, 1 if keys is None else keys.num_rows, is_late=is_late)
+            found = self._asked.cut(found, asked.slice, asked.target)
+            if found.rows:
+                frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
+        for target, sent in frames.items():
+            push = Push(fetch.version, sent)
+            if target == self.maps.number:
+                self._work.note(target, work.version, push)
+            else:
+                yield target, push
+
+    def _compute(self, version: int, block: Block, pushes: Sequence[Push]) -> None:
+        """Compute what a block adds here, from what was sent for it."""
+        for push in pushes:
+            for number, data in push.frames:
+                answered = self._logs.answered(self._asked.number(number))
+                self._logs.give(number, self.maps.versioned_frame_of(answered, data))
+        for number, deltas in self._amended.pop(version, ()):
+            self._logs.give(number, deltas)
+        self._rows += self._blocks.fire(block)
+
+    def _settled(self) -> Iterator[tuple[int, Correct]]:
+        """Add what was computed here, correct what follows from it here; yield what follows elsewhere."""
+        owed: dict[int, dict[int, list[MapFrame]]] = defaultdict(dict)
+        self._correct()
+        while self._add_what_is_out():
+            for number, node, deltas in self._logs.take_owed():
+                needed = self._asked.cut(deltas, number, node)
+                if not needed.rows:
+                    continue
+                if node == self.maps.number:
+                    self._take_correction(node, number, needed)
+                else:
+                    owed[node].setdefault(number, []).append(needed)
+            self._correct()
+        self.maps.note_errors()
+        for node, slices in sorted(owed.items()):
+            frames = [(number, self.maps.bytes_of(self._whole(number, found))) for number, found in slices.items()]
+            yield node, Correct(frames)
+
+    def _correct(self) -> None:
+        """Correct what was computed from what was got for blocks of later versions."""
+        corrects, self._corrects = self._corrects, {}
+        for number, found in corrects.items():
+            self._logs.correct(number, self._whole(number, found))
+
+    def _whole(self, number: int, deltas: Sequence[MapFrame]) -> MapFrame:
+        return concat(self.maps.maps.in_one_form(self._logs.answered(number), deltas))
+
+    def _add_what_is_out(self) -> bool:
+        """Add what was computed to the maps of this node; return whether anything was.
+
+        Where the result is another node's, it is not whole here, and left to that.
+        """
+        added = self.maps.maps.take_out()
+        for name, deltas in added.items():
+            mine = deltas.filter(self.maps.layout.owners(name, deltas) == self.maps.number)
+            self._late.receive({name: mine})
+        return bool(added)
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def is_flushed(self, epoch: int) -> bool:
+        """Whether nothing waits of an epoch."""
+        return self._work.is_empty_up_to(self.maps.window.last_version(epoch))
+
+    def reset(self, epoch: int) -> None:
+        """Take back what is beyond a committed epoch, and forget what waits."""
+        self._work.clear()
+        self._corrects.clear()
+        self._amended.clear()
+        self._logs.clear_sent()
+        self._late.reset(self.maps.reset(epoch))
+
+    def move_on(self, committed: int) -> None:
+        """Forget to whom something was sent up to a committed epoch; count epochs from a later one if that is due."""
+        if committed > self._committed:
+            self._committed = committed
+            self._logs.cut(self.maps.window.last_version(committed))
+        if less := self.maps.move_on(committed):
+            self._work.renumber(less)
+            self._amended = {version - less: self._earlier(found, less) for version, found in self._amended.items()}
+            self._logs.renumber(less)
+            self._late.renumber(less)
+
+    @staticmethod
+    def _earlier(found: list[tuple[int, MapFrame]], less: int) -> list[tuple[int, MapFrame]]:
+        moved = []
+        for number, deltas in found:
+            place = len(deltas.layout.keys) - 1
+            moved.append((number, deltas.with_numbers(place, deltas.numbers(place) - less)))
+        return moved
+
+    def late_share(self) -> tuple[int, int]:
+        """Return how many slices and deltas have come late in this life, and how many and rows have come at all."""
+        shares = self._late.shares
+        return shares.rows_late + shares.deltas_late, shares.total + self._rows
+
+    def facts(self) -> dict[str, object]:
+        """Return how much came late, and how much waits."""
+        return {**asdict(self._late.shares), "blocks_waiting": len(self._work)}
+
+    def check(self) -> None:
+        """Check what holds between two steps."""
+        self._work.check()
+        assert not self._corrects, f"node {self.maps.number}: a CORRECT was not taken in"
+        assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"
