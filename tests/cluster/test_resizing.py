@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.engine.engines import make_engine
@@ -63,6 +63,6 @@ def test_every_program_goes_on_with_more_and_with_fewer_nodes(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", sampled(PROGRAMS, of=12))
-@pytest.mark.parametrize("mode", [Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE])
+@pytest.mark.parametrize("mode", [Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS])
 def test_every_mode_does(name: str, mode: Mode, tmp_path: Path) -> None:
-    grown(name, tmp_path, mode, (2, 5, 1), 7, switches=2 if mode is Mode.GATED else 1)
+    grown(name, tmp_path, mode, (2, 5, 1), 7, switches=1 if RULES[mode].needs_one_switch else 2)

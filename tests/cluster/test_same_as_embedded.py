@@ -34,7 +34,8 @@ def compare(script: str, folder: Path, place: Path, turn: int, **settings: Any) 
 def test_the_shop(tmp_path: Path) -> None:
     shop.write(tmp_path / "in")
     found = compare(shop.sql(), tmp_path / "in", tmp_path, 0)
-    found.check((6, 1), Mode.CENTRAL_TARGET, cuts=("orders.oid=2", "customers.cid@5,20"))
+    for shape, mode in (((6, 1), Mode.CENTRAL_TARGET), ((6, 2), Mode.FOUR_LOGS)):
+        found.check(shape, mode, cuts=("orders.oid=2", "customers.cid@5,20"))
 
 
 @pytest.mark.slow

@@ -47,19 +47,20 @@ class CentralNodes:
         self._switches = [switch_protocol(self.plan) for _ in range(switches)]
         self.nodes = [node_protocol(self.plan, number, engine, VersionOrder.CLOCK, 0) for number in range(nodes)]
         self._numberings, self._tick = [Numbering(VersionOrder.CLOCK, each) for each in range(switches)], 0
-        self._links: dict[tuple[int, int], deque[bytes]] = {}
+        self.links: dict[tuple[int, int], deque[bytes]] = {}
         self.sent: Counter[str] = Counter()
         self.formula = CountedMessages(self.plan)
         self.most_waiting = 0
 
-    def send(self, block: Block, epoch: int = 1) -> None:
-        """Let the switch send a block; nothing arrives."""
+    def send(self, block: Block, epoch: int = 1, version: int | None = None) -> None:
+        """Let the switch of its table send a block, with a version that the test gives or the next one."""
         relation = self.plan.program.relation(block.relation)
         rows = table_of(relation.columns, [row for _, row in block.rows])
         signs = np.array([sign for sign, _ in block.rows], dtype=np.int8)
         self._tick += 1
         switch = self.plan.tables.switch_of[block.relation]
-        version = self._numberings[switch].next(epoch, self._tick, len(block.rows))
+        if version is None:
+            version = self._numberings[switch].next(epoch, self._tick, len(block.rows))
         numbered = NumberedRows(block.relation, version, rows, signs)
         assert not list(self.formula.dispatch(numbered))
         for node, message in self._switches[switch].dispatch(numbered):
@@ -68,23 +69,27 @@ class CentralNodes:
     def _send(self, source: int, target: int, message: Any) -> None:
         assert source != target, "nothing is sent to oneself"
         self.sent[type(message).__name__] += 1
-        self._links.setdefault((source, target), deque()).append(b"".join(codec.encode(message)))
+        self.links.setdefault((source, target), deque()).append(b"".join(codec.encode(message)))
 
     def deliver(self) -> bool:
         """Deliver the first message of some link; whether there was one."""
-        if not self._links:
+        if not self.links:
             return False
-        link = self._rng.choice(sorted(self._links))
-        message = codec.decode(self._links[link].popleft())
-        if not self._links[link]:
-            del self._links[link]
-        source, target = link
+        self.deliver_on(*self._rng.choice(sorted(self.links)))
+        return True
+
+    def deliver_on(self, source: int, target: int) -> Any:
+        """Deliver the first message of a link, and return it; switches are −1, −2, …."""
+        link = source, target
+        message = codec.decode(self.links[link].popleft())
+        if not self.links[link]:
+            del self.links[link]
         self.nodes[target].take(max(source, -1), message)
         for node, told in self.nodes[target].drain():
             self._send(target, node, told)
         self.nodes[target].check()
         self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts()["blocks_waiting"]))  # type: ignore[call-overload]
-        return True
+        return message
 
     def run(self, blocks: Sequence[Block]) -> None:
         """Send blocks and deliver in between, by chance; then deliver everything."""

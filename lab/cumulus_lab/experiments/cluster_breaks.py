@@ -18,6 +18,7 @@ from cumulus.cluster.protocols.central_source import CentralSourceNode
 from cumulus.cluster.protocols.central_target import CentralTargetNode
 from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.eventual_state import Indices
+from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
@@ -247,6 +248,28 @@ def _wait_for_nothing(protocol: CentralNode, layout: ClusterLayout) -> None:
     setattr(work, "defer", lambda each: defer(replace(each, reads=frozenset(), writes=frozenset())))  # noqa: B010
 
 
+def _see_later_writes(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Answer with the newest entries, whatever the version for which they are asked for."""
+    ask = protocol.logs.ask
+    setattr(protocol.logs, "ask", lambda *asked, is_late: ask(*asked, is_late=False))  # noqa: B010
+
+
+def _forget_what_was_sent(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Forget with each answer to whom entries were sent so far."""
+    ask = protocol.logs.ask
+
+    def asked_alone(*asked: Any, is_late: bool) -> MapFrame:
+        protocol.logs.clear_sent()
+        return ask(*asked, is_late=is_late)
+
+    setattr(protocol.logs, "ask", asked_alone)  # noqa: B010
+
+
+def _leave_pushes_as_they_are(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Correct what was computed alone, and not what waits to be."""
+    setattr(protocol.work, "noted", lambda sender: [])  # noqa: B010
+
+
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
     switch = machine_in(machine)
@@ -346,6 +369,9 @@ BREAKS: Mapping[str, Breaking] = {
     "put before fetch": _machine("switch", PutsBeforeFetches),
     "reads do not wait": _part(_wait_for_nothing, CentralTargetNode),
     "writes do not wait": _part(_wait_for_nothing, CentralSourceNode),
+    "FETCH sees later writes": _part(_see_later_writes, FourLogsNode),
+    "SendLog entry forgotten": _part(_forget_what_was_sent, FourLogsNode),
+    "waiting PUSH not corrected": _part(_leave_pushes_as_they_are, FourLogsNode),
     "acknowledged before the standby": lambda name, machine, _: machine if name == PUBLISHER else CopiesLate(machine),
     "standby taken for whole": _say_copies_are_whole,
 }
@@ -353,6 +379,9 @@ BREAKS: Mapping[str, Breaking] = {
 BROKEN_IN: Mapping[str, Mode] = {
     **dict.fromkeys(("empty push skipped", "put before fetch", "reads do not wait"), Mode.CENTRAL_TARGET),
     "writes do not wait": Mode.CENTRAL_SOURCE,
+    **dict.fromkeys(
+        ("FETCH sees later writes", "SendLog entry forgotten", "waiting PUSH not corrected"), Mode.FOUR_LOGS
+    ),
 }
 """Name → the mode that has the rule; the others are of the eventual mode, or of all."""
 BROKEN_ON_HOSTS = frozenset(("acknowledged before the standby", "standby taken for whole"))

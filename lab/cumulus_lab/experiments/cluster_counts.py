@@ -20,7 +20,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.node_programs.evaluator import NodeMaps
-from cumulus.cluster.protocols.central_messages import Push
+from cumulus.cluster.protocols.central_messages import Correct, Push
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.standby.copied_machine import CopiedMachine
@@ -32,6 +32,7 @@ from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.simulation import Reports
 
 NEEDED = (
+    "CORRECT sent",
     "EPOCH END REQUEST",
     "PUSH sent",
     "block in order",
@@ -117,10 +118,15 @@ class Cascades:
 
     What is computed under a version that no block has had since the last time corrects. Where several deltas came
     late at once, it counts for one more than the least of them, so never for too much.
+
+    Parameters
+    ----------
+    most
+        The length of the longest path of the map graph: cascades are never deeper (consistency paper, section 4.2).
     """
 
-    def __init__(self, maps: NodeMaps, depths: dict[tuple[str, int], int], reports: Reports) -> None:
-        self._depths, self._reports = depths, reports
+    def __init__(self, maps: NodeMaps, depths: dict[tuple[str, int], int], most: int, reports: Reports) -> None:
+        self._depths, self._most, self._reports = depths, most, reports
         self._fired: set[int] = set()
         self._late: list[int] = []
         self._maps = maps
@@ -146,6 +152,7 @@ class Cascades:
         if not late:
             return computed
         depth = 1 + min(late)
+        assert depth <= self._most, f"a correction of depth {depth}, and no path is longer than {self._most}"
         for name, frame in computed.items():
             for version in {*self._maps.versions(name, frame).tolist()} - fired:
                 self._depths[name, version] = depth
@@ -179,8 +186,9 @@ class CountedMachine:
         self._ledger = ledger
         if isinstance(inner, Switch) and inner.intake is not None:
             ledger.watch(name, inner.intake, incarnation)
-        if self._node is not None and self._node.spread is not None:
-            Cascades(self._node.spread.maps, history.corrections(incarnation), reports)
+        if self._node is not None and self._node.protocol is not None:
+            protocol = self._node.protocol
+            Cascades(protocol.maps.maps, history.corrections(incarnation), protocol.depths - 1, reports)
 
     def step(self, inputs: Sequence[Input]) -> list[Effect]:
         """Let the machine step, and count."""
@@ -212,6 +220,8 @@ class CountedMachine:
         match effect:
             case Send(_, Deltas()):
                 self._reports("deltas sent")
+            case Send(_, Correct()):
+                self._reports("CORRECT sent")
             case Send(_, Push(frames=frames)):
                 self._reports("PUSH sent" if frames else "empty PUSH sent")
             case Send(node, Events(blocks)):

@@ -73,6 +73,8 @@ EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
+FETCHING = 1 / 4
+"""The share of clusters with the four logs among the others that spread maps."""
 EXTREME_PROGRAMS = 1 / 12
 """The share of programs whose columns are of the types that have the most special values."""
 MOST_PARTS = 10_000
@@ -265,6 +267,8 @@ class Case:
         central = choices.stream("central")
         if chosen is Mode.EVENTUAL and central.chance(CENTRAL):
             chosen = central.one([Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE])
+        elif chosen is Mode.EVENTUAL and choices.stream("fetching").chance(FETCHING):
+            chosen = Mode.FOUR_LOGS
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
         self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode)

@@ -10,12 +10,16 @@ import random
 import pytest
 
 from cumulus import m3
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.planning.order_of_events import require_order
+from cumulus.cluster.spread import divide
 from cumulus.engine.interpreter.engine import Interpreter
 from support.paper_programs import PROGRAMS, Event, random_events
+from support.spread_cases import Block
 from support.tiers import examples
 from support.told_deliveries import ToldDeliveries
+from support.told_in_order import CentralNodes
 
 
 def fired(text: str, events: list[Event]) -> Interpreter:
@@ -55,3 +59,17 @@ def test_maps_follow_the_order_of_versions_whatever_the_order_of_messages(place:
         assert found == {
             (key[0] if len(key) == 1 else key): value for key, (value,) in expected.items(definition.name)
         }, (definition.name, ordered)
+
+
+@pytest.mark.parametrize("seed", range(examples(6)))
+@pytest.mark.parametrize("mode", [Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS])
+@pytest.mark.parametrize("place", PROGRAMS)
+def test_they_do_in_the_other_modes(place: str, mode: Mode, seed: int) -> None:
+    draw = random.Random(f"{place} {mode} {seed}")
+    program = m3.parse(PROGRAMS[place])
+    switches = 1 if RULES[mode].needs_one_switch else draw.randint(1, 3)
+    world = CentralNodes(divide(program).spread, mode, draw.randint(1, 3), seed, switches=switches)
+    events = random_events(PROGRAMS[place], 12, draw)
+    world.run([Block(at, relation, ((sign, row),)) for at, (sign, relation, row) in enumerate(events)])
+    expected = fired(PROGRAMS[place], events)
+    assert world.entries() == {name: dict(expected.items(name)) for name in world.nodes[0].maps.names}

@@ -215,12 +215,13 @@ class _FourLogsWriter:
         sent, after = MapRead(logs.sent, self._last, (*map(Var, bound), Var(self._node.name))), self._after()
         newer = product_of([Compare(">", after, sent), sum_of([Var(version), number(1), negate(sent)])])
         noted = Statement(logs.sent, self._last, (*bound, self._node.name), "+=", newer)
-        since = (*map(Var, names), Range((Var(version), True), None))
+        read = tuple(Var(name) for name in names)
+        since: tuple[Term | Range, ...] = (*read, Range((Var(version), True), None))
         for name, is_late in ((each.asked, False), (logs.asked_late, True)):
             relation = Relation(name, (*asked_columns(self._spread, each), self._node, self._version))
             statements = []
             for value in definition.values:
-                term: Term = MapRead(each.map, value.name, tuple(map(Var, names)))
+                term: Term = MapRead(each.map, value.name, read)
                 if is_late:
                     term = sum_of([term, negate(MapRead(self._overlays[each.map].since, value.name, since))])
                 statements.append(Statement(logs.answered, value.name, (*names, version), "+=", term))
@@ -235,9 +236,8 @@ class _FourLogsWriter:
         relation, got, logs = self._corrected[each], self._gots[each], self._logs[each]
         delta = Delta.of(got, relation.column_names)
         later = self._names.later
-        wanted = MapRead(
-            logs.wanted, self._count, (*(Var(delta.keys[place]) for place, _ in self._bound(each)), Var(later))
-        )
+        bound = tuple(Var(delta.keys[place]) for place, _ in self._bound(each))
+        wanted = MapRead(logs.wanted, self._count, (*bound, Var(later)))
         is_later = Compare(">", Var(later), Var(self._version.name))
         statements = [*self._histories.corrections(delta)]
         for column, value in delta.values.items():

@@ -54,6 +54,13 @@ class FourLogsNode:
         Of versions.
     committed
         The last epoch that has a manifest.
+
+    Attributes
+    ----------
+    work
+        What waits.
+    logs
+        Who was sent what, and what was got.
     """
 
     def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
@@ -62,8 +69,8 @@ class FourLogsNode:
         self.maps = SpreadMaps(plan, number, node_maps, order, committed)
         self.depths = plan.depths
         self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
-        self._logs, self._late = LoggedSlices(node_maps), LateDeltas(node_maps)
-        self._work = DeferredWork(is_behind, comes_in_order=False)
+        self.logs, self._late = LoggedSlices(node_maps), LateDeltas(node_maps)
+        self.work = DeferredWork(is_behind, comes_in_order=False)
         self._corrects: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got for blocks that are computed; nothing was done with them yet."""
         self._amended: dict[int, list[tuple[int, MapFrame]]] = {}
@@ -77,15 +84,15 @@ class FourLogsNode:
         match message:
             case Fetch() if sender < 0:
                 read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
-                self._work.defer(DeferredBlock(self._kept(message.version), read, frozenset(), 0, message))
+                self.work.defer(DeferredBlock(self._kept(message.version), read, frozenset(), 0, message))
             case Put(block, pushes) if sender < 0:
                 written = frozenset(self._blocks.group(block.group).writes)
-                self._work.defer(DeferredBlock(self._kept(block.version), frozenset(), written, pushes, message))
+                self.work.defer(DeferredBlock(self._kept(block.version), frozenset(), written, pushes, message))
             case Push() if sender >= 0:
-                self._work.note(sender, self._kept(message.version), message)
+                self.work.note(sender, self._kept(message.version), message)
             case Correct(frames) if sender >= 0:
                 for number, data in frames:
-                    answered = self._logs.answered(self._asked.number(number))
+                    answered = self.logs.answered(self._asked.number(number))
                     self._take_correction(sender, number, self.maps.versioned_frame_of(answered, data))
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
@@ -100,7 +107,7 @@ class FourLogsNode:
         self._corrects.setdefault(number, []).append(deltas)
         place = len(deltas.layout.keys) - 1
         versions = deltas.numbers(place)
-        for version in self._work.noted(sender):
+        for version in self.work.noted(sender):
             early = deltas.filter(versions < version)
             if early.rows:
                 amended = early.with_numbers(place, np.full(early.rows, version))
@@ -111,7 +118,7 @@ class FourLogsNode:
     def drain(self) -> Iterator[tuple[int, Push | Correct | Deltas]]:
         """Do what can be done now; yield what nodes must get."""
         yield from self._settled()
-        for work, pushes in self._work.ready():
+        for work, pushes in self.work.ready():
             if isinstance(work.message, Fetch):
                 yield from self._answer(work)
             else:
@@ -129,7 +136,7 @@ class FourLogsNode:
             keys = self._asked.keys(asked)
             read = (self._asked.slice(asked.slice).map,)
             is_late = self._late.is_late(read, work.version)
-            found = self._logs.ask(asked.slice, asked.target, work.version, keys, is_late=is_late)
+            found = self.logs.ask(asked.slice, asked.target, work.version, keys, is_late=is_late)
             self._late.note_read(read, work.version, 1 if keys is None else keys.num_rows, is_late=is_late)
             found = self._asked.cut(found, asked.slice, asked.target)
             if found.rows:
@@ -137,7 +144,7 @@ class FourLogsNode:
         for target, sent in frames.items():
             push = Push(fetch.version, sent)
             if target == self.maps.number:
-                self._work.note(target, work.version, push)
+                self.work.note(target, work.version, push)
             else:
                 yield target, push
 
@@ -145,10 +152,10 @@ class FourLogsNode:
         """Compute what a block adds here, from what was sent for it."""
         for push in pushes:
             for number, data in push.frames:
-                answered = self._logs.answered(self._asked.number(number))
-                self._logs.give(number, self.maps.versioned_frame_of(answered, data))
+                answered = self.logs.answered(self._asked.number(number))
+                self.logs.give(number, self.maps.versioned_frame_of(answered, data))
         for number, deltas in self._amended.pop(version, ()):
-            self._logs.give(number, deltas)
+            self.logs.give(number, deltas)
         self._rows += self._blocks.fire(block)
 
     def _settled(self) -> Iterator[tuple[int, Correct]]:
@@ -156,7 +163,7 @@ class FourLogsNode:
         owed: dict[int, dict[int, list[MapFrame]]] = defaultdict(dict)
         self._correct()
         while self._add_what_is_out():
-            for number, node, deltas in self._logs.take_owed():
+            for number, node, deltas in self.logs.take_owed():
                 needed = self._asked.cut(deltas, number, node)
                 if not needed.rows:
                     continue
@@ -174,10 +181,10 @@ class FourLogsNode:
         """Correct what was computed from what was got for blocks of later versions."""
         corrects, self._corrects = self._corrects, {}
         for number, found in corrects.items():
-            self._logs.correct(number, self._whole(number, found))
+            self.logs.correct(number, self._whole(number, found))
 
     def _whole(self, number: int, deltas: Sequence[MapFrame]) -> MapFrame:
-        return concat(self.maps.maps.in_one_form(self._logs.answered(number), deltas))
+        return concat(self.maps.maps.in_one_form(self.logs.answered(number), deltas))
 
     def _add_what_is_out(self) -> bool:
         """Add what was computed to the maps of this node; return whether anything was.
@@ -194,25 +201,25 @@ class FourLogsNode:
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""
-        return self._work.is_empty_up_to(self.maps.window.last_version(epoch))
+        return self.work.is_empty_up_to(self.maps.window.last_version(epoch))
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what waits."""
-        self._work.clear()
+        self.work.clear()
         self._corrects.clear()
         self._amended.clear()
-        self._logs.clear_sent()
+        self.logs.clear_sent()
         self._late.reset(self.maps.reset(epoch))
 
     def move_on(self, committed: int) -> None:
         """Forget to whom something was sent up to a committed epoch; count epochs from a later one if that is due."""
         if committed > self._committed:
             self._committed = committed
-            self._logs.cut(self.maps.window.last_version(committed))
+            self.logs.cut(self.maps.window.last_version(committed))
         if less := self.maps.move_on(committed):
-            self._work.renumber(less)
+            self.work.renumber(less)
             self._amended = {version - less: self._earlier(found, less) for version, found in self._amended.items()}
-            self._logs.renumber(less)
+            self.logs.renumber(less)
             self._late.renumber(less)
 
     @staticmethod
@@ -230,10 +237,10 @@ class FourLogsNode:
 
     def facts(self) -> dict[str, object]:
         """Return how much came late, and how much waits."""
-        return {**asdict(self._late.shares), "blocks_waiting": len(self._work)}
+        return {**asdict(self._late.shares), "blocks_waiting": len(self.work)}
 
     def check(self) -> None:
         """Check what holds between two steps."""
-        self._work.check()
+        self.work.check()
         assert not self._corrects, f"node {self.maps.number}: a CORRECT was not taken in"
         assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"

@@ -1,0 +1,136 @@
+"""The semester paper's examples by its own messages, PUT, FETCH, PUSH and corrective updates, with the values it tells.
+
+Who delivers is the test, in the paper's order. Each table has a switch of its own, as in the paper, so that what a
+link keeps in order is no more than there. The paper gives maps no contents; those of START are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cumulus import m3
+from cumulus.cluster.messages import Message
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
+from cumulus.engine.interpreter.engine import Interpreter
+from support.spread_cases import Block
+from support.told_in_order import CentralNodes
+
+
+class FourLogs:
+    """Two nodes, and a switch for each table; versions are the paper's timestamps."""
+
+    def __init__(self, text: str) -> None:
+        program = m3.read(text)
+        tables = [relation.name for relation in program.relations]
+        self._world = CentralNodes(program, Mode.FOUR_LOGS, 2, 0, switches=len(tables))
+        self._switch_of = {name: -1 - self._world.plan.tables.switch_of[name] for name in tables}
+        assert len({*self._switch_of.values()}) == len(tables)
+
+    def tell(self, stamp: int, table: str, *row: int) -> None:
+        """Let the switch of a table send a row; nodes hear of it later."""
+        self._world.send(Block(0, table, ((1, row),)), version=stamp)
+
+    def take(self, source: str | int, node: int, kind: type[Message] | type[Any], stamp: int | None = None) -> Any:
+        """Let a node take the next message of a table's switch, or of another node: of a kind, and of a timestamp."""
+        message = self._world.deliver_on(self._switch_of[source] if isinstance(source, str) else source, node)
+        assert isinstance(message, kind), message
+        if stamp is not None:
+            assert getattr(message, "version", getattr(getattr(message, "block", None), "version", None)) == stamp
+        return message
+
+    def newest(self, node: int, name: str) -> Mapping[Any, int]:
+        """Return what a node has of a map."""
+        return {key: value for key, (value,) in self._world.nodes[node].maps.maps.engine.items(name)}
+
+    def before(self, node: int, name: str, stamp: int) -> int:
+        """Return the only entry of a map as it is in the WriteLog before a timestamp."""
+        maps = self._world.nodes[node].maps.maps
+        engine = maps.engine
+        assert isinstance(engine, Interpreter)
+        later = sum(value for key, (value,) in engine.items(maps.made.overlays[name].since) if key[-1] >= stamp)
+        return sum(self.newest(node, name).values()) - later
+
+    def waiting(self) -> list[tuple[int, int]]:
+        """Return the links on which something waits."""
+        return sorted(self._world.links)
+
+
+def test_figure_5() -> None:
+    """m_w is 1, 2, 4; then one corrective update, of TS6, is for all that were sent m_r behind it: 2, 4, 7."""
+    four = FourLogs("""RELATION P(A INT); RELATION L(A INT); RELATION Q(A INT);
+        MAP mw[](v BIGINT); MAP mr[A INT](v BIGINT);
+        ON +P(A) { mr[A] += 1; } ON +L(A) { mr[A] += 1; } ON +Q(A) { mw[] += mr[A]; }""")
+    for stamp, table in ((2, "P"), (10, "P"), (6, "L"), (7, "Q"), (9, "Q"), (11, "Q")):
+        four.tell(stamp, table, 1)
+    four.take("P", 1, Put, 2)
+    four.take("P", 1, Put, 10)
+    for stamp in (7, 9, 11):
+        four.take("Q", 1, Fetch, stamp)
+        four.take("Q", 0, Put, stamp)
+        four.take(1, 0, Push, stamp)
+    assert [four.before(0, "mw", stamp + 1) for stamp in (7, 9, 11)] == [1, 2, 4]
+    four.take("L", 1, Put, 6)
+    assert four.waiting() == [(1, 0)]
+    [(_, frame)] = four.take(1, 0, Correct).frames
+    assert len(frame)
+    assert four.waiting() == [], "one corrective update, and none follows"
+    assert [four.before(0, "mw", stamp + 1) for stamp in (7, 9, 11)] == [2, 4, 7]
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["as it is", "m3 changes between TS2 and TS3"])
+def test_example_3_3(*, changes: bool) -> None:
+    """The delta of TS1 is multiplied with {m3[1], TS2} and {m3[1], TS3} of the ReceiveLog, and added in both."""
+    four = FourLogs("""RELATION S(A INT); RELATION T(A INT); RELATION U(A INT);
+        MAP m1[](v BIGINT); MAP m2[A INT](v BIGINT) START (1: 2); MAP m3[A INT](v BIGINT) START (1: 3);
+        ON +S(A) { m1[] += m2[A] * m3[A]; } ON +T(A) { m2[A] += 5; } ON +U(A) { m3[A] += 1; }""")
+    four.tell(20, "S", 1)
+    if changes:
+        four.tell(25, "U", 1)
+        four.take("U", 1, Put, 25)
+    four.tell(30, "S", 1)
+    for stamp in (20, 30):
+        four.take("S", 1, Fetch, stamp)
+        four.take("S", 0, Put, stamp)
+        four.take(1, 0, Push, stamp)
+    in_ts3 = 4 if changes else 3
+    assert [four.before(0, "m1", stamp + 1) for stamp in (20, 30)] == [6, 6 + 2 * in_ts3]
+    four.tell(10, "T", 1)
+    four.take("T", 1, Put, 10)
+    four.take(1, 0, Correct)
+    assert [four.before(0, "m1", stamp + 1) for stamp in (20, 30)] == [
+        6 + 5 * 3,
+        6 + 2 * in_ts3 + 5 * 3 + 5 * in_ts3,
+    ]
+
+
+def test_example_3_1() -> None:
+    """A Read-Write dependency: the FETCH of TS1 comes when TS2 has been written, and gets what was before."""
+    four = FourLogs("""RELATION R(A INT); RELATION S(B INT); MAP m2[B INT](v BIGINT) START (1: 3), (3: 6);
+        MAP m3[](v BIGINT); ON +R(A) { m3[] += m2[A]; } ON +S(B) { m2[B] += 1; }""")
+    four.tell(1, "R", 1)
+    four.tell(2, "S", 1)
+    four.take("S", 1, Put, 2)
+    assert four.newest(1, "m2") == {(1,): 4, (3,): 6}
+    four.take("R", 0, Put, 1)
+    four.take("R", 1, Fetch, 1)
+    four.take(1, 0, Push, 1)
+    assert four.newest(0, "m3") == {(): 3}
+    assert four.waiting() == [], "nothing had to be corrected"
+
+
+def test_nothing_overtakes_a_put_that_waits() -> None:
+    """Section 3.2: "Until completing PUT message processing, no messages with higher TS is processed"."""
+    four = FourLogs("""RELATION P(A INT); RELATION Q(A INT); MAP mw[](v BIGINT); MAP mr[A INT](v BIGINT) START (1: 1);
+        MAP other[](v BIGINT); ON +P(A) { other[] += 1; } ON +Q(A) { mw[] += mr[A]; }""")
+    four.tell(1, "Q", 1)
+    four.tell(2, "P", 1)
+    four.take("Q", 0, Put, 1)
+    four.take("P", 0, Put, 2)
+    assert four.newest(0, "other") == {}
+    four.take("Q", 1, Fetch, 1)
+    four.take(1, 0, Push, 1)
+    assert (four.newest(0, "mw"), four.newest(0, "other")) == ({(): 1}, {(): 1})

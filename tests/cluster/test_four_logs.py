@@ -1,0 +1,174 @@
+"""The four logs: nodes that answer and compute at once end as one engine, whatever comes late."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import hypothesis
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cumulus import m3
+from cumulus.algebra.scope import maps_of
+from cumulus.catalog.arrow import to_ipc
+from cumulus.cluster.messages import Block as SentBlock
+from cumulus.cluster.messages import Deltas, Events
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.protocols.central_messages import AskedSlice, Correct, Evaluate, Fetch, Push, Put
+from cumulus.cluster.spread import divide
+from cumulus.compiler import compile_sql
+from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.m3.program import Program
+from support import random_sql, random_tables
+from support.random_programs import RandomProgram
+from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.tiers import examples, sampled
+from support.told_in_order import CentralNodes
+
+
+def run(
+    program: Program,
+    blocks: list[Block],
+    shape: tuple[int, int],
+    seed: int,
+    engine: str = "interpreter",
+    cuts: Sequence[str] = (),
+) -> CentralNodes:
+    """Let nodes and switches do blocks, in any order of messages; all must be as one engine has it."""
+    nodes, switches = shape
+    found = CentralNodes(program, Mode.FOUR_LOGS, nodes, seed, engine, cuts, switches)
+    found.run(blocks)
+    expected = states(program, blocks)
+    assert {name: approximately(each) for name, each in found.entries().items()} == {
+        name: approximately(expected[name]) for name in found.nodes[0].maps.names
+    }
+    without = {kind: count for kind, count in found.sent.items() if kind != "Correct"}
+    assert without == found.formula.counts, "but for what is late, it sends what target aggregation does"
+    return found
+
+
+@pytest.mark.parametrize("name", sampled(SMALL, of=2))
+def test_nodes_end_as_one_engine(name: str) -> None:
+    late = 0
+    for seed in range(examples(12)):
+        rng = random.Random(seed)
+        program = spread_program(name)
+        blocks = random_blocks(program, rng, 14)
+        found = run(program, blocks, (rng.randint(1, 5), rng.randint(1, 3)), seed)
+        late += sum(node.late_share()[0] for node in found.nodes)
+    assert late or len({trigger.relation for trigger in program.triggers}) == 1, "nothing ever came late"
+
+
+@pytest.mark.parametrize("name", sampled(BENCHMARKS, of=4))
+def test_benchmarks(name: str) -> None:
+    program = spread_program(name)
+    run(program, random_blocks(program, random.Random(3), 20), (3, 2), 3, "native")
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+def test_random_programs(engine: str) -> None:
+    """Hand-written maps without definitions, joins of loop variables, sums inside, initial entries, random regions."""
+    late = 0
+    for seed in range(examples(60)):
+        program = divide(m3.read(RandomProgram(seed).text())).spread
+        if not any(maps_of(statement.term) for _, statement in program.statements()):
+            continue
+        rng = random.Random(seed)
+        blocks = random_blocks(program, rng, 12)
+        keys = [f"{each.name}.{key.name}" for each in program.maps for key in each.keys]
+        found = run(program, blocks, (rng.randint(1, 4), 3), seed, engine)
+        late += sum(node.late_share()[0] for node in found.nodes)
+        if keys and seed % 2:
+            try:
+                run(program, blocks, (6, 2), seed, engine, [f"{rng.choice(keys)}={parts}" for parts in (2, 3)])
+            except UsageError as refused:
+                assert "of the same values" in str(refused)  # noqa: PT017
+    assert late > 0
+
+
+@given(random_sql.scripts(), st.integers(0, 10**9))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_views(script: str, seed: int) -> None:
+    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
+    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
+    relations = {trigger.relation for trigger in program.triggers}
+    events = [event for event in random_tables.walk(random.Random(seed), 40) if event[1] in relations]
+    blocks = [Block(at, name, ((sign, row),)) for at, (sign, name, row) in enumerate(events)]
+    run(program, blocks, (random.Random(seed).randint(1, 4), 3), seed)
+
+
+KEYS = """
+CREATE TABLE r (k {type}, x INTEGER); CREATE TABLE s (k {type}, y INTEGER);
+CREATE VIEW v AS SELECT y, SUM(x) AS q, COUNT(*) AS n FROM r, s WHERE r.k = s.k GROUP BY y;
+"""
+EXTREMES = {
+    "DOUBLE": [0.0, -0.0, float("nan"), -float("nan"), 1e308, 5e-324, None],
+    "BIGINT": [2**63 - 1, -(2**63) + 1, 0, None],
+    "VARCHAR": ["", " ", "ü", "\x00", "a" * 5000, None],
+}
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "native"])
+@pytest.mark.parametrize("type", EXTREMES)
+def test_equal_keys_are_one_in_every_log(type: str, engine: str) -> None:
+    """Rows of r are computed before the sides that they join come, from another switch, with lower versions."""
+    program = divide(compile_sql(KEYS.format(type=type), rely=False, enforced=False)).spread
+    values = EXTREMES[type]
+    sides = [Block(at, "s", tuple((1, (value, at)) for value in values)) for at in range(3)]
+    rows = Block(3, "r", tuple((1, (value, place + 1)) for place, value in enumerate(values)))
+    gone = Block(4, "r", tuple((-1, row) for _, row in rows.rows[:2]))
+    for seed in range(3):
+        run(program, [*sides, rows, gone, *sides], (3, 2), seed, engine)
+
+
+def test_what_is_sent_late_is_one_correct_for_each_node_that_was_sent_something_later() -> None:
+    """Cumulus semester paper, section 3.3: "only to have highest TSy for each pair {map reference, reference}"."""
+    text = """RELATION P(A INT); RELATION Q(A INT, B INT); MAP m[A INT](n BIGINT); MAP w[B INT](n BIGINT);
+        ON +P(A) { m[A] += 1; } ON +Q(A, B) { w[B] += m[A]; }"""
+    world = CentralNodes(m3.read(text), Mode.FOUR_LOGS, 4, 0, switches=2)
+    for version, row in ((10, (1, 1)), (20, (1, 2)), (30, (1, 3)), (40, (2, 1))):
+        world.send(Block(0, "Q", ((1, row),)), version=version)
+    while world.deliver():
+        pass
+    asked = world.sent.copy()
+    world.send(Block(0, "P", ((1, (1,)),)), version=15)
+    while world.deliver():
+        pass
+    writers = {world.plan.layout.owner_of("w", (key,)) for key in (2, 3)}
+    reader = world.plan.layout.owner_of("m", (1,))
+    assert world.sent["Correct"] == len(writers - {reader}), "who was sent m[1] for versions behind 15, and no other"
+    assert world.sent - asked == {"Put": 1, "Correct": world.sent["Correct"]}
+    assert world.entries()["w"] == {(2,): (1,), (3,): (1,)}
+
+
+def strange(block: SentBlock) -> list[tuple[int, object, str]]:
+    """Return what no machine of this mode would say: its sender, the message, and what is told of it."""
+    return [
+        (0, Put(block, 1), "is no message"),
+        (-1, Push(1, []), "is no message"),
+        (-1, Correct([]), "is no message"),
+        (-1, Events([block]), "is no message"),
+        (-1, Evaluate([block], []), "is no message"),
+        (1, Deltas([(0, b"")]), "are no message"),
+        (1, Correct([(99, b"")]), "there is no slice 99"),
+        (1, Correct([(-1, b"")]), "there is no slice -1"),
+        (1, Correct([(0, b"")]), "no frame"),
+        (-1, Fetch(1, -1, [0], [AskedSlice(0, 99, b"")]), "there is no slice 99"),
+        (-1, Put(SentBlock(99, 1, b""), 0), "there is no group 99"),
+    ]
+
+
+def test_what_is_not_of_the_protocol_is_told() -> None:
+    world = CentralNodes(spread_program("shop"), Mode.FOUR_LOGS, 2, 0)
+    for sender, message, told in strange(SentBlock(0, 1, b"")):
+        with pytest.raises(RemoteProtocolError, match=told):
+            world.nodes[0].take(sender, message)
+    world.nodes[1].take(-1, Fetch(1, -1, [0], [AskedSlice(0, 0, to_ipc(pa.table({})))]))
+    with pytest.raises(RemoteProtocolError, match="have come"):
+        list(world.nodes[1].drain())
+    world.nodes[0].take(1, Push(7, []))
+    with pytest.raises(RemoteProtocolError, match="again"):
+        world.nodes[0].take(1, Push(7, []))
