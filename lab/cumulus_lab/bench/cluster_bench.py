@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def cluster_bench(
     block: list[int] = typer.Option([10_000], min=1, help="Rows of a block, at most; repeatable."),
     order: list[str] = typer.Option(["clock"], help="Of versions: clock or switch; repeatable."),
     mode: list[Mode] = typer.Option([Mode.EVENTUAL, Mode.GATED], help="What is measured; repeatable."),
+    option: list[str] = typer.Option([], help="Measured beside modes that take it; with commas; repeatable."),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     cache: Path | None = typer.Option(None, help="Where TPC-H's tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
@@ -52,8 +54,9 @@ def cluster_bench(
         text = _write_input(workload, folder / "in", events, epochs, seed, cache)
         program = compile_sql(text, rely=False, enforced=False)
         shapes = [
-            ClusterShape(each, count, others, size, by)
+            ClusterShape(each, count, others, size, by, chosen)
             for each in mode
+            for chosen in ((), *(tuple(text.split(",")) for text in option if _is_of(each, text.split(","))))
             for count, others in product(nodes, (1,) if RULES[each].needs_one_switch else switches)
             for size, by in product(
                 block if RULES[each].is_spread else block[:1], order if RULES[each].corrects else order[:1]
@@ -67,6 +70,17 @@ def cluster_bench(
     names = rows[-1].keys()
     summary = {"workload": workload, "epochs": epochs, "seed": seed, **facts(load, "pyarrow", "llvmlite")}
     report([{name: row.get(name) for name in names} for row in rows], summary, as_json)
+
+
+def _is_of(mode: Mode, options: Sequence[str]) -> bool:
+    """Whether a mode takes some options; UsageError if there are none such."""
+    from cumulus.cluster.planning.mode_options import OPTIONS, options_of
+
+    named = [each.partition("=")[0] for each in options]
+    if any(name in OPTIONS and mode not in OPTIONS[name].modes for name in named):
+        return False
+    options_of(mode, options)
+    return True
 
 
 def _write_input(workload: str, folder: Path, events: int, epochs: int, seed: int, cache: Path | None) -> str:

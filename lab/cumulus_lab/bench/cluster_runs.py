@@ -48,6 +48,7 @@ class ClusterShape:
     switches: int
     block: int
     order: str
+    options: tuple[str, ...] = ()
 
 
 def write_orders(folder: Path, *, events: int, epochs: int, seed: int) -> None:
@@ -82,7 +83,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
     ProcessError
         If a process ends.
     """
-    settings: dict[str, Any] = {"block_rows": shape.block, "order": shape.order}
+    settings: dict[str, Any] = {"block_rows": shape.block, "order": shape.order, "options": shape.options}
     sources = sources_from([str(folder)], program)
     counts: dict[str, Any] = {"nodes": shape.nodes, "switches": shape.switches}
     with Home(program, sources, out, None, mode=shape.mode, **counts, **settings) as home:
@@ -101,6 +102,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
     in_order = sum(each.get("deltas_in_order", 0) for each in status.values())
     return {
         "mode": shape.mode.value,
+        "options": " ".join(shape.options),
         **counts,
         "block": shape.block,
         "order": shape.order,

@@ -41,6 +41,9 @@ def simulate_cluster(
     nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 1 to 8, by the seed."),
     switches: int = typer.Option(0, min=0, help="How many switches; 0 for some of 1 to 4, by the seed."),
     mode: str = typer.Option("", help="The mode of all of them; '' for one by the seed."),
+    option: list[str] = typer.Option(
+        [], "--option", help="What the mode does otherwise; some by the seed, if not given."
+    ),
     hosts: bool = typer.Option(False, "--hosts", help="All of them on several hosts, with standbys."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
@@ -55,6 +58,7 @@ def simulate_cluster(
     Example: cumulus simulate cluster --seeds 100
     """
     from cumulus.cluster.mode import RULES, Mode
+    from cumulus.cluster.planning.mode_options import options_of
     from cumulus_lab.experiments import Seeds, failure_lines
     from cumulus_lab.experiments.cluster_breaks import BREAKS
     from cumulus_lab.experiments.cluster_counts import NEEDED
@@ -71,16 +75,26 @@ def simulate_cluster(
     if one and RULES[one].needs_one_switch and switches > 1:
         raise UsageError(f"--mode {mode} has one switch", hint="Leave out --switches.")
     has_hosts = True if hosts else None
+    options_of(one or Mode.EVENTUAL, option)
+    if option and one is None:
+        raise UsageError("--option is of a mode", hint="Say which one: --mode eventual.")
+    options = tuple(option) or None
     case: ScenarioOf = partial(
-        cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, has_hosts=has_hosts
+        cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, has_hosts=has_hosts, options=options
     )
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))
         _tell_seed(failure_lines(case, seed, conditions, attempts))
         return
-    options = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode, "--hosts": hosts or ""}
-    again = partial(_replay, "cluster", {**options, "--faults": faults, "--break": broken}, ALL_FAULTS)
+    again_by = {
+        "--nodes": nodes or "",
+        "--switches": switches or "",
+        "--mode": mode,
+        "--option": option or "",
+        "--hosts": hosts or "",
+    }
+    again = partial(_replay, "cluster", {**again_by, "--faults": faults, "--break": broken}, ALL_FAULTS)
     is_all = not nodes and not switches and not mode and not hosts and set(names) == set(FAULTS)
     is_large = seeds >= LARGE_RUN and is_all
     chosen = Seeds(first, seeds, jobs, needed=NEEDED if is_large else ())
@@ -159,7 +173,8 @@ def _replay(what: str, options: Mapping[str, object], all_faults: str, seed: int
     words = ["cumulus", "simulate", what, "--seed", str(seed)]
     for option, value in options.items():
         if value != (all_faults if option == "--faults" else ""):
-            words += [option] if value is True else [option, str(value)]
+            values = value if isinstance(value, list) else [value]
+            words += [option] if value is True else [word for each in values for word in (option, str(each))]
     return shlex.join(words)
 
 

@@ -21,6 +21,7 @@ from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_n
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.mode_options import OPTIONS
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
@@ -73,6 +74,9 @@ EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
+OPTION_TEXTS = ("bypass", "buffer=20", "compress")
+OPTION = 1 / 6
+"""How often a cluster has an option that its mode takes."""
 FETCHING = 1 / 4
 """The share of clusters with the four logs among the others that spread maps."""
 EXTREME_PROGRAMS = 1 / 12
@@ -245,6 +249,8 @@ class Case:
         How many; 0 lets choices say.
     mode, has_hosts
         None lets choices say; with hosts there are standbys.
+    wanted
+        The options of the mode; None lets choices say.
     """
 
     def __init__(
@@ -255,6 +261,7 @@ class Case:
         switches: int = 0,
         mode: Mode | None = None,
         has_hosts: bool | None = None,
+        wanted: tuple[str, ...] | None = None,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -271,7 +278,10 @@ class Case:
             chosen = Mode.FOUR_LOGS
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
-        self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode)
+        taken = choices.stream("options")
+        options = tuple(text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes)
+        options = tuple(text for text in options if taken.chance(OPTION)) if wanted is None else wanted
+        self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode, options)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -297,6 +307,7 @@ class Case:
             late_epochs=MOST_PARTS if self._clients else LATE_EPOCHS,
             keep=MOST_PARTS,
             engine=extremes.one(ENGINES),
+            options=options,
             functions=functions_of(self._name),
         )
         self._settings = settings
@@ -442,9 +453,9 @@ def any_waits(clients: Sequence[SendingClient]) -> bool:
 
 
 @cache
-def planned(name: str, nodes: int, switches: int, mode: Mode) -> ClusterPlan:
+def planned(name: str, nodes: int, switches: int, mode: Mode, options: tuple[str, ...] = ()) -> ClusterPlan:
     """Return the plan of a program; many seeds have the same."""
-    return plan_cluster(program_named(name), nodes, switches, mode)
+    return plan_cluster(program_named(name), nodes, switches, mode, options=options)
 
 
 def cluster_case(
@@ -454,6 +465,7 @@ def cluster_case(
     switches: int = 0,
     mode: Mode | None = None,
     has_hosts: bool | None = None,
+    options: tuple[str, ...] | None = None,
 ) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
@@ -461,8 +473,9 @@ def cluster_case(
         return refusal(stream.one(list(REFUSED)))
     if broken:
         mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
-        return Case(choices, BREAKS[broken], nodes, switches, mode, has_hosts or broken in BROKEN_ON_HOSTS).scenario()
-    return Case(choices, as_it_is, nodes, switches, mode, has_hosts).scenario()
+        has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
+    breaking = BREAKS[broken] if broken else as_it_is
+    return Case(choices, breaking, nodes, switches, mode, has_hosts, options).scenario()
 
 
 def refusal(name: str) -> Scenario:

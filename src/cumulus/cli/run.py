@@ -17,6 +17,7 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import StoreError, UsageError
 
@@ -43,6 +44,7 @@ def run(
     nodes: int = typer.Option(0, min=0, max=1024, help="Nodes of --host cluster: as before, or 2."),
     switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
+    option: list[str] = typer.Option([], "--option", help=f"Of --host cluster. {OPTION_HELP}"),
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
     order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
@@ -92,6 +94,7 @@ def run(
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
+        settings |= {"options": tuple(option)}
         settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
     else:
         settings |= {"storage": kept, "statistics": counts}
@@ -318,6 +321,7 @@ def _on_cluster(
         note=tell,
         functions=settings["places"],
         cuts=settings["cuts"],
+        options=settings["options"],
         order=settings["order"],
         files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
         late_epochs=settings["late_epochs"],

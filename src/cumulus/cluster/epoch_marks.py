@@ -89,6 +89,11 @@ class EpochMarks:
         """Whether all nodes have told all depths below one."""
         return depth == 0 or len(marks.flushed[depth - 1]) == self._nodes
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all switches have ended an epoch that is not over."""
+        return any(len(marks.ended) == self._switches for marks in self._marks.values())
+
     def next_over(self) -> int | None:
         """Return the first epoch that is not over if it is now: all is in that was ever sent of it; else None."""
         marks = self._marks.get(self.over + 1)

@@ -37,7 +37,7 @@ from cumulus.cluster.spread_maps import EndedEpoch, ShareOfMap, Shares, SharesOf
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send
+from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
 
 MOST_OPEN_ROWS = 1 << 20
 """With so many entries waiting for a commit a node asks for it, if nothing else is said."""
@@ -167,6 +167,8 @@ class ClusterNode:
                 case Completed(WriteOutputs(epoch=epoch) as task, written) if task is self._writing:
                     self._writing = None
                     effects += ready_messages(PUBLISHER, epoch, written)
+                case Tick() if self._protocol is not None:
+                    self._protocol.release()
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._log.forget(self._committed, effects)
@@ -226,6 +228,8 @@ class ClusterNode:
     def _advance(self, effects: list[Effect]) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
         if self._protocol is not None:
+            if self._marks.has_ended:
+                self._protocol.release()
             effects += (Send(node_name(node), message) for node, message in self._protocol.drain())
             self._protocol.move_on(self._committed)
         while told := self._marks.tell(self._is_flushed):

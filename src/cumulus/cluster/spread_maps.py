@@ -15,6 +15,7 @@ from cumulus.cluster.node_programs.evaluator import NodeMaps, Signs
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import EpochWindow, VersionOrder, switch_of
+from cumulus.engine.frames.compressed import compressed, decompressed
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.engine.frames.unbounded import fitted, frame_of_bytes
 from cumulus.errors import EvaluationError, RemoteProtocolError
@@ -183,7 +184,7 @@ class SpreadMaps:
         self.window = EpochWindow.from_committed(committed)
         self.seen: dict[int, int] = {}
         self.failed = FailedMaps(plan.division.spread)
-        self.layout, self._program = plan.layout, plan.division.spread
+        self.layout, self._program, self._compresses = plan.layout, plan.division.spread, plan.options.compress
         self._parts = plan.spread_parts
         self.names = [definition.name for definition in self._program.maps]
         self._numbers = {name: at for at, name in enumerate(self.names)}
@@ -214,6 +215,7 @@ class SpreadMaps:
 
     def received(self, frames: NumberedFrames) -> Iterator[tuple[str, MapFrame]]:
         """Yield deltas that another node has sent, with versions as the node keeps them."""
+        frames = [(at, self._unpacked(data)) for at, data in frames]
         for name, frame in self._frames(frames, with_version=True):
             kept = self._kept(frame)
             self._see(kept.numbers(len(kept.layout.keys) - 1))
@@ -246,8 +248,16 @@ class SpreadMaps:
             yield from ((node, Deltas([], untold)) for node in range(self.layout.nodes) if node != self.number)
 
     def frame_of(self, name: str, data: bytes) -> MapFrame:
-        """Return entries of a map of the node program that another node has sent."""
-        return frame_of_bytes(self.maps.definition(name), data)
+        """Return what `packed` has made of entries of a map of the node program."""
+        return frame_of_bytes(self.maps.definition(name), self._unpacked(data))
+
+    def packed(self, frame: MapFrame) -> bytes:
+        """Return entries as another node gets them."""
+        data = frame.to_bytes()
+        return compressed(data) if self._compresses else data
+
+    def _unpacked(self, data: bytes) -> bytes:
+        return decompressed(data) if self._compresses else data
 
     def versioned_frame_of(self, name: str, data: bytes) -> MapFrame:
         """Return what `bytes_of` has written of a map of the node program whose last key is the version."""
@@ -255,7 +265,7 @@ class SpreadMaps:
 
     def bytes_of(self, frame: MapFrame) -> bytes:
         """Return entries whose last key is the version as another node gets them."""
-        return self._sent(frame).to_bytes()
+        return self.packed(self._sent(frame))
 
     def _kept(self, frame: MapFrame) -> MapFrame:
         """Return entries with versions as the node keeps them."""

@@ -13,6 +13,7 @@ import typer
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def start(
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
+    option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),
@@ -94,7 +96,13 @@ def start(
         every_s,
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
-        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, "cuts": tuple(cut)},
+        {
+            "engine": engine,
+            "files_per_epoch": files_per_epoch,
+            "keep": keep,
+            "cuts": tuple(cut),
+            "options": tuple(option),
+        },
         Origin(
             file.name,
             file.read_text(encoding="utf-8-sig"),

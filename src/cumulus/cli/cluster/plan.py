@@ -12,11 +12,24 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
     from cumulus.cluster.planning.cluster_plan import ClusterPlan
+
+
+def _tell_options(asked: bool) -> None:
+    """Print what modes may do otherwise, and end."""
+    if asked:
+        from cumulus.cluster.planning.mode_options import OPTIONS
+
+        for name, rule in OPTIONS.items():
+            print(f"{name}={rule.value}" if rule.value else name)
+            print(f"  {rule.does}; {rule.source}")
+            print(f"  of {', '.join(rule.modes)}")
+        raise typer.Exit
 
 
 def plan(
@@ -31,6 +44,10 @@ def plan(
     block: int = typer.Option(10_000, "--block", min=1, help="Of --messages: rows of a block, at most."),
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
+    option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
+    options: bool = typer.Option(
+        False, "--options", help="List what modes may do otherwise.", is_eager=True, callback=_tell_options
+    ),
     rows: list[str] = typer.Option([], "--rows", help="TABLE=N: rows of a table, to weigh by; repeatable."),
     distinct: list[str] = typer.Option([], "--distinct", help="TABLE.COLUMN=N: its different values; repeatable."),
     functions: FunctionPlaces = None,
@@ -48,7 +65,7 @@ def plan(
     # Nothing promises the order of tables, and a reference is checked where its tables are, not where maps are.
     whole = require_rounds(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     statistics, homes = statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
-    found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=tuple(cut)))
+    found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=cut, options=option))
     if messages:
         _print_messages(found, source, block, as_json=as_json)
         return

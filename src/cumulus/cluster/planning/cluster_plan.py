@@ -23,6 +23,7 @@ from cumulus.cluster.placement.cuts import regions_asked_for
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
+from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
 from cumulus.epochs.layouts import polled_tables, unchecked_keys, undefined_maps
@@ -70,6 +71,8 @@ class ClusterPlan:
         Where the gated part is; None if nothing is gated.
     tables
         Which switch takes which.
+    options
+        What the mode does otherwise.
     """
 
     program: Program
@@ -79,6 +82,7 @@ class ClusterPlan:
     nodes_program: NodeProgram
     gate: GatePlan | None
     tables: TableAssignment
+    options: ModeOptions = field(default_factory=ModeOptions)
 
     @property
     def nodes(self) -> int:
@@ -153,6 +157,7 @@ def plan_cluster(
     hints: Mapping[str, str] | None = None,
     homes: Homes | None = None,
     cuts: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> ClusterPlan:
     """Return the plan of a program for a cluster.
 
@@ -166,13 +171,15 @@ def plan_cluster(
         Of all statements of the spread part, where a cluster has begun with them; nothing is chosen then.
     cuts
         How maps are cut into regions (`cumulus.cluster.placement.cuts`); by the hash of one key, if not given.
+    options
+        What the mode does otherwise (`cumulus.cluster.planning.mode_options`).
 
     Raises
     ------
     UsageError
-        If a home is asked for where nothing is computed, or the mode needs one switch.
+        If a home is asked for where nothing is computed, the mode needs one switch, or does not take an option.
     """
-    rules = RULES[mode]
+    rules, chosen = RULES[mode], options_of(mode, options)
     if rules.needs_one_switch and switches > 1:
         raise UsageError(
             f"--mode {mode} has one switch, which gives all rows their order, and {switches} are asked for",
@@ -209,6 +216,7 @@ def plan_cluster(
         made,
         None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
         assign_tables(program, switches, rows),
+        chosen,
     )
 
 

@@ -55,6 +55,8 @@ class ClusterSettings:
         Modules and files with the user's functions.
     cuts
         How maps are cut into regions, as the user has written it.
+    options
+        What the mode does otherwise, as the user has written it: of this life, as they change no state.
     layout
         How often what the nodes have was dealt out anew.
     """
@@ -79,6 +81,7 @@ class ClusterSettings:
     engine: str = "auto"
     functions: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     layout: int = 0
 
     @property
@@ -145,7 +148,7 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     found = dict(found)
     homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts")}
+    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "options")}
     return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.durable.folders import check_output, lock_file, make_private
@@ -57,12 +59,14 @@ class Home:
         switches: int,
         functions: tuple[str, ...] = (),
         cuts: Sequence[str] = (),
+        options: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         check_output(out, "--out")
         given = given_functions(functions_in(functions))
         runnable(program.functions, given)  # a missing one is told before folders are made
         program, sources = match_sources_to_tables(require_rounds(program), sources)
+        options_of(mode, options)
         if undefined_maps(program):  # what no cluster can do is told before folders are made
             require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts))
         place = (checkpoint or out / "checkpoint").absolute()
@@ -76,7 +80,9 @@ class Home:
 
             @cache
             def plan() -> ClusterPlan:
-                return plan_of(program, before) if before else plan_cluster(program, nodes, switches, mode, cuts=cuts)
+                if before is not None:
+                    return plan_of(program, replace(before, options=tuple(options)))
+                return plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options)
 
             # A program that has changed is told here: the homes of the one before would not fit it.
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
@@ -95,6 +101,7 @@ class Home:
                 sources,
                 functions=functions,
                 cuts=tuple(cuts),
+                options=tuple(options),
                 **settings,
             )
             self.settings.write(before)
@@ -135,7 +142,8 @@ def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
     """Return the plan with which a cluster has begun."""
     homes = {(trigger, statement): column for trigger, statement, column in settings.homes}
     mode = Mode(settings.mode)
-    return plan_cluster(program, settings.nodes, settings.switches, mode, homes=homes, cuts=settings.cuts)
+    cuts, options = settings.cuts, settings.options
+    return plan_cluster(program, settings.nodes, settings.switches, mode, homes=homes, cuts=cuts, options=options)
 
 
 def _wait_for_orphans(place: Path, out: Path) -> None:

@@ -111,6 +111,9 @@ class CentralNode(ABC):
         """Take what a node has sent."""
         self.work.note(sender, self.kept(push.version), push)
 
+    def release(self) -> None:  # noqa: B027
+        """Do nothing: nothing is collected."""
+
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""
         return self.work.is_empty_up_to(self.maps.window.last_version(epoch))

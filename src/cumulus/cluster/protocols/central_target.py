@@ -84,7 +84,7 @@ class CentralTargetNode(CentralNode):
             found = self._entries.ask(asked.slice, version, self._asked.keys(asked))
             found = self._asked.cut(found, asked.slice, asked.target)
             if found.rows:
-                frames[asked.target].append((asked.slice, found.to_bytes()))
+                frames[asked.target].append((asked.slice, self.maps.packed(found)))
         for target, sent in frames.items():
             yield from self.sent_or_noted(target, Push(fetch.version, sent))
 

@@ -70,6 +70,11 @@ def is_behind(work: DeferredBlock, earlier: EarlierWork) -> bool:
     return earlier.count > 0
 
 
+def reads_unwritten(work: DeferredBlock, earlier: EarlierWork) -> bool:
+    """Whether something reads what earlier work has to write."""
+    return not earlier.writes.isdisjoint(work.reads)
+
+
 class DeferredWork:
     """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT.
 

@@ -4,7 +4,8 @@ What a node computes is in `cumulus.cluster.protocols.eventual_state`; here are 
 
 References
 ----------
-Cumulus consistency paper, section 4.1; "Trigger Dispatch" of the Cumulus architecture, without fetching.
+Cumulus consistency paper, section 4.1, with `buffer` section 4.2; "Trigger Dispatch" of the Cumulus architecture,
+without fetching.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class EventualNode:
         self._blocks: list[Block] = []
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""
+        self._collects, self._is_due, self._holds = plan.options.buffer_ms > 0, False, False
+        """Whether what was computed is collected, is to be sent now, and is there."""
 
     def take(self, sender: int, message: object) -> None:
         """Take blocks of switches, and deltas of nodes."""
@@ -74,6 +77,11 @@ class EventualNode:
         """Do everything that can be done here; yield what nodes must get."""
         blocks, deltas, self._blocks, self._deltas = self._blocks, self._deltas, [], []
         self._take_in(map(self.maps.block_rows, blocks), deltas)
+        if self._collects and not self._is_due:
+            self._holds = self._holds or bool(blocks or deltas)
+            yield from self.maps.failures()
+            return
+        self._is_due = self._holds = False
         sent = self.state.drain()
         self.maps.note_errors()
         for node, frames in sent.items():
@@ -117,18 +125,25 @@ class EventualNode:
             self.state.receive(early)
         return waiting
 
+    def release(self) -> None:
+        """Let the next `drain` send what is collected."""
+        self._is_due = True
+
     def is_flushed(self, epoch: int) -> bool:
-        """Return True: nothing waits."""
-        return True
+        """Whether nothing is collected that is not sent."""
+        return not self._holds
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
         self._blocks.clear()
         self._deltas.clear()
+        self._holds = False
         self.state.reset(self.maps.reset(epoch))
 
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due."""
+        if self._holds:
+            return  # what is computed has its versions already
         if less := self.maps.move_on(committed):
             self.state.renumber(less)
 
@@ -143,7 +158,8 @@ class EventualNode:
 
     def check(self) -> None:
         """Check what holds between two steps."""
-        self.state.check()
+        if not self._holds:
+            self.state.check()
 
 
 class EventualSwitch:

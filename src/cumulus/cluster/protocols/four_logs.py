@@ -15,7 +15,7 @@ they lie, those whose block was computed by the node program (`cumulus.cluster.n
 
 References
 ----------
-Cumulus semester paper, sections 3.2 and 3.3.
+Cumulus semester paper, sections 3.2 and 3.3; with `bypass` section 3.5.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import ToldBlocks
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
-from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork, is_behind
+from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork, is_behind, reads_unwritten
 from cumulus.cluster.protocols.late_deltas import LateDeltas
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.cluster.versions import VersionOrder
@@ -70,7 +70,7 @@ class FourLogsNode:
         self.depths = plan.depths
         self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
         self.logs, self._late = LoggedSlices(node_maps), LateDeltas(node_maps)
-        self.work = DeferredWork(is_behind, comes_in_order=False)
+        self.work = DeferredWork(reads_unwritten if plan.options.bypass else is_behind, comes_in_order=False)
         self._corrects: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got for blocks that are computed; nothing was done with them yet."""
         self._amended: dict[int, list[tuple[int, MapFrame]]] = {}
@@ -198,6 +198,9 @@ class FourLogsNode:
         return bool(added)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Do nothing: nothing is collected."""
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""

@@ -54,6 +54,9 @@ class NodeProtocol(Protocol):
     def drain(self) -> Iterator[tuple[int, Sent]]:
         """Do everything that can be done now; yield what other nodes must get, by their numbers."""
 
+    def release(self) -> None:
+        """Let the next `drain` send what is collected: the time for that is over, or an epoch has ended."""
+
     def is_flushed(self, epoch: int) -> bool:
         """Whether all that has come of an epoch is done, and all that follows from it is sent."""
 

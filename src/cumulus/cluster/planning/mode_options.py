@@ -1,0 +1,114 @@
+"""What a mode may do otherwise, each by the name that it has in the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cumulus.cluster.mode import Mode
+from cumulus.errors import UsageError
+
+MOST_BUFFER_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModeOptions:
+    """The options of a cluster.
+
+    Parameters
+    ----------
+    bypass
+        Whether what does not read the maps that a waiting PUT writes overtakes it.
+    buffer_ms
+        For how long nodes collect what they have to send; 0 for not at all.
+    compress
+        Whether entries are compressed on their way between nodes.
+    """
+
+    bypass: bool = False
+    buffer_ms: int = 0
+    compress: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRule:
+    """An option as the user writes it.
+
+    Parameters
+    ----------
+    modes
+        Which take it.
+    does
+        What it does, as a clause.
+    source
+        Where it is from.
+    value
+        What stands behind its "=", as the help says it; "" for nothing.
+    """
+
+    modes: tuple[Mode, ...]
+    does: str
+    source: str
+    value: str = ""
+
+
+OPTIONS: Mapping[str, OptionRule] = {
+    "bypass": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "a message overtakes a PUT that waits, unless it reads what that writes",
+        "semester paper, section 3.5",
+    ),
+    "buffer": OptionRule(
+        (Mode.EVENTUAL,),
+        "nodes collect deltas for so many milliseconds before they send them",
+        "consistency paper, section 4.2; semester paper, section 3.5",
+        "MS",
+    ),
+    "compress": OptionRule(
+        (Mode.EVENTUAL, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS),
+        "entries are compressed on their way between nodes",
+        "semester paper, section 3.5, map compression",
+    ),
+}
+OPTION_HELP = "What the mode does otherwise, such as buffer=20; repeatable. `cluster plan --options` lists them."
+
+
+def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
+    """Return the options that a user has written.
+
+    Raises
+    ------
+    UsageError
+        If there is none of that name, the mode does not take it, or its value is none.
+
+    Examples
+    --------
+    >>> options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
+    ModeOptions(bypass=False, buffer_ms=20, compress=True)
+    """
+    found: dict[str, int | bool] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        rule = OPTIONS.get(name)
+        if rule is None:
+            raise UsageError(f"there is no option {name!r}", hint=f"Options: {', '.join(OPTIONS)}.")
+        if mode not in rule.modes:
+            raise UsageError(
+                f"--mode {mode} has no option {name}", hint=f"It is of --mode {', '.join(rule.modes)}; leave it out."
+            )
+        if bool(equals) != bool(rule.value):
+            written = f"{name}={rule.value}" if rule.value else name
+            raise UsageError(f"--option {text}: it is written {written}", hint=f"Give --option {written}.")
+        if rule.value:
+            found["buffer_ms"] = _milliseconds(text, value)
+        else:
+            found[name] = True
+    return ModeOptions(**found)  # type: ignore[arg-type]
+
+
+def _milliseconds(text: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal() and 0 < int(value[:6]) <= MOST_BUFFER_MS and len(value) < 6):
+        raise UsageError(
+            f"--option {text}: {value!r} is no number of milliseconds", hint=f"Give one of 1 to {MOST_BUFFER_MS}."
+        )
+    return int(value)
