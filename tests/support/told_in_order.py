@@ -41,8 +41,9 @@ class CentralNodes:
         engine: str = "interpreter",
         cuts: Sequence[str] = (),
         switches: int = 1,
+        options: Sequence[str] = (),
     ) -> None:
-        self.plan: ClusterPlan = plan_cluster(program, nodes, switches, mode, cuts=cuts)
+        self.plan: ClusterPlan = plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options)
         self._engine, self._rng = engine, random.Random(seed)
         self._switches = [switch_protocol(self.plan) for _ in range(switches)]
         self.nodes = [node_protocol(self.plan, number, engine, VersionOrder.CLOCK, 0) for number in range(nodes)]

@@ -294,8 +294,8 @@ class ClusterNode:
         if epoch != self._committed + 1 or epoch > self._done:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
-        if self._spread is not None:
-            self._spread.cut(epoch)
+        if self._protocol is not None:
+            self._protocol.commit(epoch)
         self._log.forget(epoch, effects)
 
     def _reset(self, epoch: int, effects: list[Effect]) -> None:

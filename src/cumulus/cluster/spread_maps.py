@@ -234,7 +234,9 @@ class SpreadMaps:
         held: dict[str, tuple[str, ...]] = {
             overlay: (name,) for name, each in overlays.items() for overlay in (each.out, each.since, name)
         }
-        held |= {each.got: each.writes for each in self.maps.made.slices}
+        for each in self.maps.made.slices:
+            got = overlays.get(each.got)
+            held |= dict.fromkeys((each.got,) if got is None else (each.got, got.out, got.since), each.writes)
         for each, logs in zip(self.maps.made.slices, self.maps.made.logs, strict=False):
             held |= dict.fromkeys((logs.answered, logs.owed), each.writes)
         for error in errors:  # the version is the last column of all events

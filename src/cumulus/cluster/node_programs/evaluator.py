@@ -365,7 +365,8 @@ def _unbounded(made: NodeProgram) -> Program:
     """Return a node program whose sums have no bound, those in late deltas neither."""
     keys = {definition.name: len(definition.keys) for definition in made.program.maps}
     values = {overlay.late: keys[name] for name, overlay in made.overlays.items() if overlay.late}
-    values |= {logs.corrected: keys[each.map] for each, logs in zip(made.slices, made.logs, strict=False)}
+    for each, logs in zip(made.slices, made.logs, strict=False):
+        values |= dict.fromkeys((logs.corrected, logs.unsent), keys[each.map])
 
     def opened(relation: Relation) -> Relation:
         first = values.get(relation.name)

@@ -45,22 +45,25 @@ class SliceLogs:
         The map of what is answered, by version.
     sent
         Bound keys and node → the last version for which they were sent there, plus 1.
-    wanted
-        Bound keys and version → that rows of this version asked for them.
     owed
         The map of deltas that other nodes must be told, by version and node.
+    wanted
+        Bound keys and version → that rows of this version asked for them; "" if what was got has no versions.
     asked_late
         The relation by which the slice is asked for where deltas of the same version or later ones are there.
     corrected
         The relation of deltas of what was got.
+    unsent
+        The relation of deltas whose versions are to be forgotten (`cumulus.cluster.node_programs.elided_program`).
     """
 
     answered: str
     sent: str
-    wanted: str
     owed: str
-    asked_late: str
-    corrected: str
+    wanted: str = ""
+    asked_late: str = ""
+    corrected: str = ""
+    unsent: str = ""
 
 
 def numbers_of(slices: Sequence[FetchedSlice]) -> dict[tuple[str, str, tuple[str | None, ...]], int]:

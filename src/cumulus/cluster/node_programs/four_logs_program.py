@@ -28,7 +28,6 @@ from dataclasses import replace
 
 from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import (
-    Apply,
     Compare,
     Exists,
     MapRead,
@@ -45,7 +44,8 @@ from cumulus.catalog.schema import Column, Relation
 from cumulus.catalog.types import BIGINT
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, SliceLogs
 from cumulus.cluster.node_programs.histories import Delta, Histories, NodeNames, StatementGroup, kept_row
-from cumulus.cluster.node_programs.program import NodeProgram, Overlay, node_program
+from cumulus.cluster.node_programs.program import NodeProgram, node_program
+from cumulus.cluster.node_programs.send_logs import SendLogs, bound_places, late_overlays
 from cumulus.cluster.node_programs.target_program import asked_columns, bare_map, reading_what_was_got, slices_of
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
@@ -78,15 +78,11 @@ class _FourLogsWriter:
         self._names = names = NodeNames(self._made.program, self._made.version)
         self._version = names.version_column
         self._slices = slices_of(spread, names)
-        self._node = Column(names.variable("node"), BIGINT, not_null=True)
-        self._count, self._last = names.variable("n"), names.variable("y")
-        """The values of what is wanted, and of what was sent."""
+        self._count = names.variable("n")
+        """The value of what is wanted."""
         self._logs = {each: self._logs_of(each) for each in self._slices.values()}
-        read = {each.map for each in self._slices.values()}
-        self._overlays = {
-            name: replace(overlay, late=names.relation(f"{name} late")) if name in read else overlay
-            for name, overlay in self._made.overlays.items()
-        }
+        self._sent = SendLogs(spread, names, self._logs)
+        self._overlays = late_overlays(dict(self._made.overlays), self._logs, names)
         self._late = {
             name: names.delta_relation(spread.map(name), overlay.late, self._version)
             for name, overlay in self._overlays.items()
@@ -108,7 +104,7 @@ class _FourLogsWriter:
             names.map(f"{each.map} {what}") for what in ("answered", "sent", "wanted", "owed")
         )
         late, corrected = (names.relation(f"{each.map} {what}") for what in ("asked late", "corrected"))
-        return SliceLogs(answered, sent, wanted, owed, late, corrected)
+        return SliceLogs(answered, sent, owed, wanted, late, corrected)
 
     def written(self) -> NodeProgram:
         """Return the program."""
@@ -126,7 +122,7 @@ class _FourLogsWriter:
                 triggers.append(trigger)
         for name, relation in self._late.items():
             relations.append(relation)
-            triggers.append(self._late_trigger(self._spread.map(name), self._overlays[name], relation))
+            triggers.append(self._sent.late_trigger(relation, self._overlays[name]))
         maps = [*made.program.maps, *self._histories.definitions]
         for each in self._slices.values():
             maps += self._maps_of(each)
@@ -191,34 +187,21 @@ class _FourLogsWriter:
 
     def _maps_of(self, each: FetchedSlice) -> Iterator[MapDef]:
         """Yield the maps that belong to a slice."""
-        logs, got, asked = self._logs[each], self._gots[each], asked_columns(self._spread, each)
-        bound = tuple(
-            replace(column, name=key.name)
-            for column, key in zip(asked, (got.keys[place] for place, _ in self._bound(each)), strict=True)
-        )
-        by_version = replace(got, keys=(*got.keys, self._version))
-        yield by_version
-        yield replace(by_version, name=logs.answered)
-        yield replace(by_version, name=logs.owed, keys=(*by_version.keys, self._node))
-        yield MapDef(logs.wanted, (*bound, self._version), (Column(self._count, BIGINT),))
-        yield MapDef(logs.sent, (*bound, self._node), (Column(self._last, BIGINT),))
-
-    @staticmethod
-    def _bound(each: FetchedSlice) -> list[tuple[int, str]]:
-        return [(place, column) for place, column in enumerate(each.columns) if column is not None]
+        got = self._gots[each]
+        yield replace(got, keys=(*got.keys, self._version))
+        yield from self._sent.maps(each)
+        wanted = (*self._sent.bound_keys(each), self._version)
+        yield MapDef(self._logs[each].wanted, wanted, (Column(self._count, BIGINT),))
 
     def _asked(self, each: FetchedSlice) -> Iterator[tuple[Relation, Trigger]]:
         """Yield the relations by which a slice is asked for, in order and late, and what they do."""
         logs, definition, version = self._logs[each], self._spread.map(each.map), self._version.name
         names = tuple(f"k{place}" for place in range(len(definition.keys)))
-        bound = tuple(names[place] for place, _ in self._bound(each))
-        sent, after = MapRead(logs.sent, self._last, (*map(Var, bound), Var(self._node.name))), self._after()
-        newer = product_of([Compare(">", after, sent), sum_of([Var(version), number(1), negate(sent)])])
-        noted = Statement(logs.sent, self._last, (*bound, self._node.name), "+=", newer)
+        noted = self._sent.noting(each, names)
         read = tuple(Var(name) for name in names)
         since: tuple[Term | Range, ...] = (*read, Range((Var(version), True), None))
         for name, is_late in ((each.asked, False), (logs.asked_late, True)):
-            relation = Relation(name, (*asked_columns(self._spread, each), self._node, self._version))
+            relation = Relation(name, (*asked_columns(self._spread, each), self._sent.node, self._version))
             statements = []
             for value in definition.values:
                 term: Term = MapRead(each.map, value.name, read)
@@ -227,40 +210,16 @@ class _FourLogsWriter:
                 statements.append(Statement(logs.answered, value.name, (*names, version), "+=", term))
             yield relation, Trigger(On.INSERT, name, relation.column_names, (*statements, noted))
 
-    def _after(self) -> Term:
-        """Return one more than the version: 0 is no entry."""
-        return Apply("add", (Var(self._version.name), number(1)))
-
     def _correcting(self, each: FetchedSlice) -> Trigger:
         """Write what a delta of what was got corrects, and its adding."""
         relation, got, logs = self._corrected[each], self._gots[each], self._logs[each]
         delta = Delta.of(got, relation.column_names)
         later = self._names.later
-        bound = tuple(Var(delta.keys[place]) for place, _ in self._bound(each))
+        bound = tuple(Var(delta.keys[place]) for place, _ in bound_places(each))
         wanted = MapRead(logs.wanted, self._count, (*bound, Var(later)))
         is_later = Compare(">", Var(later), Var(self._version.name))
         statements = [*self._histories.corrections(delta)]
         for column, value in delta.values.items():
             term = product_of([Exists(wanted), is_later, Var(value)])
             statements.append(Statement(got.name, column, (*delta.keys, later), "+=", term))
-        return Trigger(On.INSERT, relation.name, relation.column_names, tuple(statements))
-
-    # --- late deltas ------------------------------------------------------------------------------------------------
-
-    def _late_trigger(self, definition: MapDef, overlay: Overlay, relation: Relation) -> Trigger:
-        """Write to whom a late delta is owed, and its adding."""
-        delta, version, node = Delta.of(definition, relation.column_names), self._version.name, self._node.name
-        statements = []
-        for each in self._slices.values():
-            if each.map != definition.name:
-                continue
-            logs = self._logs[each]
-            bound: tuple[Term, ...] = tuple(Var(delta.keys[place]) for place, _ in self._bound(each))
-            sent = MapRead(logs.sent, self._last, (*bound, Var(node)))
-            for column, value in delta.values.items():
-                term = product_of([Exists(sent), Compare(">", sent, self._after()), Var(value)])
-                statements.append(Statement(logs.owed, column, (*delta.keys, version, node), "+=", term))
-        for target, names in ((definition.name, delta.keys), (overlay.since, (*delta.keys, version))):
-            for column, value in delta.values.items():
-                statements.append(Statement(target, column, names, "+=", Var(value)))
         return Trigger(On.INSERT, relation.name, relation.column_names, tuple(statements))

@@ -128,7 +128,7 @@ class NodeProgram:
     def histories(self) -> tuple[str, ...]:
         """The maps that keep rows of events, and what was got for them, until their epoch is committed."""
         received = chain.from_iterable(
-            (each.got, logs.wanted) for each, logs in zip(self.slices, self.logs, strict=False)
+            (each.got, logs.wanted) for each, logs in zip(self.slices, self.logs, strict=False) if logs.wanted
         )
         return (*chain.from_iterable(group.history for group in self.groups), *received)
 

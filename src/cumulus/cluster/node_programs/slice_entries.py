@@ -1,18 +1,17 @@
 """Entries that nodes ask each other for: how they are asked for, and where they are put to be read.
 
-`SliceEntries` are for blocks that are computed one after the other, and `LoggedSlices` for blocks that are computed at
-once and corrected.
+`SliceEntries` are for blocks that are computed one after the other; `LoggedSlices` and `KeptSlices` for blocks that are
+computed at once and corrected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from cumulus.cluster.node_programs.evaluator import NodeMaps
-from cumulus.cluster.node_programs.fetched_slice import SliceLogs
 from cumulus.engine.frames.frame import MapFrame
 
 
@@ -52,8 +51,8 @@ class SliceEntries:
             self._maps.taken(each.got)
 
 
-class LoggedSlices:
-    """The slices of a node's program (`cumulus.cluster.node_programs.four_logs_program`), with their logs.
+class SentSlices:
+    """Slices of which it is noted who was sent them (`cumulus.cluster.node_programs.send_logs`).
 
     Frames of entries and of their deltas have the version as their last key: that of the block, or of the delta.
     """
@@ -64,6 +63,38 @@ class LoggedSlices:
     def answered(self, number: int) -> str:
         """Return the map whose rows are entries of a slice, and their deltas, as nodes send them."""
         return self._logs[number].answered
+
+    def _answer(self, number: int, relation: str, keys: pa.Table | None, *numbers: int) -> MapFrame:
+        self._maps.apply(relation, _asked_rows(self._maps, relation, keys, *numbers))
+        return self._maps.taken(self._logs[number].answered)
+
+    def take_owed(self) -> Iterator[tuple[int, int, MapFrame]]:
+        """Yield the deltas that nodes must be told: number of the slice, of the node, deltas; then forget them."""
+        taken = self._maps.taken_all({logs.owed: number for number, logs in enumerate(self._logs)})
+        for number, owed in sorted(taken.items()):
+            place = len(owed.layout.keys) - 1
+            nodes = owed.numbers(place)
+            for node in np.unique(nodes).tolist():
+                yield number, node, owed.filter(nodes == node).without_key(place)
+
+    def clear_sent(self) -> None:
+        """Forget what was sent."""
+        for logs in self._logs:
+            self._maps.taken(logs.sent)
+
+    def _change_sent(self, change: Callable[[MapFrame], MapFrame]) -> None:
+        for logs in self._logs:
+            sent = self._maps.taken(logs.sent)
+            if sent.rows:
+                self._maps.put(logs.sent, change(sent))
+
+    def renumber(self, less: int) -> None:
+        """Take something away from the versions for which something was sent."""
+        self._change_sent(lambda sent: sent.with_value_numbers(0, np.maximum(sent.value_numbers(0) - less, 1)))
+
+
+class LoggedSlices(SentSlices):
+    """The slices of a node's program with all four logs (`cumulus.cluster.node_programs.four_logs_program`)."""
 
     def ask(self, number: int, node: int, version: int, keys: pa.Table | None, *, is_late: bool) -> MapFrame:
         """Return entries as they are before a version, and note that a node gets them.
@@ -77,10 +108,8 @@ class LoggedSlices:
         is_late
             Whether the map may have deltas of this version or later ones.
         """
-        logs = self._logs[number]
-        relation = logs.asked_late if is_late else self._slices[number].asked
-        self._maps.apply(relation, _asked_rows(self._maps, relation, keys, node, version))
-        return self._maps.taken(logs.answered)
+        relation = self._logs[number].asked_late if is_late else self._slices[number].asked
+        return self._answer(number, relation, keys, node, version)
 
     def give(self, number: int, entries: MapFrame) -> None:
         """Take in what was sent for blocks that are not computed yet."""
@@ -91,35 +120,42 @@ class LoggedSlices:
         logs = self._logs[number]
         self._maps.tell(logs.corrected, logs.answered, deltas)
 
-    def take_owed(self) -> Iterator[tuple[int, int, MapFrame]]:
-        """Yield the late deltas that nodes must be told: number of the slice, of the node, deltas; then forget them."""
-        taken = self._maps.taken_all({logs.owed: number for number, logs in enumerate(self._logs)})
-        for number, owed in sorted(taken.items()):
-            place = len(owed.layout.keys) - 1
-            nodes = owed.numbers(place)
-            for node in np.unique(nodes).tolist():
-                yield number, node, owed.filter(nodes == node).without_key(place)
-
     def cut(self, end: int) -> None:
         """Forget what was sent for versions up to one: nothing will be late for them."""
-        for logs in self._logs:
-            self._keep_sent_after(logs, end)
+        self._change_sent(lambda sent: sent.filter(sent.value_numbers(0) > end + 1))
 
-    def _keep_sent_after(self, logs: SliceLogs, end: int) -> None:
-        sent = self._maps.taken(logs.sent)
-        if sent.rows:
-            self._maps.put(logs.sent, sent.filter(sent.value_numbers(0) > end + 1))
 
-    def clear_sent(self) -> None:
-        """Forget what was sent."""
-        for logs in self._logs:
-            self._maps.taken(logs.sent)
+class KeptSlices(SentSlices):
+    """The slices of a node's program where what was got stays (`cumulus.cluster.node_programs.elided_program`)."""
 
-    def renumber(self, less: int) -> None:
-        """Take something away from the versions for which something was sent."""
-        for logs in self._logs:
-            sent = self._maps.taken(logs.sent)
-            self._maps.put(logs.sent, sent.with_value_numbers(0, sent.value_numbers(0) - less))
+    def ask(self, number: int, node: int, version: int, keys: pa.Table | None, oldest: int) -> MapFrame:
+        """Return what a node has not been sent of entries before a version, as deltas; note that it is now.
+
+        Parameters
+        ----------
+        number
+            Of the slice.
+        keys
+            Its bound keys, each row once; None where none is bound.
+        oldest
+            A version below all that are there; what is older has this one.
+        """
+        return self._answer(number, self._slices[number].asked, keys, node, version, oldest)
+
+    def forget_versions(self, end: int) -> None:
+        """Note what is owed of the deltas up to a version to nodes that have asked for something before it."""
+        for each, logs in zip(self._slices, self._logs, strict=True):
+            deltas = self._maps.overlay(each.map)
+            old = deltas.filter(self._maps.versions(each.map, deltas) <= end)
+            if old.rows and self._maps.engine.size(logs.sent):
+                self._maps.tell(logs.unsent, self._maps.made.overlays[each.map].since, old)
+        self._change_sent(lambda sent: sent.with_value_numbers(0, np.maximum(sent.value_numbers(0), end + 2)))
+
+    def clear_got(self) -> None:
+        """Forget what was got."""
+        for each in self._slices:
+            self._maps.taken(each.got)
+            self._maps.taken(self._maps.made.overlays[each.got].since)
 
 
 def _asked_rows(maps: NodeMaps, relation: str, keys: pa.Table | None, *numbers: int) -> pa.Table:

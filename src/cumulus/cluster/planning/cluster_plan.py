@@ -16,6 +16,7 @@ from functools import cached_property
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import FETCHING, RULES, Mode
+from cumulus.cluster.node_programs.elided_program import elided_program
 from cumulus.cluster.node_programs.four_logs_program import four_logs_program
 from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
 from cumulus.cluster.node_programs.target_program import target_program
@@ -206,7 +207,8 @@ def plan_cluster(
     if rules.has_replicas:
         made = node_program(spread, homes, corrects=rules.corrects)
     else:
-        made = four_logs_program(spread) if rules.corrects else target_program(spread)
+        correcting = elided_program if chosen.elide_push else four_logs_program
+        made = correcting(spread) if rules.corrects else target_program(spread)
     rows = estimated_rows(program, known)
     return ClusterPlan(
         program,

@@ -23,11 +23,14 @@ class ModeOptions:
         For how long nodes collect what they have to send; 0 for not at all.
     compress
         Whether entries are compressed on their way between nodes.
+    elide_push
+        Whether nodes keep what they have fetched, and are sent only what has changed.
     """
 
     bypass: bool = False
     buffer_ms: int = 0
     compress: bool = False
+    elide_push: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,12 @@ OPTIONS: Mapping[str, OptionRule] = {
         "entries are compressed on their way between nodes",
         "semester paper, section 3.5, map compression",
     ),
+    "elide-push": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "nodes keep what they have fetched and are sent only changes; they go on meanwhile, and correct",
+        "semester paper, section 3.5, PUSH optimization",
+        "correct",
+    ),
 }
 OPTION_HELP = "What the mode does otherwise, such as buffer=20; repeatable. `cluster plan --options` lists them."
 
@@ -84,7 +93,7 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
     Examples
     --------
     >>> options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
-    ModeOptions(bypass=False, buffer_ms=20, compress=True)
+    ModeOptions(bypass=False, buffer_ms=20, compress=True, elide_push=False)
     """
     found: dict[str, int | bool] = {}
     for text in texts:
@@ -99,10 +108,12 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
         if bool(equals) != bool(rule.value):
             written = f"{name}={rule.value}" if rule.value else name
             raise UsageError(f"--option {text}: it is written {written}", hint=f"Give --option {written}.")
-        if rule.value:
+        if name == "buffer":
             found["buffer_ms"] = _milliseconds(text, value)
+        elif rule.value and value != rule.value:
+            raise UsageError(f"--option {text}: {value!r} is nothing that it does", hint=f"Give {name}={rule.value}.")
         else:
-            found[name] = True
+            found[name.replace("-", "_")] = True
     return ModeOptions(**found)  # type: ignore[arg-type]
 
 

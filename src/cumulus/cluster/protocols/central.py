@@ -118,6 +118,10 @@ class CentralNode(ABC):
         """Whether nothing waits of an epoch."""
         return self.work.is_empty_up_to(self.maps.window.last_version(epoch))
 
+    def commit(self, epoch: int) -> None:
+        """Forget what is not needed once an epoch is committed."""
+        self.maps.cut(epoch)
+
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what waits."""
         self.work.clear()

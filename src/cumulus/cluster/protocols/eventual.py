@@ -133,6 +133,10 @@ class EventualNode:
         """Whether nothing is collected that is not sent."""
         return not self._holds
 
+    def commit(self, epoch: int) -> None:
+        """Forget what is not needed once an epoch is committed."""
+        self.maps.cut(epoch)
+
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch."""
         self._blocks.clear()

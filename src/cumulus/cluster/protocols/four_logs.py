@@ -75,7 +75,7 @@ class FourLogsNode:
         """Slice → deltas of what was got for blocks that are computed; nothing was done with them yet."""
         self._amended: dict[int, list[tuple[int, MapFrame]]] = {}
         """Version of a block that waits → what has come since for its PUSHes: number of the slice, deltas."""
-        self._committed, self._rows = committed, 0
+        self._rows = 0
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
@@ -206,6 +206,11 @@ class FourLogsNode:
         """Whether nothing waits of an epoch."""
         return self.work.is_empty_up_to(self.maps.window.last_version(epoch))
 
+    def commit(self, epoch: int) -> None:
+        """Forget what is not needed once an epoch is committed, and to whom something was sent up to it."""
+        self.logs.cut(self.maps.window.last_version(epoch))
+        self.maps.cut(epoch)
+
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what waits."""
         self.work.clear()
@@ -215,10 +220,7 @@ class FourLogsNode:
         self._late.reset(self.maps.reset(epoch))
 
     def move_on(self, committed: int) -> None:
-        """Forget to whom something was sent up to a committed epoch; count epochs from a later one if that is due."""
-        if committed > self._committed:
-            self._committed = committed
-            self.logs.cut(self.maps.window.last_version(committed))
+        """Count epochs from a later one if that is due."""
         if less := self.maps.move_on(committed):
             self.work.renumber(less)
             self._amended = {version - less: self._earlier(found, less) for version, found in self._amended.items()}

@@ -60,6 +60,9 @@ class NodeProtocol(Protocol):
     def is_flushed(self, epoch: int) -> bool:
         """Whether all that has come of an epoch is done, and all that follows from it is sent."""
 
+    def commit(self, epoch: int) -> None:
+        """Forget what is not needed once an epoch is committed; the one before can still be read."""
+
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what waits: it will come again."""
 

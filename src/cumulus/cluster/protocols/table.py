@@ -11,6 +11,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import Correct, Evaluate, Expect, Fetch, Push, Put
 from cumulus.cluster.protocols.central_source import CentralSourceNode, CentralSourceSwitch
 from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralTargetSwitch
+from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol, SwitchProtocol
@@ -60,6 +61,8 @@ def node_protocol(plan: ClusterPlan, number: int, engine: str, order: VersionOrd
     committed
         The last epoch that has a manifest.
     """
+    if plan.options.elide_push:
+        return ElidedPushNode(plan, number, engine, order, committed)
     return MODES[plan.mode].node(plan, number, engine, order, committed)
 
 

@@ -1,0 +1,219 @@
+"""The four logs with elided PUSHes: what was got is kept, and a PUSH is sent only if something has changed since.
+
+A node that computes waits for nothing. It uses what it has got so far, and corrects what it has computed when more
+comes: the PUSH of a FETCH, if there is one, or a CORRECT of a version for which it had been sent something already. So
+it is as in `cumulus.cluster.protocols.eventual`, of maps that lie where somebody has asked for them.
+
+What a node has asked for once it is sent in time: when versions are forgotten at a commit, before that what it has not
+been sent of them.
+
+References
+----------
+Cumulus semester paper, section 3.5, "PUSH Optimization": "Optimistically continue and do corrective updates if the PUSH
+messages arrive."
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import numpy as np
+
+from cumulus.cluster.messages import Deltas
+from cumulus.cluster.node_programs.evaluator import NodeMaps, versions_of
+from cumulus.cluster.node_programs.slice_entries import KeptSlices
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.asked_slices import AskedSlices
+from cumulus.cluster.protocols.central import ToldBlocks
+from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
+from cumulus.cluster.protocols.late_deltas import LateDeltas
+from cumulus.cluster.spread_maps import SpreadMaps
+from cumulus.cluster.versions import VersionOrder
+from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.errors import RemoteProtocolError
+
+
+class ElidedPushNode:
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
+
+    Parameters
+    ----------
+    number
+        Of the node.
+    engine
+        As `NodeMaps` takes it.
+    order
+        Of versions.
+    committed
+        The last epoch that has a manifest.
+
+    Attributes
+    ----------
+    kept
+        Who was sent what, and what was got.
+    """
+
+    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
+        node_maps = NodeMaps(plan.nodes_program, engine)
+        node_maps.keep_own_entries(plan.layout, number)
+        self.maps = SpreadMaps(plan, number, node_maps, order, committed)
+        self.depths, self._committed = plan.depths, committed
+        self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
+        self.kept, self._late = KeptSlices(node_maps), LateDeltas(node_maps)
+        self._told: list[Fetch | Put] = []
+        self._deltas: dict[int, list[MapFrame]] = {}
+        """Slice → deltas of what was got; nothing was done with them yet."""
+        self._owed: dict[int, dict[int, list[MapFrame]]] = defaultdict(dict)
+        """Node → slice → deltas that it must be told."""
+
+    # --- what comes -------------------------------------------------------------------------------------------------
+
+    def take(self, sender: int, message: object) -> None:
+        """Take what switches ask for, and what nodes send."""
+        match message:
+            case Fetch() if sender < 0:
+                for each in message.asked:
+                    self._asked.slice(each.slice)
+                self._told.append(message)
+            case Put(block, _) if sender < 0:
+                self._blocks.group(block.group)
+                self._told.append(message)
+            case Push(frames=frames) | Correct(frames) if sender >= 0:
+                for number, data in frames:
+                    answered = self.kept.answered(self._asked.number(number))
+                    self._deltas.setdefault(number, []).append(self.maps.versioned_frame_of(answered, data))
+            case Deltas() if sender >= 0:
+                self._blocks.take_failures(message)
+            case _:
+                raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
+
+    # --- what is done -----------------------------------------------------------------------------------------------
+
+    def drain(self) -> Iterator[tuple[int, Push | Correct | Deltas]]:
+        """Do what has come, in the order of versions; yield what nodes must get."""
+        self._settle()
+        told, self._told = self._told, []
+        for message in sorted(told, key=lambda each: self._kept_version(_version_of(each))):
+            if isinstance(message, Fetch):
+                yield from self._answer(message)
+            else:
+                self._compute(message)
+            self._settle()
+        for node, slices in sorted(self._owed.items()):
+            frames = [(number, self.maps.bytes_of(self._whole(number, found))) for number, found in slices.items()]
+            yield node, Correct(frames)
+        self._owed.clear()
+        self.maps.note_errors()
+        yield from self.maps.failures()
+
+    def _kept_version(self, version: int) -> int:
+        return int(self.maps.window.kept(np.array([version]))[0])
+
+    def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
+        """Send what has changed; nothing to whom nothing has."""
+        version = self._kept_version(fetch.version)
+        oldest = max(self.maps.window.last_version(self._committed - 1), 0)
+        frames = self._asked.by_target(fetch)
+        for asked in fetch.asked:
+            keys, read = self._asked.keys(asked), (self._asked.slice(asked.slice).map,)
+            found = self.kept.ask(asked.slice, asked.target, version, keys, oldest)
+            is_late = self._late.is_late(read, version)
+            self._late.note_read(read, version, 1 if keys is None else keys.num_rows, is_late=is_late)
+            found = self._asked.cut(found, asked.slice, asked.target)
+            if not found.rows:
+                continue
+            if asked.target == self.maps.number:
+                self._deltas.setdefault(asked.slice, []).append(found)
+            else:
+                frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
+        for target, sent in frames.items():
+            if sent:
+                yield target, Push(fetch.version, sent)
+
+    def _compute(self, put: Put) -> None:
+        found = self.maps.block_rows(put.block)
+        if not len(found.signs):
+            return
+        group = self._blocks.group(found.group)
+        versions = versions_of(group, found.first, found.places)
+        is_late = self._late.is_late(group.reads, int(versions[0]))
+        self.maps.maps.fire(group, found.rows, found.signs, versions, is_late=is_late)
+        self._late.note_read(group.reads, int(versions[-1]), len(versions), is_late=is_late)
+
+    def _settle(self) -> None:
+        """Add what was computed here, and correct what follows from it here, until nothing does; note the rest."""
+        self._take_in()
+        while added := self.maps.maps.take_out():
+            for name, deltas in added.items():
+                mine = deltas.filter(self.maps.layout.owners(name, deltas) == self.maps.number)
+                self._late.receive({name: mine})
+            self._take_owed()
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Add what was got to what was got before; correct what was computed from that."""
+        deltas, self._deltas = self._deltas, {}
+        for number, found in deltas.items():
+            self._late.receive({self._asked.slice(number).got: self._whole(number, found)})
+
+    def _take_owed(self) -> None:
+        for number, node, deltas in self.kept.take_owed():
+            needed = self._asked.cut(deltas, number, node)
+            if needed.rows:
+                to = self._deltas if node == self.maps.number else self._owed[node]
+                to.setdefault(number, []).append(needed)
+
+    def _whole(self, number: int, deltas: list[MapFrame]) -> MapFrame:
+        return concat(self.maps.maps.in_one_form(self.kept.answered(number), deltas))
+
+    # --- epochs -----------------------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Do nothing: nothing is collected."""
+
+    def is_flushed(self, epoch: int) -> bool:
+        """Return True: nothing waits."""
+        return True
+
+    def commit(self, epoch: int) -> None:
+        """Forget what is not needed once an epoch is committed; who has asked for entries must be told before."""
+        self.kept.forget_versions(self.maps.window.last_version(epoch - 1))
+        self._take_owed()  # the next `drain` sends it
+        self._committed = epoch
+        self.maps.cut(epoch)
+
+    def reset(self, epoch: int) -> None:
+        """Take back what is beyond a committed epoch, and forget what was got, and sent."""
+        self._told.clear()
+        self._deltas.clear()
+        self._owed.clear()
+        self.kept.clear_sent()
+        self._late.reset(self.maps.reset(epoch))
+        self.kept.clear_got()
+
+    def move_on(self, committed: int) -> None:
+        """Count epochs from a later one if that is due."""
+        if less := self.maps.move_on(committed):
+            self.kept.renumber(less)
+            self._late.renumber(less)
+
+    def late_share(self) -> tuple[int, int]:
+        """Return how many slices, rows and deltas have come late in this life, and how many have come at all."""
+        shares = self._late.shares
+        return shares.rows_late + shares.deltas_late, shares.total
+
+    def facts(self) -> dict[str, object]:
+        """Return how much came late."""
+        return {**asdict(self._late.shares), "blocks_waiting": 0}
+
+    def check(self) -> None:
+        """Check what holds between two steps."""
+        assert not self._deltas, f"node {self.maps.number}: something got was not taken in"
+        assert not self._owed, f"node {self.maps.number}: something owed was not sent"
+        assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"
+
+
+def _version_of(told: Fetch | Put) -> int:
+    return told.version if isinstance(told, Fetch) else told.block.version
