@@ -63,6 +63,6 @@ def test_every_program_goes_on_with_more_and_with_fewer_nodes(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", sampled(PROGRAMS, of=12))
-@pytest.mark.parametrize("mode", [Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS])
+@pytest.mark.parametrize("mode", [Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS, Mode.TICKS])
 def test_every_mode_does(name: str, mode: Mode, tmp_path: Path) -> None:
     grown(name, tmp_path, mode, (2, 5, 1), 7, switches=1 if RULES[mode].needs_one_switch else 2)

@@ -34,8 +34,23 @@ def compare(script: str, folder: Path, place: Path, turn: int, **settings: Any) 
 def test_the_shop(tmp_path: Path) -> None:
     shop.write(tmp_path / "in")
     found = compare(shop.sql(), tmp_path / "in", tmp_path, 0)
-    for shape, mode in (((6, 1), Mode.CENTRAL_TARGET), ((6, 2), Mode.FOUR_LOGS)):
+    for shape, mode in (((6, 1), Mode.CENTRAL_TARGET), ((6, 2), Mode.FOUR_LOGS), ((6, 2), Mode.TICKS)):
         found.check(shape, mode, cuts=("orders.oid=2", "customers.cid@5,20"))
+
+
+OPTIONS = {
+    Mode.EVENTUAL: ("buffer=20", "compress"),
+    Mode.CENTRAL_SOURCE: ("compress",),
+    Mode.FOUR_LOGS: ("bypass", "elide-push=correct", "compress"),
+}
+
+
+@pytest.mark.parametrize("mode", OPTIONS)
+def test_the_shop_with_options(tmp_path: Path, mode: Mode) -> None:
+    shop.write(tmp_path / "in")
+    found = Compared(shop.sql(), [str(tmp_path / "in")], tmp_path, "native")
+    for number, options in enumerate((OPTIONS[mode], *((each,) for each in OPTIONS[mode][:-1]))):
+        found.check((2 + number, 2), mode, options=options, block_rows=3)
 
 
 @pytest.mark.slow
@@ -87,6 +102,7 @@ ALL_MODES = (
     ((3, 1), Mode.CENTRAL_TARGET),
     ((2, 1), Mode.CENTRAL_SOURCE),
     ((3, 2), Mode.FOUR_LOGS),
+    ((3, 2), Mode.TICKS),
     ((3, 2), Mode.GATED),
 )
 Rows = dict[str, list[list[Any]]]

@@ -27,7 +27,7 @@ Shape: TypeAlias = tuple[int, int]
 """How many nodes, how many switches."""
 
 SHAPES: tuple[Shape, ...] = ((2, 2), (3, 2), (4, 1), (1, 1))
-OTHERS = (Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE)
+OTHERS = (Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.TICKS)
 CORRECTING = (Mode.EVENTUAL, Mode.FOUR_LOGS)
 WAYS = [
     (shape, mode, order)

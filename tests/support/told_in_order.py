@@ -14,6 +14,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.message_counts import CountedMessages
+from cumulus.cluster.protocols.central_messages import TickSet
 from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.versions import Numbering, VersionOrder
@@ -50,6 +51,9 @@ class CentralNodes:
         self._numberings, self._tick = [Numbering(VersionOrder.CLOCK, each) for each in range(switches)], 0
         self.links: dict[tuple[int, int], deque[bytes]] = {}
         self.sent: Counter[str] = Counter()
+        self._told: list[tuple[int, Block]] = []
+        """What was told, with its version: row by row, where each is a block."""
+        self._ticks: dict[int, int] = {}
         self.formula = CountedMessages(self.plan)
         self.most_waiting = 0
 
@@ -62,6 +66,9 @@ class CentralNodes:
         switch = self.plan.tables.switch_of[block.relation]
         if version is None:
             version = self._numberings[switch].next(epoch, self._tick, len(block.rows))
+        see_each_other = {group.relation for group in self.plan.nodes_program.groups if group.has_row_versions}
+        parts = [(row,) for row in block.rows] if block.relation in see_each_other else [block.rows]
+        self._told += ((version + at, Block(block.first, block.relation, part)) for at, part in enumerate(parts))
         numbered = NumberedRows(block.relation, version, rows, signs)
         assert not list(self.formula.dispatch(numbered))
         for node, message in self._switches[switch].dispatch(numbered):
@@ -70,6 +77,8 @@ class CentralNodes:
     def _send(self, source: int, target: int, message: Any) -> None:
         assert source != target, "nothing is sent to oneself"
         self.sent[type(message).__name__] += 1
+        if isinstance(message, TickSet):
+            self._ticks[message.version] = message.tick
         self.links.setdefault((source, target), deque()).append(b"".join(codec.encode(message)))
 
     def deliver(self) -> bool:
@@ -85,12 +94,27 @@ class CentralNodes:
         message = codec.decode(self.links[link].popleft())
         if not self.links[link]:
             del self.links[link]
-        self.nodes[target].take(max(source, -1), message)
+        if target < 0:
+            for node, told in self._switches[-1 - target].take(source, message):
+                self._send(target, node, told)
+            return message
+        self.nodes[target].take(source, message)
         for node, told in self.nodes[target].drain():
             self._send(target, node, told)
         self.nodes[target].check()
         self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts()["blocks_waiting"]))  # type: ignore[call-overload]
         return message
+
+    def drain(self) -> None:
+        """Let all nodes do what they can."""
+        for number, node in enumerate(self.nodes):
+            for target, told in node.drain():
+                self._send(number, target, told)
+
+    def in_order(self) -> list[Block]:
+        """Return what was told in the order in which it is done: that of versions, or of ticks and then of versions."""
+        told = sorted(self._told, key=lambda each: (self._ticks.get(each[0], -1), each[0]))
+        return [Block(at, block.relation, block.rows) for at, (_, block) in enumerate(told)]
 
     def run(self, blocks: Sequence[Block]) -> None:
         """Send blocks and deliver in between, by chance; then deliver everything."""

@@ -20,6 +20,7 @@ from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol
+from cumulus.cluster.protocols.ticks import TicksNode
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
 from cumulus.cluster.standby.copied_machine import CopiedMachine
@@ -270,6 +271,16 @@ def _leave_pushes_as_they_are(protocol: FourLogsNode, layout: ClusterLayout) -> 
     setattr(protocol.work, "noted", lambda sender: [])  # noqa: B010
 
 
+def _wait_for_no_tick(protocol: TicksNode, layout: ClusterLayout) -> None:
+    """Do what is posted at once, whatever may be posted before it yet."""
+    setattr(protocol, "earliest_to_come", lambda: None)  # noqa: B010
+
+
+def _tell_ticks_early(protocol: TicksNode, layout: ClusterLayout) -> None:
+    """Tell ticks for blocks of epochs before which others are not posted."""
+    setattr(protocol, "may_tell", lambda asked, ended: True)  # noqa: B010
+
+
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
     switch = machine_in(machine)
@@ -372,6 +383,8 @@ BREAKS: Mapping[str, Breaking] = {
     "FETCH sees later writes": _part(_see_later_writes, FourLogsNode),
     "SendLog entry forgotten": _part(_forget_what_was_sent, FourLogsNode),
     "waiting PUSH not corrected": _part(_leave_pushes_as_they_are, FourLogsNode),
+    "block before its tick": _part(_wait_for_no_tick, TicksNode),
+    "tick before the epochs": _part(_tell_ticks_early, TicksNode),
     "acknowledged before the standby": lambda name, machine, _: machine if name == PUBLISHER else CopiesLate(machine),
     "standby taken for whole": _say_copies_are_whole,
 }
@@ -379,6 +392,7 @@ BREAKS: Mapping[str, Breaking] = {
 BROKEN_IN: Mapping[str, Mode] = {
     **dict.fromkeys(("empty push skipped", "put before fetch", "reads do not wait"), Mode.CENTRAL_TARGET),
     "writes do not wait": Mode.CENTRAL_SOURCE,
+    **dict.fromkeys(("block before its tick", "tick before the epochs"), Mode.TICKS),
     **dict.fromkeys(
         ("FETCH sees later writes", "SendLog entry forgotten", "waiting PUSH not corrected"), Mode.FOUR_LOGS
     ),

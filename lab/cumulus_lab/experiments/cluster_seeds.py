@@ -74,11 +74,11 @@ EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
-OPTION_TEXTS = ("bypass", "buffer=20", "compress")
+OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct")
 OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
 FETCHING = 1 / 4
-"""The share of clusters with the four logs among the others that spread maps."""
+"""The share of clusters whose nodes fetch entries among the others that spread maps."""
 EXTREME_PROGRAMS = 1 / 12
 """The share of programs whose columns are of the types that have the most special values."""
 MOST_PARTS = 10_000
@@ -274,8 +274,8 @@ class Case:
         central = choices.stream("central")
         if chosen is Mode.EVENTUAL and central.chance(CENTRAL):
             chosen = central.one([Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE])
-        elif chosen is Mode.EVENTUAL and choices.stream("fetching").chance(FETCHING):
-            chosen = Mode.FOUR_LOGS
+        elif chosen is Mode.EVENTUAL and (fetching := choices.stream("fetching")).chance(FETCHING):
+            chosen = fetching.one([Mode.FOUR_LOGS, Mode.TICKS])
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
         taken = choices.stream("options")

@@ -90,9 +90,12 @@ class EpochMarks:
         return depth == 0 or len(marks.flushed[depth - 1]) == self._nodes
 
     @property
-    def has_ended(self) -> bool:
-        """Whether all switches have ended an epoch that is not over."""
-        return any(len(marks.ended) == self._switches for marks in self._marks.values())
+    def ended(self) -> int:
+        """The last epoch that all switches have ended, as all before it."""
+        epoch = self.over
+        while (marks := self._marks.get(epoch + 1)) is not None and len(marks.ended) == self._switches:
+            epoch += 1
+        return epoch
 
     def next_over(self) -> int | None:
         """Return the first epoch that is not over if it is now: all is in that was ever sent of it; else None."""

@@ -241,7 +241,7 @@ class BlockMaker:
     def __init__(
         self, numbering: Numbering, protocol: SwitchProtocol, static: frozenset[str], rows: int = BLOCK_ROWS
     ) -> None:
-        self._numbering, self._protocol, self._static = numbering, protocol, static
+        self._numbering, self.protocol, self._static = numbering, protocol, static
         self._rows = min(rows, numbering.most)
         self._epoch = self._tick = 0
         """The last epoch, and how many blocks it has."""
@@ -267,4 +267,4 @@ class BlockMaker:
                 rows = net.rows.take(pa.array(at[here]))
                 version = self._numbering.next(of, self._tick, rows.num_rows)
                 self._tick += 1
-                yield from self._protocol.dispatch(NumberedRows(net.relation, version, rows, signs[here]))
+                yield from self.protocol.dispatch(NumberedRows(net.relation, version, rows, signs[here]))

@@ -18,6 +18,8 @@ class Mode(StrEnum):
     """Compute where what is read lies, in the order of one switch, and send what is added."""
     FOUR_LOGS = "four-logs"
     """Compute where the result is, from what others send for each block, at once, and correct what came too early."""
+    TICKS = "ticks"
+    """Compute where the result is, in an order on which nodes agree with each switch block by block."""
     GATED = "gated"
     """Wait for the end of the epoch, as for all others."""
 
@@ -36,6 +38,8 @@ class ModeRules:
         Whether what comes late is corrected; else nothing may.
     needs_one_switch
         Whether all rows must come through one switch, which gives them their order.
+    keeps_order
+        Whether all is as if events came in the order of their versions; else in some order of their own.
     has_row_blocks
         Whether each row of a block whose rows read what they write is a block of its own; else it has a version alone.
     """
@@ -45,13 +49,14 @@ class ModeRules:
     corrects: bool = False
     needs_one_switch: bool = False
     has_row_blocks: bool = True
+    keeps_order: bool = True
 
 
 CUT_HELP = (
     "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps, a grid by several; where entries are fetched."
 )
 MODE_HELP = (
-    "eventual; four-logs: entries are fetched; central-target or central-source: in the order of one switch; "
+    "eventual; four-logs or ticks: entries are fetched; central-target or central-source: in the order of one switch; "
     "gated: all waits for its epoch."
 )
 RULES: Mapping[Mode, ModeRules] = {
@@ -59,6 +64,7 @@ RULES: Mapping[Mode, ModeRules] = {
     Mode.CENTRAL_TARGET: ModeRules(has_replicas=False, needs_one_switch=True),
     Mode.CENTRAL_SOURCE: ModeRules(needs_one_switch=True),
     Mode.FOUR_LOGS: ModeRules(has_replicas=False, corrects=True),
+    Mode.TICKS: ModeRules(has_replicas=False, keeps_order=False),
     Mode.GATED: ModeRules(is_spread=False),
 }
 FETCHING = tuple(mode for mode, rules in RULES.items() if not rules.has_replicas)

@@ -199,7 +199,8 @@ class ClusterNode:
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
             case _ if self._protocol is not None and (sender in self._switches or sender in self._peers):
-                self._protocol.take(self._peers.get(sender, -1), message)
+                number = self._peers[sender] if sender in self._peers else -1 - self._switches[sender]
+                self._protocol.take(number, message)
             case _:
                 name = type(message).__name__
                 raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for this node")
@@ -228,9 +229,8 @@ class ClusterNode:
     def _advance(self, effects: list[Effect]) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
         if self._protocol is not None:
-            if self._marks.has_ended:
-                self._protocol.release()
-            effects += (Send(node_name(node), message) for node, message in self._protocol.drain())
+            for to, message in self._protocol.drain(self._marks.ended):
+                effects.append(Send(node_name(to) if to >= 0 else switch_name(-1 - to), message))
             self._protocol.move_on(self._committed)
         while told := self._marks.tell(self._is_flushed):
             for epoch, depth in told:

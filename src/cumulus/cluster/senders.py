@@ -86,12 +86,14 @@ class Senders:
     nodes, switches
         How many there are; everybody else is a client.
     takes
-        Message of the cluster's protocol → the kind of machine that sends it to nodes.
+        Kind of machine → message of the cluster's protocol → the kind of machine that sends it there.
     hosts
         How many there are: each may have a standby.
     """
 
-    def __init__(self, me: Name, nodes: int, switches: int, takes: Mapping[type, str], hosts: int = 0) -> None:
+    def __init__(
+        self, me: Name, nodes: int, switches: int, takes: Mapping[str, Mapping[type, str]], hosts: int = 0
+    ) -> None:
         self._kinds = {
             PUBLISHER: PUBLISHER,
             **dict.fromkeys(map(switch_name, range(switches)), SWITCH),
@@ -99,8 +101,7 @@ class Senders:
             **dict.fromkeys(map(standby_name, range(hosts)), STANDBY),
         }
         self._taken = dict(_SENDERS[self._kinds[me]])
-        if self._kinds[me] == NODE:
-            self._taken |= {message: (kind,) for message, kind in takes.items()}
+        self._taken |= {message: (kind,) for message, kind in takes.get(self._kinds[me], {}).items()}
 
     def may_send(self, sender: Name, message: object) -> bool:
         """Whether a message may come from there."""

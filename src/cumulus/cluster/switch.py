@@ -105,6 +105,7 @@ class Switch:
     ) -> None:
         self.name = switch_name(number)
         self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
+        self._peers = {node_name(each): each for each in range(nodes)}
         self._sessions, self._is_static, self._process = sessions, static, process
         self._committed = self._told = self._ended = committed
         self._urged = 0
@@ -157,6 +158,11 @@ class Switch:
                         effects.append(Send(sender, RowsHeld(rows.number, why, not has_room)))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
+                case Received(sender, message) if sender in self._peers and self._spread is not None:
+                    effects += (
+                        Send(node_name(node), told)
+                        for node, told in self._spread.blocks.protocol.take(self._peers[sender], message)
+                    )
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
@@ -315,6 +321,8 @@ class Switch:
             return
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
+        if self._spread is not None:
+            self._spread.blocks.protocol.reset()
         self._open.repeat(effects)
         if self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))

@@ -83,7 +83,7 @@ def plan(
 
 def _print_messages(found: ClusterPlan, source: list[str], block: int, *, as_json: bool) -> None:
     """Print how many messages of each kind there would be, for all rows and for each epoch."""
-    from cumulus.cluster.planning.message_counts import AT_MOST, count_messages, messages_of_epoch
+    from cumulus.cluster.planning.message_counts import count_messages, counted_at_most, messages_of_epoch
     from cumulus.epochs.sources import sources_from
 
     if not found.division.spread.maps:
@@ -100,7 +100,7 @@ def _print_messages(found: ClusterPlan, source: list[str], block: int, *, as_jso
         f"{found.mode.value}, {found.nodes} nodes: {counted.rows:,} rows in {counted.blocks:,} blocks, {epochs} epochs"
     )
     for kind, count in sorted(counted.counts.items()):
-        most = "at most " if kind == AT_MOST else ""
+        most = "at most " if kind in counted_at_most(found) else ""
         print(f"  {kind:<14} {most}{count:>10,}   {count / max(counted.blocks, 1):.2f} a block")
     print("for each epoch")
     for kind, count in sorted(per_epoch.items()):

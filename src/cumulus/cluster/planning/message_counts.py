@@ -23,7 +23,7 @@ from cumulus.cluster.placement.regions import AxisCut, may_meet
 from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, lies_by
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
-from cumulus.cluster.protocols.protocol import NumberedRows, Sent
+from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, Sent
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.arrivals import Progress, next_files
@@ -32,11 +32,16 @@ from cumulus.epochs.intake.reading import read_files
 
 LoopParts: TypeAlias = dict[str, list[tuple[AxisCut, int]]]
 """Loop variable → the parts of its dimensions that a node has."""
-AT_MOST = "Deltas"
-"""The messages of which there may be fewer: what comes in one step goes together, and nothing is sent of nothing."""
 
 
-class CountedMessages:
+def counted_at_most(plan: ClusterPlan) -> frozenset[str]:
+    """Return the messages of which there may be fewer: what comes in one step goes together, and nothing is sent of
+    nothing. What corrects comes on top of all, in modes that do.
+    """
+    return frozenset({"Deltas", "Push"} if plan.options.elide_push else {"Deltas"})
+
+
+class CountedMessages(HearsNothing):
     """A `cumulus.cluster.protocols.protocol.SwitchProtocol` that sends nothing, and counts what there would be.
 
     Attributes
@@ -89,7 +94,7 @@ class CountedMessages:
                 pairs |= {(at, node) for node in to if node != at}
         if self._plan.mode is Mode.CENTRAL_SOURCE:
             return Counter(Evaluate=len(homes), Expect=len(reached), Push=len(pairs))
-        return Counter(Events=len(homes), **{AT_MOST: len(pairs)})
+        return Counter(Events=len(homes), Deltas=len(pairs))
 
     def _of_target(self, relation: str, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
         targets: set[int] = set()
@@ -105,6 +110,9 @@ class CountedMessages:
                             if _correspond(mine, theirs):
                                 readers.add(reader)
                                 pairs |= {(reader, target)} if reader != target else set()
+        if self._plan.mode is Mode.TICKS:
+            taking_part = len(readers | targets)
+            return Counter(TickAsked=taking_part, TickTold=taking_part, TickSet=taking_part, Push=len(pairs))
         return Counter(Fetch=len(readers), Put=len(targets), Push=len(pairs))
 
     def _owners(self, named: NamedSlice, relation: str, row: Mapping[str, Any]) -> list[tuple[int, LoopParts]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cumulus.cluster.intake import Intake, OrderedIntake
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
@@ -32,6 +33,11 @@ def require_order(plan: ClusterPlan) -> ClusterPlan:
     if not undefined:
         return plan
     first = undefined[0]
+    if not RULES[plan.mode].keeps_order:
+        raise LayoutError(
+            f"map {first} has no definition, so it must follow the order of events, and --mode {plan.mode} has another",
+            hint=f"Take --mode {Mode.EVENTUAL}, or give {first} a definition (`= term`).",
+        )
     told = f"map {first} has no definition, so it must follow the order of events"
     if gated.maps:
         named = first if first in plan.division.maps else gated.maps[0].name

@@ -80,7 +80,7 @@ class CentralNode(ABC):
     def deferred(self, message: object) -> DeferredBlock | None:
         """Return what a message of the switch asks for; None if it is nothing of this protocol."""
 
-    def drain(self) -> Iterator[tuple[int, Push | Deltas]]:
+    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Deltas]]:
         """Do what can be done now; yield what nodes must get."""
         for block, pushes in self.work.ready():
             yield from self.do(block.message, pushes)

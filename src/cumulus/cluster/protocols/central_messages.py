@@ -94,6 +94,43 @@ class Correct:
 
 
 @dataclass(frozen=True, slots=True)
+class TickAsked:
+    """From a switch to a node that takes part in a block: what it has to do, and the question when it can.
+
+    Parameters
+    ----------
+    version
+        Of the block.
+    nodes
+        How many take part.
+    fetches, puts
+        What it has to do: one of each, or of one of them.
+    """
+
+    version: int
+    nodes: int
+    fetches: Sequence[Fetch]
+    puts: Sequence[Put]
+
+
+@dataclass(frozen=True, slots=True)
+class TickTold:
+    """From a node to the switch: its tick for a block of a version, in which so many nodes take part."""
+
+    version: int
+    tick: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickSet:
+    """From the switch to all nodes that take part in a block: it is posted at this tick."""
+
+    version: int
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluate:
     """From the switch to a node: evaluate rows of a block, once all earlier ones are in what they read.
 

@@ -30,7 +30,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Push
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
-from cumulus.cluster.protocols.protocol import NumberedRows
+from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
 from cumulus.engine.frames.frame import MapFrame
 
 
@@ -73,7 +73,7 @@ class CentralSourceNode(CentralNode):
             yield from self.sent_or_noted(target, push)
 
 
-class CentralSourceSwitch:
+class CentralSourceSwitch(HearsNothing):
     """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: who evaluates, and who expects what."""
 
     def __init__(self, plan: ClusterPlan) -> None:

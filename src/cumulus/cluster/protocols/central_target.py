@@ -38,7 +38,7 @@ from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
-from cumulus.cluster.protocols.protocol import NumberedRows
+from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import RemoteProtocolError
 
@@ -128,7 +128,7 @@ class _FlowPlan:
     reads: tuple[_ReadPlan, ...]
 
 
-class CentralTargetSwitch:
+class CentralTargetSwitch(HearsNothing):
     """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: the dispatch table of the architecture, by regions."""
 
     def __init__(self, plan: ClusterPlan) -> None:

@@ -17,9 +17,18 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from cumulus.cluster.protocols.central_messages import Push
 from cumulus.errors import RemoteProtocolError
+
+
+class Arrival(Enum):
+    """In which order things come to a node, and have their turn."""
+
+    IN_ORDER = "in that of versions, from one switch"
+    BY_VERSION = "in any, and each has its turn by its version"
+    AS_IT_COMES = "in that in which they have their turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +91,17 @@ class DeferredWork:
     ----------
     waits
         Whether something waits for the earlier work that is not done.
-    comes_in_order
-        Whether all comes in the order of versions, from one switch; else something earlier may come any time.
+    arrival
+        In which order things come, and have their turn.
     """
 
     def __init__(
         self,
         waits: Callable[[DeferredBlock, EarlierWork], bool] = is_in_conflict,
         *,
-        comes_in_order: bool = True,
+        arrival: Arrival = Arrival.IN_ORDER,
     ) -> None:
-        self._waits, self._comes_in_order = waits, comes_in_order
+        self._waits, self._arrival = waits, arrival
         self._waiting: deque[DeferredBlock] = deque()
         self._pushes: dict[int, dict[int, Push]] = {}
         """Version → the node that has sent it → what."""
@@ -102,9 +111,10 @@ class DeferredWork:
 
     def defer(self, work: DeferredBlock) -> None:
         """Take something that has come from the switch."""
-        if not self._waiting or work.version >= self._waiting[-1].version:
+        is_next = not self._waiting or work.version >= self._waiting[-1].version
+        if is_next or self._arrival is Arrival.AS_IT_COMES:
             self._waiting.append(work)
-        elif self._comes_in_order:
+        elif self._arrival is Arrival.IN_ORDER:
             raise RemoteProtocolError(f"version {work.version} comes after {self._waiting[-1].version}")
         else:
             insort(self._waiting, work, key=lambda each: each.version)
@@ -144,6 +154,8 @@ class DeferredWork:
 
     def is_empty_up_to(self, version: int) -> bool:
         """Whether nothing waits of a version or an earlier one."""
+        if self._arrival is Arrival.AS_IT_COMES:
+            return all(work.version > version for work in self._waiting)
         return not self._waiting or self._waiting[0].version > version
 
     def renumber(self, less: int) -> None:
@@ -157,6 +169,8 @@ class DeferredWork:
         self._pushes.clear()
 
     def check(self) -> None:
-        """Check that what waits is in the order of versions."""
+        """Check that what waits is in the order of versions, where that is the order."""
+        if self._arrival is Arrival.AS_IT_COMES:
+            return
         versions = [work.version for work in self._waiting]
         assert versions == sorted(versions), versions

@@ -91,7 +91,7 @@ class ElidedPushNode:
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
-    def drain(self) -> Iterator[tuple[int, Push | Correct | Deltas]]:
+    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Correct | Deltas]]:
         """Do what has come, in the order of versions; yield what nodes must get."""
         self._settle()
         told, self._told = self._told, []

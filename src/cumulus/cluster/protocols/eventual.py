@@ -18,7 +18,7 @@ from cumulus.cluster.messages import Block, Deltas, Events
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.eventual_state import EventualState
-from cumulus.cluster.protocols.protocol import NumberedRows
+from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
 from cumulus.cluster.spread_maps import BlockRows, SpreadMaps
 from cumulus.cluster.versions import VersionOrder
 from cumulus.engine.frames.frame import MapFrame, concat
@@ -60,6 +60,7 @@ class EventualNode:
         self._blocks: list[Block] = []
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""
+        self._committed = committed
         self._collects, self._is_due, self._holds = plan.options.buffer_ms > 0, False, False
         """Whether what was computed is collected, is to be sent now, and is there."""
 
@@ -73,14 +74,15 @@ class EventualNode:
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of the eventual mode")
 
-    def drain(self) -> Iterator[tuple[int, Deltas]]:
+    def drain(self, ended: int = 0) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
         blocks, deltas, self._blocks, self._deltas = self._blocks, self._deltas, [], []
         self._take_in(map(self.maps.block_rows, blocks), deltas)
         if self._collects and not self._is_due:
             self._holds = self._holds or bool(blocks or deltas)
-            yield from self.maps.failures()
-            return
+            if ended <= self._committed:  # else the end of an epoch waits for it
+                yield from self.maps.failures()
+                return
         self._is_due = self._holds = False
         sent = self.state.drain()
         self.maps.note_errors()
@@ -135,6 +137,7 @@ class EventualNode:
 
     def commit(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed."""
+        self._committed = epoch
         self.maps.cut(epoch)
 
     def reset(self, epoch: int) -> None:
@@ -166,7 +169,7 @@ class EventualNode:
             self.state.check()
 
 
-class EventualSwitch:
+class EventualSwitch(HearsNothing):
     """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: nodes get the rows whose statements are at home there."""
 
     def __init__(self, plan: ClusterPlan) -> None:

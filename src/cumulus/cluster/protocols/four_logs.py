@@ -33,7 +33,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import ToldBlocks
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
-from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork, is_behind, reads_unwritten
+from cumulus.cluster.protocols.deferred_work import Arrival, DeferredBlock, DeferredWork, is_behind, reads_unwritten
 from cumulus.cluster.protocols.late_deltas import LateDeltas
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.cluster.versions import VersionOrder
@@ -70,7 +70,8 @@ class FourLogsNode:
         self.depths = plan.depths
         self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
         self.logs, self._late = LoggedSlices(node_maps), LateDeltas(node_maps)
-        self.work = DeferredWork(reads_unwritten if plan.options.bypass else is_behind, comes_in_order=False)
+        waits = reads_unwritten if plan.options.bypass else is_behind
+        self.work = DeferredWork(waits, arrival=Arrival.BY_VERSION)
         self._corrects: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got for blocks that are computed; nothing was done with them yet."""
         self._amended: dict[int, list[tuple[int, MapFrame]]] = {}
@@ -115,7 +116,7 @@ class FourLogsNode:
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
-    def drain(self) -> Iterator[tuple[int, Push | Correct | Deltas]]:
+    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Correct | Deltas]]:
         """Do what can be done now; yield what nodes must get."""
         yield from self._settled()
         for work, pushes in self.work.ready():

@@ -11,15 +11,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from cumulus.cluster.messages import Message
-from cumulus.cluster.protocols.central_messages import Correct, Evaluate, Expect, Fetch, Push, Put
+from cumulus.cluster.protocols.central_messages import (
+    Correct,
+    Evaluate,
+    Expect,
+    Fetch,
+    Push,
+    Put,
+    TickAsked,
+    TickSet,
+    TickTold,
+)
 from cumulus.cluster.spread_maps import SpreadMaps
+from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
-Sent: TypeAlias = Message | Put | Fetch | Push | Correct | Evaluate | Expect
+Sent: TypeAlias = Message | Put | Fetch | Push | Correct | Evaluate | Expect | TickAsked | TickTold | TickSet
 """What switches and nodes send each other in any protocol."""
 
 
@@ -43,7 +54,7 @@ class NodeProtocol(Protocol):
         Parameters
         ----------
         sender
-            The number of the node that has sent it, −1 for a switch.
+            The number of the node that has sent it; −1 for switch 0, −2 for switch 1, and so on.
 
         Raises
         ------
@@ -51,11 +62,17 @@ class NodeProtocol(Protocol):
             If it is nothing that this protocol has, or has now.
         """
 
-    def drain(self) -> Iterator[tuple[int, Sent]]:
-        """Do everything that can be done now; yield what other nodes must get, by their numbers."""
+    def drain(self, ended: int = 0) -> Iterator[tuple[int, Sent]]:
+        """Do everything that can be done now; yield what others must get, by their numbers, as `take` has them.
+
+        Parameters
+        ----------
+        ended
+            The last epoch that all switches have ended.
+        """
 
     def release(self) -> None:
-        """Let the next `drain` send what is collected: the time for that is over, or an epoch has ended."""
+        """Let the next `drain` send what is collected: the time for that is over."""
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether all that has come of an epoch is done, and all that follows from it is sent."""
@@ -104,3 +121,26 @@ class SwitchProtocol(Protocol):
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Sent]]:
         """Yield what nodes get of a block, by their numbers."""
+
+    def take(self, node: int, message: object) -> Iterator[tuple[int, Sent]]:
+        """Take what a node answers; yield what nodes get for it, by their numbers.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If nodes answer no such thing.
+        """
+
+    def reset(self) -> None:
+        """Forget what nodes have answered: all that is open is sent again."""
+
+
+class HearsNothing:
+    """What a switch does in protocols in which nodes answer it nothing."""
+
+    def take(self, node: int, message: object) -> Iterator[tuple[int, Sent]]:
+        """Refuse what a node answers."""
+        raise RemoteProtocolError(f"{type(message).__name__} is no answer of this mode")
+
+    def reset(self) -> None:
+        """Forget nothing."""

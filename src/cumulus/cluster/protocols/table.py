@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from cumulus.cluster.messages import Deltas, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.protocols.central_messages import Correct, Evaluate, Expect, Fetch, Push, Put
+from cumulus.cluster.protocols.central_messages import (
+    Correct,
+    Evaluate,
+    Expect,
+    Fetch,
+    Push,
+    Put,
+    TickAsked,
+    TickSet,
+    TickTold,
+)
 from cumulus.cluster.protocols.central_source import CentralSourceNode, CentralSourceSwitch
 from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralTargetSwitch
 from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol, SwitchProtocol
+from cumulus.cluster.protocols.ticks import TicksNode, TicksSwitch
 from cumulus.cluster.senders import NODE, SWITCH
 from cumulus.cluster.versions import VersionOrder
 
@@ -29,11 +40,14 @@ class ModeProtocol:
         Make what one of them does.
     takes
         Message → the kind of machine that sends it to a node.
+    answers
+        What nodes answer to switches.
     """
 
     node: Callable[[ClusterPlan, int, str, VersionOrder, int], NodeProtocol]
     switch: Callable[[ClusterPlan], SwitchProtocol]
     takes: Mapping[type, str]
+    answers: tuple[type, ...] = ()
 
 
 MODES: Mapping[Mode, ModeProtocol] = {
@@ -45,6 +59,12 @@ MODES: Mapping[Mode, ModeProtocol] = {
         FourLogsNode,
         CentralTargetSwitch,
         {Put: SWITCH, Fetch: SWITCH, Push: NODE, Correct: NODE, Deltas: NODE},
+    ),
+    Mode.TICKS: ModeProtocol(
+        TicksNode,
+        TicksSwitch,
+        {TickAsked: SWITCH, TickSet: SWITCH, Push: NODE, Deltas: NODE},
+        (TickTold,),
     ),
     Mode.CENTRAL_SOURCE: ModeProtocol(
         CentralSourceNode, CentralSourceSwitch, {Evaluate: SWITCH, Expect: SWITCH, Push: NODE, Deltas: NODE}
@@ -71,6 +91,9 @@ def switch_protocol(plan: ClusterPlan) -> SwitchProtocol:
     return MODES[plan.mode].switch(plan)
 
 
-def takes_of(mode: Mode) -> Mapping[type, str]:
-    """Return what nodes take in a mode, and from which kind of machine."""
-    return MODES[mode].takes if mode in MODES else {}
+def takes_of(mode: Mode) -> Mapping[str, Mapping[type, str]]:
+    """Return for each kind of machine what it takes in a mode, and from which kind of machine."""
+    if mode not in MODES:
+        return {}
+    found = MODES[mode]
+    return {NODE: found.takes, SWITCH: dict.fromkeys(found.answers, NODE)}
