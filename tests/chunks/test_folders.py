@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.output.sink import Sink
 from cumulus.errors import InputError, RingError, UnknownNameError
 from cumulus_ring.chunks import folders

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cumulus.cluster.codec import decode, encode
 from cumulus.cluster.messages import EpochCommit, EpochEnd, EpochReady, EpochTurn, ReadEntries
 from cumulus.cluster.records import LoggedPayloads, LoggedTurn
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 from support.tiers import examples
 

@@ -14,7 +14,7 @@ from cumulus.cluster import codec, versions
 from cumulus.cluster.messages import SaveState
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from support.cluster_world import run_cluster

@@ -37,8 +37,8 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.publisher import Publisher
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.outcome import merged_outcomes
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.machine import Completed, Forget, Name, Perform, Received, Recovered, Tick
 from cumulus_lab.simulation import ScriptedClient

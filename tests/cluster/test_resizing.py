@@ -12,9 +12,9 @@ from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import match_sources_to_tables
-from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.sources import sources_from
 from cumulus.scalars.function_modules import functions_in
 from cumulus_lab.experiments.cluster_programs import PROGRAMS, functions_of, program_named

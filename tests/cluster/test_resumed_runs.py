@@ -11,7 +11,7 @@ from cumulus.cluster.codec import encode
 from cumulus.cluster.records import LoggedTurn
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.durable.log_files import RecordLog
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import MismatchError

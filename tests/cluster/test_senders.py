@@ -101,5 +101,5 @@ def test_folds_that_a_client_makes_up_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("message", [messages.EpochCommit(1), messages.EpochTurn(1, {}, False)])
 def test_a_machine_believes_nobody_but_the_publisher(message: Any, tmp_path: Path) -> None:
-    with pytest.raises(RemoteProtocolError, match="from node0 is not for|is no answer"):
+    with pytest.raises(RemoteProtocolError, match=r"from node0 is not for|is no answer"):
         machine_of("switch0", tmp_path).step([Received("node0", message)])

@@ -13,8 +13,8 @@ import pytest
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from support.cluster_world import run_cluster

@@ -20,12 +20,12 @@ from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.formats import lines
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import Reading, read_file
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import sources_from

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.sources import sources_from

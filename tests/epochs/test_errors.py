@@ -18,8 +18,8 @@ from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.durable.store import FileStore
 from cumulus.epochs.bucket.view_errors import SCHEMA, merge_errors
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from

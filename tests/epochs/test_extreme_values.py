@@ -18,9 +18,9 @@ import pytest
 from cumulus.catalog.types import arrow_type
 from cumulus.compiler import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.sources import sources_from
 from support.equal_outputs import difference
 from support.extremes import EXTREMES

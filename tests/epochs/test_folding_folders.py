@@ -15,9 +15,9 @@ import pytest
 import cumulus
 from cumulus.catalog.arrow import table_of
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import DelayError, StoreError, UnknownNameError, UsageError
 from cumulus.m3.program import Program

@@ -18,10 +18,10 @@ from typer.testing import CliRunner, Result
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import committed_epochs, listed_files, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.moves import Move
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import committed_epochs, listed_files, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.sources import sources_from

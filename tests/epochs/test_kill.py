@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cumulus.epochs.committed.manifest import listed_files, read_manifest
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import listed_files, read_manifest
 from support.cubes_of_orders import QUERIES, SCRIPT, SELECTIONS
 from support.oracle import same_bag
 from support.orders_stream import OrdersStream

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import StoreLostError
 from support.engines import engine_of

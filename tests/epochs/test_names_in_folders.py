@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.durable.folders import MOST_BYTES, file_name
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.output.query import query
 from support.command_line import cumulus
 from support.tiers import sampled

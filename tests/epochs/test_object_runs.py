@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from cumulus.durable.store import Storage, Store, store_of
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.turns import RunNumber
 from cumulus.epochs.progress import Epoch

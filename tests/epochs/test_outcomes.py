@@ -17,7 +17,7 @@ from cumulus.compiler import compile_sql
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.bucket.votes import Poll
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.output.publish import write_outcome
 from cumulus.epochs.output.sink import Sink
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse

@@ -11,8 +11,8 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import listed_files, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import listed_files, read_manifest
 from cumulus.epochs.sources import sources_from
 from support.cluster_world import run_cluster
 from support.orders_stream import json_lines

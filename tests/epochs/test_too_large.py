@@ -12,8 +12,8 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.epochs.stages.parts import WholeBucket
 from support.equal_outputs import difference

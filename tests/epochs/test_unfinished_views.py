@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from

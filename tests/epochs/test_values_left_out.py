@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.formats import lines
-from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from support.command_line import cumulus

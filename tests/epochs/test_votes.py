@@ -16,8 +16,8 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.integrity import references
 from cumulus.epochs.bucket.net_changes import InputChange
 from cumulus.epochs.bucket.votes import Deletion, Poll, Voter
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.sources import sources_from

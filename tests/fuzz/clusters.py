@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import VersionOrder
-from cumulus.epochs.output.manifest import read_manifest
+from cumulus.epochs.committed.manifest import read_manifest
 from fuzz.case import Case, case_of
 from fuzz.cluster_files import write_files
 from fuzz.constructs import CONSTRUCTS, constructs

@@ -40,10 +40,10 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.batches import rows_of
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.engine.native.engine import NativeEngine
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_file, read_table
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import CumulusError, InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.workloads import flights
 from support.equal_outputs import difference
 

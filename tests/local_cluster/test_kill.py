@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from support.cluster_driver import WHOLE, machines, run_through, start
 from support.equal_outputs import difference
 from support.sales_stream import SalesStream

@@ -23,7 +23,7 @@ from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import ClusterAddress, read_address
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.processes.run import ClusterRun
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from cumulus.errors import NotRunningError
 from cumulus.transport.supervisor import Supervisor

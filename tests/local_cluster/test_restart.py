@@ -15,8 +15,8 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.errors import LockedError, MismatchError, StoreError
 from cumulus.machine import Recovered
 from support.cluster_driver import run_through, start

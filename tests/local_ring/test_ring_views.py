@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from cumulus.errors import EpochMissingError
 from cumulus_ring.chunks.versions import numbers_of_versions

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cumulus.compiler.pipeline import compile_sql
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from cumulus.durable.store import Store, store_of
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.spark.folders import SMALL_BYTES
 from support.object_server import ENVIRONMENT, Proxy

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from support.orders_stream import OrdersStream, sorted_rows
 

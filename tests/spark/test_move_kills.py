@@ -18,8 +18,9 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.arrivals import progress_of
+from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, newest_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, newest_manifest, progress_of
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.spark.java import find_java

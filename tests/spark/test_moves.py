@@ -14,9 +14,9 @@ import pytest
 import cumulus.spark
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import UsageError

@@ -15,7 +15,7 @@ import pytest
 
 from cumulus.cli.recheck import recheck_folder
 from cumulus.durable.store import Store, store_of
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import OrdersStream, sorted_rows

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from cumulus.durable.store import Store, store_of
-from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.output.query import query
 from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import OrdersStream, sorted_rows

@@ -18,9 +18,9 @@ import pytest
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.durable.store import FileStore, store_of
 from cumulus.engine.interpreter.engine import Interpreter
+from cumulus.epochs.committed.manifest import committed_epochs, manifest_path, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.identity import Checkpoint
-from cumulus.epochs.output.manifest import committed_epochs, manifest_path, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.plan_choice import choose_plan
 from cumulus.epochs.sources import sources_from

@@ -12,9 +12,9 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.interpreter.engine import Interpreter
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.output.folder import OutputFolder
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.progress import Epoch
 from cumulus.epochs.sources import sources_from

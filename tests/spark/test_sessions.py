@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.spark.java import find_java
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows

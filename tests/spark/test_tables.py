@@ -14,8 +14,8 @@ import pytest
 
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse

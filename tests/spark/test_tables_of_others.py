@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import newest_epoch
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import newest_epoch
 from cumulus.epochs.output.query import query
 from cumulus.epochs.sources import sources_from
 from cumulus.m3 import parse

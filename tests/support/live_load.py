@@ -21,7 +21,7 @@ from cumulus.cluster.live import daemon
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.mode import Mode
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.output.manifest import committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from cumulus.errors import DelayError, NotRunningError, RemoteProtocolError
 from cumulus.hosts import WriteReceipt

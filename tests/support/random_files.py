@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.output.sink import Sink
 from cumulus_ring.chunks.catalogue import ChunkedTable, ChunkGroup
 from cumulus_ring.chunks.encoding import declared, decode

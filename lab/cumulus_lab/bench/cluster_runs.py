@@ -21,8 +21,8 @@ from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.protocols.table import MODES
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
-from cumulus.epochs.output.manifest import read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import ProcessError
 from cumulus.m3.program import Program

@@ -15,9 +15,9 @@ import numpy as np
 from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN
 from cumulus.cluster.intake import Intake, OrderedIntake
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.intake.packing import unpack
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Name
 

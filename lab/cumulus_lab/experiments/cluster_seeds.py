@@ -31,9 +31,9 @@ from cumulus.cluster.standby.copies import KeepCopies, ReadOwnLog
 from cumulus.cluster.standby.standby import Standby
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
+from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import match_sources_to_tables
-from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send

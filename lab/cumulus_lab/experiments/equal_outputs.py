@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.view_folders import QUARANTINE
 
 _SAME = ("counts", "totals", "offsets", "view_error_counts", "view_error_totals", "snapshot")

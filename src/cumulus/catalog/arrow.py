@@ -339,3 +339,14 @@ _PLAIN = frozenset(
     )
 )
 """Types of columns in which each row takes room."""
+
+
+def net_rows(shape: pa.Schema, gone: Sequence[pa.Table], come: Sequence[pa.Table], change: str) -> pa.Table:
+    """Return how often each row came (above 0) or left (below 0), in a last column of the name `change`."""
+    signed = [(table, -1) for table in gone] + [(table, 1) for table in come]
+    counted = [
+        table.append_column(change, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in signed
+    ]
+    together = pa.concat_tables([shape.empty_table().append_column(change, pa.array([], pa.int64())), *counted])
+    summed = together.group_by(shape.names).aggregate([(change, "sum")]).rename_columns([*shape.names, change])
+    return summed.filter(pa.array(summed[change].to_numpy() != 0))

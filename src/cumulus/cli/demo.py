@@ -128,7 +128,7 @@ def _write_input(out: Path, epochs: int, console: Console) -> None:
 
 
 def _last_epoch(out: Path) -> int:
-    from cumulus.epochs.output.manifest import committed_epochs
+    from cumulus.epochs.committed.manifest import committed_epochs
 
     return max(committed_epochs(out / "views"), default=0)
 

@@ -56,7 +56,7 @@ def query(
 
     from cumulus.durable.store import storage_of, store_of
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
-    from cumulus.epochs.output.manifest import committed_epochs
+    from cumulus.epochs.committed.manifest import committed_epochs
     from cumulus.epochs.output.query import manifest_of
     from cumulus.epochs.output.query import query as ask
 

@@ -14,7 +14,7 @@ from cumulus.cli.storage_option import StorageOptions
 if TYPE_CHECKING:
     from cumulus.catalog.events import Row
     from cumulus.durable.store import Storage, Store
-    from cumulus.epochs.output.manifest import Manifest
+    from cumulus.epochs.committed.manifest import Manifest
     from cumulus.epochs.output.origin import Origin
     from cumulus.m3.program import Program, ViewDef
     from cumulus.recheck import Report

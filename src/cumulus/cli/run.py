@@ -34,7 +34,7 @@ def run(
     source: list[str] = typer.Option(
         ...,
         "--from",
-        help="DIR with a folder per table, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…][,delimiter=…]"
+        help="DIR with a folder per table, NAME=view:OUT/VIEW of another run, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…][,delimiter=…]"
         "[,header=…][,encoding=…][,times=…][,decimals=…]; repeatable.",
     ),
     out: str = typer.Option(..., "--out", help="Folder or s3:// address for the views; made if it is not there."),

@@ -36,10 +36,9 @@ def count_sources(program: Program, texts: list[str]) -> Statistics:
     with duckdb.connect() as connection:
         for source in sources_from(texts, program):
             relation = program.relation(source.relation)
-            if source.format == "debezium":
-                raise InputError(
-                    f"{source.path}: change records are not counted", hint="Give --rows and --distinct instead."
-                )
+            if source.format == "debezium" or source.view:
+                what = "changes of a view" if source.view else "change records"
+                raise InputError(f"{source.path}: {what} are not counted", hint="Give --rows and --distinct instead.")
             by_reader: dict[tuple[str, str], list[str]] = {}
             for name in list_files(source):
                 found = source.format_of(name)

@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from cumulus.cluster import messages, output_files, records, resets
 from cumulus.cluster.protocols import central_messages
 from cumulus.cluster.standby import copies
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
 _LENGTH, _LONG_LENGTH = struct.Struct("<I"), struct.Struct("<Q")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.epochs.arrivals import Progress
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 

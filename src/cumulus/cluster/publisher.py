@@ -34,7 +34,7 @@ from cumulus.cluster.output_files import AnswerRead, ListOutput, OutputFile, Rea
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.cluster.resets import GoOn, Halt, Halted, Reset, Reunion
 from cumulus.epochs.arrivals import Progress
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Forget, Input, Name, Perform, Received, Recovered, Send, Tick
 

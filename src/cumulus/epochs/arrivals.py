@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.durable.store import StoredFile, is_address
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.folder_source import BY_TIME, FolderSource, is_left_alone
 from cumulus.epochs.source_files import file_path, list_objects
+from cumulus.epochs.view_source import check_kept, list_epochs
 from cumulus.errors import InputError
 
 _SPARKS = re.compile(r"part-\d{5}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b.*")
@@ -35,6 +38,8 @@ def list_files(source: FolderSource) -> list[str]:
     InputError
         If the folder cannot be listed, or has something that is no file: its rows would be lost.
     """
+    if source.view:
+        return list_epochs(source)
     if is_address(source.path):
         return list(list_objects(source))
     path = Path(source.path)
@@ -89,6 +94,26 @@ are taken by time, "taken" has the hashes of the names of all that were taken, `
 
 It is JSON, part of every offset.
 """
+
+
+def progress_of(manifest: Manifest) -> Progress:
+    """Return which files were in after an epoch.
+
+    Raises
+    ------
+    InputError
+        If a source is not a folder.
+    """
+    offsets: Any = manifest.offsets
+    if isinstance(offsets, list) and offsets and isinstance(offsets[0], dict) and "done" in offsets[0]:
+        offsets = json.loads(offsets[0]["done"])
+    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+        raise InputError(
+            f"epoch {manifest.epoch} does not say which files it has read: its sources were not folders",
+            hint="Only runs over folders can be rechecked, or go on in other buckets.",
+        )
+    return {name: dict(each) for name, each in offsets.items()}
+
 
 _HASH = 11
 """Characters of the hash of a name: 64 bits in base64."""
@@ -170,6 +195,8 @@ def next_files(
             new = names
         else:
             names = list_files(source) if objects is None else list(objects.files)
+            if source.view:
+                check_kept(source, state, names)
             by_time = _goes_by_time(source, state, names)
             new = _by_time(source, state, names, objects) if by_time else _by_name(source, state, names)
         check_unchanged(source, state, objects)
@@ -193,6 +220,8 @@ def next_files(
 
 def _goes_by_time(source: FolderSource, state: Mapping[str, Any], names: Iterable[str]) -> bool:
     """Whether files are taken by time: as it was begun, else as the source says, else where Spark has written."""
+    if source.view:
+        return False
     if state["count"] or source.files:
         return "taken" in state or source.files == BY_TIME
     if is_address(source.path):

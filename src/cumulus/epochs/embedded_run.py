@@ -17,9 +17,10 @@ from cumulus.durable import faults
 from cumulus.durable.folders import check_output
 from cumulus.durable.store import NO_STORAGE, Storage, absolute, below, store_of
 from cumulus.engine.protocol import Engine
-from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_files
+from cumulus.epochs.arrivals import ObjectLists, Progress, files_left, next_files, progress_of
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.committed.program_text import write_program
 from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.generations import (
@@ -36,8 +37,7 @@ from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.moves import Move, PartsReader, make_generation, move_of, plan_after, restored_stages
-from cumulus.epochs.output.identity import Checkpoint, write_program
-from cumulus.epochs.output.manifest import progress_of
+from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots

@@ -81,6 +81,9 @@ class FolderSource:
         Spark has written, else by name.
     storage
         How an object store is reached, if the path is an address.
+    view
+        A view of the output folder at the path, whose changes are the rows (`cumulus.epochs.view_source`); empty for
+        files.
     """
 
     relation: str
@@ -98,6 +101,7 @@ class FolderSource:
     unavailable: str = ""
     files: str = ""
     storage: Storage = NO_STORAGE
+    view: str = ""
 
     def plain(self) -> dict[str, Any]:
         """Return the options of a folder as plain values, which `FolderSource` takes again."""
@@ -127,6 +131,8 @@ class FolderSource:
 
     def is_parquet(self, name: str) -> bool:
         """Whether the file called `name` is read as Parquet."""
+        if self.view:
+            return False
         return self.format == "parquet" or (self.format in ("auto", "debezium") and suffix_of(name) == ".parquet")
 
     def operation_column(self, relation: Relation) -> str | None:

@@ -19,8 +19,8 @@ from typing import Any
 
 from cumulus.durable.store import FileStore, Store
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.output.identity import Checkpoint, Identity
-from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import MismatchError, StoreError
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from cumulus.durable import faults
 from cumulus.durable.store import Store
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.committed.manifest import Manifest, newest_manifest
 from cumulus.epochs.epoch_log import EpochLog, StateSize, size_of_state
 from cumulus.epochs.first_counts import read_counts, with_given
 from cumulus.epochs.generations import (
@@ -25,7 +26,6 @@ from cumulus.epochs.generations import (
 )
 from cumulus.epochs.layouts import polled_tables, unchecked_primary_keys
 from cumulus.epochs.output.identity import read_identity
-from cumulus.epochs.output.manifest import Manifest, newest_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.plan_choice import is_same_plan, plan_text, wanted_plan
 from cumulus.epochs.reshape import repeated_key, reshape

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from cumulus.durable.store import Place, Store, store_of
-from cumulus.epochs.output.manifest import Manifest
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.output.query import changed_rows
 
 

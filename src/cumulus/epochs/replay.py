@@ -15,14 +15,14 @@ import pyarrow as pa
 from cumulus.catalog.events import Row
 from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.engine.protocol import Engine
-from cumulus.epochs.arrivals import Progress, check_unchanged, next_files
+from cumulus.epochs.arrivals import Progress, check_unchanged, next_files, progress_of
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.packing import pack, pack_notice
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.keeping import keeping_program
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, progress_of, read_manifest
 from cumulus.epochs.output.origin import Origin
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.reshape import reshape

@@ -10,6 +10,7 @@ from typing import Any
 
 from cumulus.durable.store import Storage, Store, StoredFile, is_address, store_of
 from cumulus.epochs.folder_source import FolderSource, is_left_alone
+from cumulus.epochs.view_source import epoch_path
 from cumulus.errors import InputError
 
 
@@ -116,6 +117,8 @@ def opened_bytes(source: FolderSource, path: str) -> str | io.BytesIO:
 
 def file_path(source: FolderSource, name: str) -> str:
     """Return the path of the file of `source` called `name`."""
+    if source.view:
+        return epoch_path(source, name)
     if is_address(source.path):
         return source.path if is_one_object(source) else f"{source.path}/{name}"
     path = Path(source.path)

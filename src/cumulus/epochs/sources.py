@@ -27,6 +27,7 @@ from cumulus.epochs.folder_source import (
     FolderSource,
     is_left_alone,
 )
+from cumulus.epochs.view_source import check_view, split_place
 from cumulus.errors import InputError, UsageError
 from cumulus.m3.program import Program
 
@@ -39,8 +40,9 @@ def sources_from(
     Parameters
     ----------
     texts
-        Each is `DIR` (a folder or a file per table inside it) or `NAME=PATH[,OPTION=…]` (fields of `FolderSource`); a
-        later one wins. Paths may be addresses.
+        Each is `DIR` (a folder or a file per table inside it), `NAME=PATH[,OPTION=…]` (fields of `FolderSource`), or
+        `NAME=view:OUT/VIEW`, the changes of a view of another run, without a name for the table of the view's; a later
+        one wins. Paths may be addresses.
     program
         Which tables there are.
     whole
@@ -58,6 +60,11 @@ def sources_from(
     for at, text in enumerate(texts, 1):
         head, *options = text.split(",")
         name, equals, path = head.partition("=")
+        place = split_place(head)
+        if place is not None:  # without a name it is for the table of the view's
+            name, equals = place[1], "="
+        else:
+            place = split_place(path)
         if not equals:
             later = {find_name(each.partition("=")[0], tables) for each in texts[at:] if "=" in each.split(",")[0]}
             if storage is not None and is_address(text):
@@ -67,7 +74,15 @@ def sources_from(
             continue
         table = find_name(name, tables)
         if table is None:
-            raise UsageError(f"--from {text}: there is no table {name!r}", hint=f"Tables: {_names(program)}.")
+            way = f" Say which: --from TABLE={head}." if split_place(head) else ""
+            raise UsageError(f"--from {text}: there is no table {name!r}", hint=f"Tables: {_names(program)}.{way}")
+        if place is not None:
+            if not all(place):
+                raise UsageError(f"--from {text}: it names no view", hint="Write view:OUT/VIEW.")
+            if options:
+                raise UsageError(f"--from {text}: a view has no options", hint=f"Leave out {','.join(options)}.")
+            found[table] = FolderSource(table, place[0], view=place[1])
+            continue
         if is_address(path) and storage is not None:
             path = address_of(path)
         found[table] = replace(_with_options(FolderSource(table, path), options, text), storage=storage or NO_STORAGE)
@@ -77,8 +92,11 @@ def sources_from(
             f"no source for table {missing[0]!r}",
             hint=f"Give one: --from {missing[0]}=PATH, or --from DIR with a folder of that name.",
         )
-    for source in found.values():
-        check_readable(source, takes_addresses=storage is not None)
+    for name, source in found.items():
+        if source.view:
+            found[name] = check_view(source)
+        else:
+            check_readable(source, takes_addresses=storage is not None)
     return tuple(found[relation.name] for relation in program.relations if relation.name in found)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.durable.store import Store, store_of
-from cumulus.epochs.output.identity import program_of
+from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.stages.parts import Part, PartMaker, Writing
 from cumulus.machine_facts import host_name

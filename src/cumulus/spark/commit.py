@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cumulus.durable.store import Storage, store_of
+from cumulus.epochs.committed.manifest import Manifest, Written, committed_epochs, read_manifest
+from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.generations import has_begun
-from cumulus.epochs.output.identity import Checkpoint, Identity, note_commit, program_of
-from cumulus.epochs.output.manifest import Manifest, Written, committed_epochs, read_manifest
+from cumulus.epochs.output.identity import Checkpoint, Identity, note_commit
 from cumulus.epochs.output.publish import merge_functions
 from cumulus.epochs.output.sink import CARD, Sink
 from cumulus.epochs.output.snapshots import Snapshots

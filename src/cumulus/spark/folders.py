@@ -23,13 +23,13 @@ from pyspark.sql.types import StructType
 from cumulus.durable import faults
 from cumulus.durable.store import Storage, is_address, store_of
 from cumulus.epochs.arrivals import ObjectLists, Progress, next_files
+from cumulus.epochs.committed.manifest import newest_manifest
+from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.folder_source import FolderSource, file_label
 from cumulus.epochs.formats.arrow_tables import RowGroups
 from cumulus.epochs.generations import Generation
 from cumulus.epochs.intake.packing import pack
 from cumulus.epochs.intake.reading import Reading, parts_of, read_file, read_table
-from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.source_files import file_path
 from cumulus.errors import StoreError, UsageError

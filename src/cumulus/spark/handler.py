@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from cumulus.durable import faults
-from cumulus.epochs.output.manifest import read_manifest
+from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.spark.bucket_client import BucketClient
 from cumulus.spark.checkpoints.state import BucketState
 from cumulus.spark.errors import carry_errors_through_spark

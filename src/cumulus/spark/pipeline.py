@@ -18,13 +18,15 @@ from cumulus.durable.folders import check_output
 from cumulus.durable.store import NO_STORAGE, FileStore, Storage, absolute, address_of, below, is_address, store_of
 from cumulus.engine.engines import make_engine as engine_named
 from cumulus.engine.protocol import Engine
+from cumulus.epochs.arrivals import progress_of
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_epoch, read_manifest
+from cumulus.epochs.committed.program_text import write_program
 from cumulus.epochs.first_counts import counts_for, write_counts
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.generations import SPARK
 from cumulus.epochs.layouts import match_sources_to_tables, polled_tables, require_definitions
-from cumulus.epochs.output.identity import Checkpoint, write_program
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_epoch, progress_of, read_manifest
+from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import wait_for_turn
 from cumulus.epochs.plan import BucketPlan

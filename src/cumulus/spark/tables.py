@@ -37,8 +37,8 @@ from cumulus.catalog.names import known_name
 from cumulus.durable.store import Storage, Store, absolute, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
-from cumulus.epochs.output.identity import written_program
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest
+from cumulus.epochs.committed.program_text import written_program
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.output.query import changed_rows, manifest_of
 from cumulus.epochs.view_folders import QUARANTINE

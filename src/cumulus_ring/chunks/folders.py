@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest
 from cumulus.errors import InputError
 from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, DataFile
 from cumulus_ring.chunks.parquet_files import declared_schema, read_footer

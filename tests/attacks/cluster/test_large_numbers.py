@@ -15,7 +15,7 @@ from cumulus.cli.main import app
 from cumulus.cluster.live.address import read_address
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.compiler.pipeline import compile_sql
-from cumulus.epochs.output.manifest import newest_manifest
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.errors import CumulusError, NotRunningError, ValueTypeError
 
 SCRIPT = """

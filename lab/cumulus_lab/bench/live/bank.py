@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cumulus.cluster.live.client import ClusterClient
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from cumulus.errors import CumulusError
 from cumulus.hosts import Answer, WriteReceipt

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from cumulus.epochs.output.manifest import newest_manifest
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.errors import CumulusError
 from cumulus.hosts import WriteReceipt
 from cumulus.machine import Name

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.cluster.live.client import ClusterClient
-from cumulus.epochs.output.manifest import newest_manifest
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.errors import DelayError
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 from cumulus_lab.workloads.orders import Interleaved

@@ -56,8 +56,9 @@ def _filled(script: Path, data: Sequence[str], functions: Functions | None) -> W
         return warehouse
     files: dict[str, list[Path]] = {}
     for each in sources_from(list(data), warehouse.program):
-        if each.format == "debezium":
-            raise InputError(f"{each.path}: change records are not read here", hint="Make a run of them: cumulus run.")
+        if each.format == "debezium" or each.view:
+            what = "changes of a view" if each.view else "change records"
+            raise InputError(f"{each.path}: {what} are not read here", hint="Make a run of them: cumulus run.")
         files[each.relation] = [Path(file_path(each, name)) for name in list_files(each)]
     if all(len(each) == 1 for each in files.values()):
         warehouse.fill({name: only for name, (only,) in files.items()})

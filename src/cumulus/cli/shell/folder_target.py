@@ -13,7 +13,7 @@ from cumulus.algebra.printing import quoted
 from cumulus.cli.programs import program_of
 from cumulus.cli.shell.statements import QUERIES, first_word
 from cumulus.cubes import source_of
-from cumulus.epochs.output.manifest import committed_epochs
+from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.origin import read_origin
 from cumulus.epochs.output.query import changed_rows, manifest_of, query
 from cumulus.errors import UsageError

@@ -27,8 +27,8 @@ from cumulus.cluster.live.tentative_reads import tentative_rows
 from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.store import Place
+from cumulus.epochs.committed.manifest import committed_epochs, newest_manifest
 from cumulus.epochs.output.host import FolderHost
-from cumulus.epochs.output.manifest import committed_epochs, newest_manifest
 from cumulus.errors import ClosedError, UsageError
 from cumulus.hosts.answers import Answer, WriteReceipt
 from cumulus.hosts.requests import RowRequest

@@ -6,7 +6,7 @@ import time
 
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.durable.store import Place
-from cumulus.epochs.output.manifest import newest_manifest
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.epochs.trigger import parse_trigger
 from cumulus.errors import DelayError, UsageError
 from cumulus.hosts import WriteReceipt

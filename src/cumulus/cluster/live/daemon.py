@@ -32,8 +32,8 @@ from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.durable.folders import check_output, make_private
+from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.output.identity import program_of
 from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError

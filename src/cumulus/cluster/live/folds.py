@@ -10,8 +10,8 @@ from cumulus.cluster.clients.parts import bounds_sent, nodes_to_ask, partial_of
 from cumulus.cluster.live.committed_reads import not_committed
 from cumulus.cluster.messages import PartsRead, ReadParts, node_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.epochs.output.host import FolderHost
-from cumulus.epochs.output.manifest import newest_manifest
 from cumulus.machine import Name
 from cumulus.views.finishing import Finisher
 from cumulus.views.folding import Bound, Folds, Partial

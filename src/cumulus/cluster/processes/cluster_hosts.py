@@ -10,8 +10,8 @@ from typing import Any
 
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, settings_of
 from cumulus.cluster.standby.copied_machine import AckPolicy
-from cumulus.epochs.output.identity import program_of
-from cumulus.epochs.output.manifest import Manifest, newest_manifest
+from cumulus.epochs.committed.manifest import Manifest, newest_manifest
+from cumulus.epochs.committed.program_text import program_of
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.m3.program import Program
 from cumulus.machine import Name

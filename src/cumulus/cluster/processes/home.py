@@ -15,9 +15,10 @@ from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.durable.folders import check_output, lock_file, make_private
+from cumulus.epochs.committed.program_text import write_program
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.layouts import match_sources_to_tables, require_rounds, undefined_maps
-from cumulus.epochs.output.identity import Checkpoint, write_program
+from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import check_apart

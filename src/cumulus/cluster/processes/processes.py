@@ -30,8 +30,8 @@ from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
+from cumulus.epochs.committed.manifest import Manifest, newest_manifest
 from cumulus.epochs.output.identity import resumed_program
-from cumulus.epochs.output.manifest import Manifest, newest_manifest
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import StoreError

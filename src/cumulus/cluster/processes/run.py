@@ -15,7 +15,7 @@ from cumulus.cluster.processes.machine_hosts import MachineHosts
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Halt, Halted
 from cumulus.durable.files import write_durably
-from cumulus.epochs.output.manifest import committed_epochs, newest_epoch, read_manifest
+from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.transport.agents.agent_links import HostLostError

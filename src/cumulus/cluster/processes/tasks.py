@@ -44,9 +44,9 @@ from cumulus.durable.folders import sync_folder
 from cumulus.durable.store import FileStore
 from cumulus.epochs.arrivals import files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
-from cumulus.epochs.output.manifest import Written
 from cumulus.epochs.output.publish import merge_functions, write_outcome, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots

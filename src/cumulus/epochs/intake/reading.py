@@ -28,6 +28,7 @@ from cumulus.epochs.formats.json_file import read_json
 from cumulus.epochs.formats.parsed_rows import Content, Rejected
 from cumulus.epochs.formats.partitions import give_partitions, partition_values
 from cumulus.epochs.source_files import file_path, opened
+from cumulus.epochs.view_source import read_changes
 from cumulus.m3.program import Program
 
 PART_ROWS = 200_000
@@ -103,6 +104,9 @@ def read_file(
     InputError
         If the file is truncated, is not of its format, or lacks a column or has one of a type that cannot be right.
     """
+    if source.view:
+        told, changes = read_changes(source, relation, path, label)
+        return read_table(told, relation, changes, label)
     match source.format_of(path):
         case "csv":
             content = read_csv(source, relation, path)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cumulus.catalog.arrow import plain_list, table_of
+from cumulus.catalog.arrow import net_rows, plain_list, table_of
 from cumulus.durable.store import Store, read_parquet
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.follower import EpochFollower
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
-from cumulus.epochs.output.query import net_rows
 from cumulus.errors import StoreError
 from cumulus.m3.program import ViewDef
 from cumulus.scalars.python_code import canonical

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from cumulus.durable.store import Place, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest, read_manifest
 from cumulus.epochs.output.follower import EpochFollower
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_manifest, read_manifest
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.errors import StoreError

@@ -13,8 +13,8 @@ from cumulus.catalog.events import Row
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Column
 from cumulus.durable.store import Place, read_parquet, store_of
-from cumulus.epochs.output.identity import written_program
-from cumulus.epochs.output.manifest import Manifest, committed_epochs
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs
+from cumulus.epochs.committed.program_text import written_program
 from cumulus.epochs.output.query import manifest_of
 from cumulus.epochs.output.stored_parts import StoredParts, entry_count
 from cumulus.errors import EvaluationError, StoreError, UsageError

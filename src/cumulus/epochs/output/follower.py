@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cumulus.durable.store import Place, store_of
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, newest_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest
 from cumulus.errors import CumulusError, DelayError, MismatchError, StoreError, UsageError
 
 T = TypeVar("T")

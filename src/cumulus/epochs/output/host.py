@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from cumulus.catalog.names import known_name
 from cumulus.durable.store import Place, Store, store_of
+from cumulus.epochs.committed.manifest import Manifest, newest_manifest
 from cumulus.epochs.output.changes import EpochChanges
 from cumulus.epochs.output.epoch_records import EpochRecords
 from cumulus.epochs.output.folder import OutputFolder
 from cumulus.epochs.output.follower import EpochFollower
-from cumulus.epochs.output.manifest import Manifest, newest_manifest
 from cumulus.epochs.output.query import query
 from cumulus.epochs.output.stored_parts import entry_count
 from cumulus.errors import DelayError, NotOfferedError

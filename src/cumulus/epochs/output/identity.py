@@ -7,12 +7,12 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import IO
 
 from cumulus.catalog.dialect import FOLLOWED, UNRECORDED, warn_if_changed
 from cumulus.durable.folders import lock_file
 from cumulus.durable.store import FileStore, Place, Store, store_of
+from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.plan import BucketPlan
 from cumulus.errors import CumulusError, LockedError, MismatchError, StoreError
 from cumulus.m3 import parse
@@ -25,14 +25,7 @@ of entry, and ran on pandas.
 _GO_ON = frozenset({"embedded", "spark"})
 """The hosts that go on with each other's checkpoints."""
 _CARD = "cumulus.json"
-_PROGRAM = "program.m3"
 _COMMITTED = "committed.json"
-
-
-@lru_cache(maxsize=16)
-def program_of(text: str) -> Program:
-    """Return the program of an M3 text. Programs travel as text: their terms are interned in each process."""
-    return parse(text)
 
 
 def program_hash(program: Program) -> str:
@@ -79,34 +72,6 @@ def resumed_program(checkpoint: Place) -> Program | None:
         return program_of(json.loads(store_of(checkpoint).get(_CARD))["text"])
     except (OSError, ValueError, KeyError, CumulusError):
         return None
-
-
-def write_program(out: Place, program: Program) -> None:
-    """Write the program of an output into it, if it is not there."""
-    store = store_of(out)
-    if store.size(_PROGRAM) is None:
-        store.put(_PROGRAM, str(program).encode())
-
-
-def written_program(out: Place) -> Program:
-    """Return the program that has made an output.
-
-    Raises
-    ------
-    StoreError
-        If it is not there, as in folders of old releases, or cannot be read.
-    """
-    store = store_of(out)
-    try:
-        return program_of(store.get(_PROGRAM).decode())
-    except FileNotFoundError:
-        raise StoreError(
-            f"{out}: the run that has made it did not write its program, {_PROGRAM}",
-            hint="Run it again with this release, into the same folders: it goes on after the last epoch.",
-        ) from None
-    except (OSError, ValueError, CumulusError) as problem:
-        place = store.place(_PROGRAM)
-        raise StoreError(f"{place} cannot be read: {problem}", hint="Bring it back from a copy.") from None
 
 
 def note_commit(checkpoint: Store) -> None:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from cumulus.durable.files import written_aside
-from cumulus.epochs.output.manifest import Manifest
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.view_folders import view_folder
 
 

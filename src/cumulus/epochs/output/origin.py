@@ -13,6 +13,7 @@ from typing import Any
 from cumulus.durable.store import Place, absolute, store_of
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.plan import BucketPlan, columns_of_plain
+from cumulus.epochs.view_source import PREFIXES as VIEW_PREFIXES
 from cumulus.errors import StoreError
 from cumulus.explain.layout.co_partitioning import Partitioned
 
@@ -81,7 +82,8 @@ def with_absolute_path(text: str) -> str:
     """
     head, comma, options = text.partition(",")
     name, equals, path = head.rpartition("=")
-    return f"{name}{equals}{absolute(path)}{comma}{options}"
+    prefix = next((each for each in VIEW_PREFIXES if path.startswith(each)), "")
+    return f"{name}{equals}{prefix}{absolute(path.removeprefix(prefix))}{comma}{options}"
 
 
 def write_origin(out: Place, origin: Origin) -> None:

@@ -22,8 +22,8 @@ from cumulus.engine.protocol import Stored
 from cumulus.epochs.bucket.bucket import Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.view_errors import FailedRow, error_path, table_of_epoch
+from cumulus.epochs.committed.manifest import REFUSED, Written
 from cumulus.epochs.formats.parsed_rows import IGNORED
-from cumulus.epochs.output.manifest import REFUSED, Written
 from cumulus.epochs.output.parts import maps_of_cubes, write_parts
 from cumulus.epochs.output.shares import Entries, read_share, write_share
 from cumulus.epochs.output.snapshots import Snapshots

@@ -8,15 +8,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cumulus.algebra.printing import print_text, quoted
+from cumulus.catalog.arrow import net_rows
 from cumulus.catalog.names import find_name
 from cumulus.durable.store import Place, Store, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
-from cumulus.epochs.output.manifest import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
 from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
@@ -204,17 +204,6 @@ def changed_rows(out: Place, epoch: int, view: str) -> pa.Table:
         raise StoreError(f"{out}: a file of epoch {epoch} cannot be read: {problem}") from None
     check_change(view, shape.names)
     return net_rows(shape, [tables[path] for path in gone], [tables[path] for path in come], CHANGE)
-
-
-def net_rows(shape: pa.Schema, gone: Sequence[pa.Table], come: Sequence[pa.Table], change: str) -> pa.Table:
-    """Return how often each row came (above 0) or left (below 0), in a last column of the name `change`."""
-    signed = [(table, -1) for table in gone] + [(table, 1) for table in come]
-    counted = [
-        table.append_column(change, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in signed
-    ]
-    together = pa.concat_tables([shape.empty_table().append_column(change, pa.array([], pa.int64())), *counted])
-    summed = together.group_by(shape.names).aggregate([(change, "sum")]).rename_columns([*shape.names, change])
-    return summed.filter(pc.not_equal(summed[change], 0))
 
 
 def _may_name(sql: str, name: str) -> bool:

@@ -21,9 +21,7 @@ from cumulus.durable import faults
 from cumulus.durable.store import FileStore, Place, store_of
 from cumulus.epochs.bucket.view_errors import merge_errors, totals_with
 from cumulus.epochs.bucket.votes import Poll
-from cumulus.epochs.formats.parsed_rows import IGNORED
-from cumulus.epochs.output.latest import drop_leftovers, drop_shown, show_latest
-from cumulus.epochs.output.manifest import (
+from cumulus.epochs.committed.manifest import (
     REFUSED,
     Manifest,
     Written,
@@ -32,6 +30,8 @@ from cumulus.epochs.output.manifest import (
     manifest_path,
     read_manifest,
 )
+from cumulus.epochs.formats.parsed_rows import IGNORED
+from cumulus.epochs.output.latest import drop_leftovers, drop_shown, show_latest
 from cumulus.epochs.output.turns import FolderTurn, RunNumber, output_error
 from cumulus.errors import EvaluationError, MismatchError, StoreError, StoreLostError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cumulus.epochs.output.manifest import Manifest
+from cumulus.epochs.committed.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

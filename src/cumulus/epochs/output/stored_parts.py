@@ -23,7 +23,7 @@ from cumulus.engine.frame_columns import FrameColumns, added_entries
 from cumulus.engine.frames.from_arrow import frame_of_arrays
 from cumulus.engine.frames.layout import layout_of
 from cumulus.engine.snapshot import column_names_of, entries_of_table, is_tagged
-from cumulus.epochs.output.manifest import Manifest
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.output.parts import SHARE
 from cumulus.errors import StoreError
 from cumulus.m3.program import MapDef

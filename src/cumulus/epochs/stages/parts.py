@@ -16,8 +16,8 @@ from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.bucket.votes import Poll
+from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.intake.packing import pack, pack_numbered, unpack_numbered
-from cumulus.epochs.output.manifest import Written
 from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.epochs.output.publish import write_outcome, write_outputs
 from cumulus.epochs.output.snapshots import Snapshots

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from cumulus.durable import faults
-from cumulus.epochs.output.manifest import Written
+from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.stages.contents import part_counts
 from cumulus.epochs.stages.parts import Part, PartMaker, Writing
 

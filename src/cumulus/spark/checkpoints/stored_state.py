@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cumulus.durable.store import Store, below
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.epoch_log import DAMAGED
 from cumulus.epochs.generations import Generation
-from cumulus.epochs.output.manifest import Manifest
 from cumulus.epochs.stages.contents import part_counts
 from cumulus.epochs.stages.parts import Part, PartMaker
 from cumulus.errors import StoreError, UsageError

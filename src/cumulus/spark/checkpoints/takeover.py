@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cumulus.durable.store import Store
+from cumulus.epochs.arrivals import progress_of
+from cumulus.epochs.committed.manifest import Manifest
 from cumulus.epochs.generations import (
     SPARK,
     Generation,
@@ -19,7 +21,6 @@ from cumulus.epochs.generations import (
 )
 from cumulus.epochs.moves import make_generation, move_of, plan_after
 from cumulus.epochs.output.identity import Identity
-from cumulus.epochs.output.manifest import Manifest, progress_of
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.stages.parts import PartMaker

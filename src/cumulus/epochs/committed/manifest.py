@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cumulus.durable.store import FileStore, Place, store_of
-from cumulus.epochs.arrivals import Progress
-from cumulus.errors import InputError, StoreError
+from cumulus.errors import StoreError
 
 REFUSED = ""
 """What `Written.files` calls the file of the quarantine: no view has this name."""
@@ -136,25 +135,6 @@ class Manifest:
         if view in self.merged:
             return [self.merged[view]]
         return [path for _, path in sorted(self.views.get(view, {}).items()) if not path.endswith(".share")]
-
-
-def progress_of(manifest: Manifest) -> Progress:
-    """Return which files were in after an epoch.
-
-    Raises
-    ------
-    InputError
-        If a source is not a folder.
-    """
-    offsets: Any = manifest.offsets
-    if isinstance(offsets, list) and offsets and isinstance(offsets[0], dict) and "done" in offsets[0]:
-        offsets = json.loads(offsets[0]["done"])
-    if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
-        raise InputError(
-            f"epoch {manifest.epoch} does not say which files it has read: its sources were not folders",
-            hint="Only runs over folders can be rechecked, or go on in other buckets.",
-        )
-    return {name: dict(each) for name, each in offsets.items()}
 
 
 def listed_files(manifest: Manifest) -> set[str]:

@@ -1,0 +1,1 @@
+"""What a run has committed: manifests, and the program that has made them."""
