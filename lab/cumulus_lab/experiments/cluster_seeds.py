@@ -21,7 +21,6 @@ from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_n
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.cluster.planning.mode_options import OPTIONS
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
@@ -44,6 +43,7 @@ from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens,
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
+from cumulus_lab.experiments.cluster_modes import chosen_mode, chosen_options
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_states import check_nodes
@@ -72,13 +72,6 @@ ENGINES = ("interpreter", "native")
 """What machines compute with, each in half of the cases; the judge is interpreted."""
 EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
-CENTRAL = 1 / 3
-"""The share of clusters with one switch among those that spread maps."""
-OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct")
-OPTION = 1 / 6
-"""How often a cluster has an option that its mode takes."""
-FETCHING = 1 / 4
-"""The share of clusters whose nodes fetch entries among the others that spread maps."""
 EXTREME_PROGRAMS = 1 / 12
 """The share of programs whose columns are of the types that have the most special values."""
 MOST_PARTS = 10_000
@@ -270,17 +263,10 @@ class Case:
         extremes = choices.stream("extremes")  # apart, as what is older stays so as it was
         if extremes.chance(EXTREME_PROGRAMS):
             self._name = extremes.one(list(EXTREMES))
-        chosen = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
-        central = choices.stream("central")
-        if chosen is Mode.EVENTUAL and central.chance(CENTRAL):
-            chosen = central.one([Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE])
-        elif chosen is Mode.EVENTUAL and (fetching := choices.stream("fetching")).chance(FETCHING):
-            chosen = fetching.one([Mode.FOUR_LOGS, Mode.TICKS])
+        chosen = chosen_mode(choices, stream)
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
-        taken = choices.stream("options")
-        options = tuple(text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes)
-        options = tuple(text for text in options if taken.chance(OPTION)) if wanted is None else wanted
+        options = chosen_options(choices, mode) if wanted is None else wanted
         self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode, options)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0

@@ -342,7 +342,17 @@ _PLAIN = frozenset(
 
 
 def net_rows(shape: pa.Schema, gone: Sequence[pa.Table], come: Sequence[pa.Table], change: str) -> pa.Table:
-    """Return how often each row came (above 0) or left (below 0), in a last column of the name `change`."""
+    """Return how often each row came (above 0) or left (below 0), in a last column.
+
+    Parameters
+    ----------
+    shape
+        Columns and types of the rows.
+    gone, come
+        The rows that were there, and those that are now.
+    change
+        What the last column is called.
+    """
     signed = [(table, -1) for table in gone] + [(table, 1) for table in come]
     counted = [
         table.append_column(change, pa.repeat(pa.scalar(sign, pa.int64()), len(table))) for table, sign in signed

@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 def run(
     file: Path = typer.Argument(..., help="A .sql file (tables and views) or an .m3 file."),
     source: list[str] = typer.Option(
-        ...,
-        "--from",
-        help="DIR with a folder per table, NAME=view:OUT/VIEW of another run, or NAME=PATH[,format=…][,op=…][,key=a+b][,order=…][,delimiter=…]"
-        "[,header=…][,encoding=…][,times=…][,decimals=…]; repeatable.",
+        ..., "--from", help="DIR with a folder per table, NAME=PATH[,OPTION=…], or NAME=view:OUT/VIEW; repeatable."
     ),
     out: str = typer.Option(..., "--out", help="Folder or s3:// address for the views; made if it is not there."),
     checkpoint: str = typer.Option("", help="Folder (or address) for the state; OUT/checkpoint if not given."),
@@ -94,8 +91,8 @@ def run(
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
-        settings |= {"options": tuple(option)}
-        settings |= {"engine": engine, "places": tuple(functions or ()), "dead_after": dead_after}
+        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after}
+        settings["places"] = tuple(functions or ())
     else:
         settings |= {"storage": kept, "statistics": counts}
     if dry_run:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cumulus.cluster.messages import EpochReady, EpochRefused, WriteOutputs, node_name
 from cumulus.cluster.output_files import ready_messages
-from cumulus.cluster.protocols.protocol import Sent
+from cumulus.cluster.protocols.protocol import Sent, SwitchProtocol
 from cumulus.machine import Effect, Name, Perform, Send
 
 
@@ -63,8 +63,16 @@ class OpenEpochs:
         self._sent.pop(epoch, None)
         self._writes.pop(epoch, None)
 
-    def repeat(self, effects: list[Effect]) -> None:
-        """Do everything again: nodes have taken back what they had, and a new publisher knows of nothing."""
+    def repeat(self, effects: list[Effect], protocol: SwitchProtocol | None) -> None:
+        """Do everything again: nodes have taken back what they had, and a new publisher knows of nothing.
+
+        Parameters
+        ----------
+        protocol
+            That says what nodes get; None if they get no blocks.
+        """
+        if protocol is not None:
+            protocol.reset()
         for epoch in sorted(self._sent):
             effects += self._sent[epoch]
         for epoch, task in sorted(self._writes.items()):  # a publisher that begins removes what no manifest names

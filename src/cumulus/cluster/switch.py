@@ -6,7 +6,7 @@ is read when an epoch is told, and taken in at its end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -56,6 +56,10 @@ class SpreadIntake:
 
     intake: Intake | OrderedIntake
     blocks: BlockMaker
+
+    def answers(self, node: int, message: object) -> Iterator[Send]:
+        """Yield what nodes get for what one has answered; RemoteProtocolError if it is nothing that they do."""
+        return (Send(node_name(to), told) for to, told in self.blocks.protocol.take(node, message))
 
 
 class Switch:
@@ -115,7 +119,7 @@ class Switch:
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
         self._open = OpenEpochs(PUBLISHER)
-        self._reunion = Reunion((PUBLISHER, *map(node_name, range(nodes))))
+        self._reunion = Reunion((PUBLISHER, *self._peers))
         self._first_rows: dict[int, int] = {}
         """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting = ClientQueue()
@@ -159,10 +163,7 @@ class Switch:
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message) if sender in self._peers and self._spread is not None:
-                    effects += (
-                        Send(node_name(node), told)
-                        for node, told in self._spread.blocks.protocol.take(self._peers[sender], message)
-                    )
+                    effects += self._spread.answers(self._peers[sender], message)
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
@@ -321,9 +322,7 @@ class Switch:
             return
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
-        if self._spread is not None:
-            self._spread.blocks.protocol.reset()
-        self._open.repeat(effects)
+        self._open.repeat(effects, self._spread.blocks.protocol if self._spread else None)
         if self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))
         self._urged = 0

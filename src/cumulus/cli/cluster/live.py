@@ -42,9 +42,7 @@ def start(
     home: Path = typer.Option(..., "--home", help="Folder for the views and the state; made if it is not there."),
     nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes keep maps: as before, or 2."),
     switches: int = typer.Option(1, "--switches", min=1, max=MOST_SWITCHES, help="How many switches take rows."),
-    source: list[str] = typer.Option(
-        [], "--from", help="Files of tables, as for `cumulus run`; tables without any get rows from clients alone."
-    ),
+    source: list[str] = typer.Option([], "--from", help="Files of tables, as of run; without any, from clients alone."),
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
@@ -96,13 +94,7 @@ def start(
         every_s,
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
-        {
-            "engine": engine,
-            "files_per_epoch": files_per_epoch,
-            "keep": keep,
-            "cuts": tuple(cut),
-            "options": tuple(option),
-        },
+        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **_of_mode(cut, option)},
         Origin(
             file.name,
             file.read_text(encoding="utf-8-sig"),
@@ -131,6 +123,10 @@ def _serve(live: LiveSettings, home: Path) -> None:
         daemon.serve(
             live, lambda: stop_wish.wished, lambda: progress.say(f"{home}: all run"), progress.epoch, progress.say
         )
+
+
+def _of_mode(cut: list[str], option: list[str]) -> dict[str, tuple[str, ...]]:
+    return {"cuts": tuple(cut), "options": tuple(option)}
 
 
 def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:

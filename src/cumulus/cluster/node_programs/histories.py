@@ -121,7 +121,17 @@ class StatementGroup:
 
 
 def kept_row(group: StatementGroup, on: On, history: MapDef, sign: int, version: str) -> Statement:
-    """Return the statement that keeps the row of an event of a sign in a history, `sign` times."""
+    """Return the statement that keeps the row of an event in a history.
+
+    Parameters
+    ----------
+    group, on
+        The statements, and the sign of the event.
+    history, sign
+        Where the row is kept, and how many times.
+    version
+        What the event's version is called.
+    """
     columns = [group.base.columns[group.base.position(column.name)] for column in history.keys[:-1]]
     keys = (*group.variables(on, columns), version)
     return Statement(history.name, history.values[0].name, keys, "+=", number(sign))

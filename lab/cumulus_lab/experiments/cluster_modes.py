@@ -1,0 +1,33 @@
+"""Which mode a simulated cluster has, and with which options."""
+
+from __future__ import annotations
+
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.mode_options import OPTIONS
+from cumulus_lab.simulation import Choices, ChoiceStream
+
+CENTRAL = 1 / 3
+"""The share of clusters with one switch among those that spread maps."""
+OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct")
+OPTION = 1 / 6
+"""How often a cluster has an option that its mode takes."""
+FETCHING = 1 / 4
+"""The share of clusters whose nodes fetch entries among the others that spread maps."""
+
+
+def chosen_mode(choices: Choices, stream: ChoiceStream) -> Mode:
+    """Return the mode of a seed; each kind has choices of its own, as what is older stays so as it was."""
+    chosen = stream.one([Mode.EVENTUAL, Mode.EVENTUAL, Mode.EVENTUAL, Mode.GATED])
+    if chosen is not Mode.EVENTUAL:
+        return chosen
+    central, fetching = choices.stream("central"), choices.stream("fetching")
+    if central.chance(CENTRAL):
+        return central.one([Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE])
+    return fetching.one([Mode.FOUR_LOGS, Mode.TICKS]) if fetching.chance(FETCHING) else chosen
+
+
+def chosen_options(choices: Choices, mode: Mode) -> tuple[str, ...]:
+    """Return the options of a seed."""
+    stream = choices.stream("options")
+    taken = [text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes]
+    return tuple(text for text in taken if stream.chance(OPTION))
