@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cumulus.cluster import codec, versions
-from cumulus.cluster.messages import SaveState
+from cumulus.cluster.machine_tasks import SaveState
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.committed.manifest import committed_epochs

@@ -17,19 +17,16 @@ from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import Intake
 from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.cluster.machine_tasks import ListFiles, Payloads, ReadFiles, SaveState
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
     EpochEnd,
     EpochTurn,
     EpochWanted,
-    ListFiles,
-    Payloads,
-    ReadFiles,
     RequestRefused,
     RowsAccepted,
     RowsHeld,
-    SaveState,
     switch_name,
 )
 from cumulus.cluster.mode import Mode

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cumulus.cluster.messages import EpochReady, RowsAccepted, SaveState
+from cumulus.cluster.machine_tasks import SaveState
+from cumulus.cluster.messages import EpochReady, RowsAccepted
 from cumulus.cluster.processes.copy_files import OwnLogTasks, StandbyTasks, branch_of, take_over
 from cumulus.cluster.processes.host_places import HostPlaces
 from cumulus.cluster.processes.tasks import StateFiles

@@ -17,13 +17,13 @@ from cumulus.catalog.events import INSERT
 from cumulus.cluster import codec
 from cumulus.cluster.clients.client_sessions import MOST_BYTES
 from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.cluster.machine_tasks import SaveState
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
     RequestRefused,
     RowsAccepted,
     RowsHeld,
-    SaveState,
     StatusAsked,
     StatusTold,
 )

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 import cumulus
 from cumulus.cluster.intake import _blame_views
-from cumulus.cluster.messages import WriteOutputs
+from cumulus.cluster.machine_tasks import WriteOutputs
 from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.tasks import StateFiles, SwitchTasks

@@ -8,7 +8,8 @@ from typing import Any
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import INSERT
 from cumulus.cluster.live.client_rows import rows_to_send
-from cumulus.cluster.messages import ClientRows, EpochEnd, EpochTurn, Events, Payloads, ReadFiles
+from cumulus.cluster.machine_tasks import Payloads, ReadFiles
+from cumulus.cluster.messages import ClientRows, EpochEnd, EpochTurn, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip

@@ -22,11 +22,11 @@ from cumulus.cluster import codec
 from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.cluster.machine_tasks import CommitEpoch, ListFiles, Payloads, ReadFiles, WriteOutputs
 from cumulus.cluster.messages import (
     OFFSET,
     SIGN,
     ClientRows,
-    CommitEpoch,
     Deltas,
     EpochCommit,
     EpochEnd,
@@ -35,12 +35,8 @@ from cumulus.cluster.messages import (
     EpochTurn,
     EpochWanted,
     Events,
-    ListFiles,
     MapCheckpoint,
-    Payloads,
-    ReadFiles,
     RowsAccepted,
-    WriteOutputs,
     node_name,
     switch_name,
 )

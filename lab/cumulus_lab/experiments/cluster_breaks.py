@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from cumulus.cluster.intake import Intake
-from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events, WriteOutputs
+from cumulus.cluster.machine_tasks import WriteOutputs
+from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import (
-    CommitEpoch,
-    Deltas,
-    EpochEnd,
-    EpochTurn,
-    EpochWanted,
-    Events,
-    RowsAccepted,
-    RowsHeld,
-    WriteOutputs,
-)
+from cumulus.cluster.machine_tasks import CommitEpoch, WriteOutputs
+from cumulus.cluster.messages import Deltas, EpochEnd, EpochTurn, EpochWanted, Events, RowsAccepted, RowsHeld
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.node_programs.evaluator import NodeMaps
 from cumulus.cluster.protocols.central_messages import Correct, Push

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN
-from cumulus.cluster.messages import Payloads
+from cumulus.cluster.machine_tasks import Payloads
 from cumulus.cluster.protocols.protocol import NumberedRows, Sent, SwitchProtocol
 from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.cluster.versions import MOST_TICKS, Numbering

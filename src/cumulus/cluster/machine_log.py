@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from cumulus.cluster.codec import decode, encode
-from cumulus.cluster.messages import SaveState
+from cumulus.cluster.machine_tasks import SaveState
 from cumulus.errors import StoreError
 from cumulus.machine import Append, Effect, Forget, Name, Perform
 

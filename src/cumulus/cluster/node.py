@@ -13,6 +13,7 @@ from cumulus.cluster.clients.reads import answers
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
+from cumulus.cluster.machine_tasks import SaveState, WriteOutputs
 from cumulus.cluster.messages import (
     EpochCommit,
     EpochEnd,
@@ -21,10 +22,8 @@ from cumulus.cluster.messages import (
     MapCheckpoint,
     ReadEntries,
     ReadParts,
-    SaveState,
     StatusAsked,
     StatusTold,
-    WriteOutputs,
     node_name,
     switch_name,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cumulus.cluster.messages import EpochReady, EpochRefused, WriteOutputs, node_name
+from cumulus.cluster.machine_tasks import WriteOutputs
+from cumulus.cluster.messages import EpochReady, EpochRefused, node_name
 from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.protocols.protocol import Sent, SwitchProtocol
 from cumulus.machine import Effect, Name, Perform, Send

@@ -87,7 +87,7 @@ class StoreOutput:
 
 @dataclass(frozen=True, slots=True)
 class WrittenElsewhere:
-    """The result of `cumulus.cluster.messages.WriteOutputs` on a machine that does not see the home."""
+    """The result of `cumulus.cluster.machine_tasks.WriteOutputs` on a machine that does not see the home."""
 
     written: Sequence[Written]
     files: Sequence[OutputFile]

@@ -12,21 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cumulus.cluster.machine_log import MachineLog
+from cumulus.cluster.machine_tasks import CommitEpoch, GiveUp, ListFiles, Listing, Unreadable
 from cumulus.cluster.messages import (
-    CommitEpoch,
     EpochCommit,
     EpochReady,
     EpochRefused,
     EpochTold,
     EpochTurn,
     EpochWanted,
-    GiveUp,
-    ListFiles,
-    Listing,
     SourcesDone,
     StatusAsked,
     StatusTold,
-    Unreadable,
     node_name,
     switch_name,
 )

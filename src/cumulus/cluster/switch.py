@@ -16,6 +16,7 @@ from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
 from cumulus.cluster.intake import BlockMaker, Intake, OrderedIntake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
+from cumulus.cluster.machine_tasks import Payloads, ReadFiles, SaveState, Unreadable, WriteOutputs
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -24,16 +25,11 @@ from cumulus.cluster.messages import (
     EpochRefused,
     EpochTurn,
     EpochWanted,
-    Payloads,
-    ReadFiles,
     RequestRefused,
     RowsAccepted,
     RowsHeld,
-    SaveState,
     StatusAsked,
     StatusTold,
-    Unreadable,
-    WriteOutputs,
     node_name,
     switch_name,
 )

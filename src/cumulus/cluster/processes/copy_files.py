@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cumulus.cluster.messages import SaveState
+from cumulus.cluster.machine_tasks import SaveState
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.cluster.standby.copies import (
     CopyForget,

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import SaveState, node_name, switch_name
+from cumulus.cluster.machine_tasks import SaveState
+from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster

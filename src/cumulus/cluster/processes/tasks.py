@@ -11,7 +11,7 @@ from typing import Any
 
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import pack_rows
-from cumulus.cluster.messages import (
+from cumulus.cluster.machine_tasks import (
     CommitEpoch,
     GiveUp,
     ListFiles,
@@ -21,8 +21,8 @@ from cumulus.cluster.messages import (
     SaveState,
     Unreadable,
     WriteOutputs,
-    node_name,
 )
+from cumulus.cluster.messages import node_name
 from cumulus.cluster.node import NodeOutput
 from cumulus.cluster.output_files import (
     AnswerRead,

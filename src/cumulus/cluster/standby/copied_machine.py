@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from cumulus.cluster.messages import EpochReady, RowsAccepted, SaveState
+from cumulus.cluster.machine_tasks import SaveState
+from cumulus.cluster.messages import EpochReady, RowsAccepted
 from cumulus.cluster.resets import Reset
 from cumulus.cluster.standby.copies import (
     CopyForget,

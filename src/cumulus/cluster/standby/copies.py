@@ -69,7 +69,7 @@ class CopyRecord:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """To a standby: a snapshot, as `cumulus.cluster.messages.SaveState` has it."""
+    """To a standby: a snapshot, as `cumulus.cluster.machine_tasks.SaveState` has it."""
 
     epoch: int
     committed: int
