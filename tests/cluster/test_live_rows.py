@@ -16,7 +16,7 @@ from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, U
 from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import Intake
-from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.cluster.live.client_rows import messages_of, rows_to_send
 from cumulus.cluster.machine_tasks import ListFiles, Payloads, ReadFiles, SaveState
 from cumulus.cluster.messages import (
     ClientRows,
@@ -37,6 +37,7 @@ from cumulus.epochs.bucket.outcome import merged_outcomes
 from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.query import query
+from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Completed, Forget, Name, Perform, Received, Recovered, Tick
 from cumulus_lab.simulation import ScriptedClient
 from support.cluster_world import run_cluster
@@ -270,3 +271,65 @@ def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch
     other = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
     other.load(sessions.save(), sessions.forgotten)
     assert [other.epoch_of(client, 3) for client in "abc"] == [3, None, 4]
+
+
+def test_rows_under_a_name_and_a_number_count_once_whoever_sends_them(tmp_path: Path) -> None:
+    """Two clients send the same; a new life of the switch, and one from a snapshot, know it."""
+    switch = switch_of(tmp_path)
+    rows = to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, 5)]))
+
+    def told(machine: Any, client: str, number: int, writing: int, writer: str = "loader") -> list[Any]:
+        effects = machine.step([Received(client, ClientRows(number, "sales", rows, -1, writer, writing))])
+        return [each.message for each in effects if getattr(each, "to", "") == client]
+
+    assert told(switch, "a", 1, 7) == [RowsAccepted(1, 1)]
+    assert told(switch, "b", 1, 7) == [RowsAccepted(1, 1)]
+    assert told(switch, "b", 2, 6) == [RowsAccepted(2, 1)], "numbers ascend, so it is in"
+    assert told(switch, "b", 3, 1, "another") == [RowsAccepted(3, 1)]
+    assert told(switch, "b", 3, 1, "") == [RowsAccepted(3, 1)], "a client's own number has nothing to do with it"
+    assert len(switch.state(1).clients) == 3
+    assert switch.state(1).clients["writer loader"] == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("writer", "writing"),
+    [("x" * 201, 1), ("x", 0), ("x", -1), ("x", 1 << 63)],
+    ids=["long", "none", "negative", "large"],
+)
+def test_a_name_or_number_that_cannot_be_is_refused(tmp_path: Path, writer: str, writing: int) -> None:
+    switch = switch_of(tmp_path)
+    rows = to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, 5)]))
+    [refused] = sent(switch.step([Received("a", ClientRows(1, "sales", rows, -1, writer, writing))]), RequestRefused)
+    assert "200 characters" in refused.hint
+
+
+def test_names_of_writers_are_never_forgotten_and_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.cluster.clients.client_sessions.MOST_WRITERS", 2)
+    monkeypatch.setattr("cumulus.cluster.clients.client_sessions.MOST_CLIENTS", 1)
+    sessions = ClientSessions(PROGRAM, frozenset({"sales"}), None, is_spread=True)
+    rows = to_ipc(rows_to_send(PROGRAM.relation("sales"), INSERT, [(1, 5)]))
+    for at, name in enumerate("ab", 1):
+        sessions.reading("c", ClientRows(at, "sales", rows, -1, name, 1), 1, 0)
+        sessions.note(f"writer {name}", 1, 1)
+        sessions.note(f"client {name}", 1, 1)
+    assert [sessions.epoch_of(f"writer {name}", 1) for name in "ab"] == [1, 1]
+    with pytest.raises(RemoteProtocolError, match="2 others are known"):
+        sessions.reading("c", ClientRows(3, "sales", rows, -1, "c", 1), 1, 0)
+    other = ClientSessions(PROGRAM, frozenset({"sales"}), None, is_spread=True)
+    other.load(sessions.save(), sessions.forgotten)
+    assert other.save() == sessions.save()
+
+
+@pytest.mark.parametrize("once", [("", 1), ("x", 0), ("x", True), ("x", 1 << 40), ("x",), "x", (1, 1), ("x", "1")])
+def test_what_is_no_name_and_number_is_told(once: Any) -> None:
+    relation = PROGRAM.relation("sales")
+    with pytest.raises(UsageError, match="is no name and number"):
+        list(messages_of(relation, rows_to_send(relation, INSERT, [(1, 5)]), once, lambda: 1))
+
+
+def test_the_same_rows_are_the_same_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cumulus.cluster.live.client_rows.ROWS_AT_ONCE", 4)
+    relation = PROGRAM.relation("sales")
+    rows = rows_to_send(relation, INSERT, [(at, at) for at in range(10)])
+    parts = [(each.writer, each.writing) for each in messages_of(relation, rows, ("x", 2), lambda: 1)]
+    assert parts == [("sales/x", (2 << 16) + at) for at in range(3)]

@@ -320,6 +320,20 @@ def test_a_process_that_is_killed_comes_back_and_nothing_is_lost_or_doubled(clie
     assert query(home, "FROM total").to_pylist() == [{"a": total}]
 
 
+def test_rows_under_a_name_count_once_whichever_client_sends_them_also_after_a_kill(home: Path) -> None:
+    rows = [(1, "0.25")] * 3
+    with cumulus.connect(home) as one, cumulus.connect(home) as other:
+        before = other.view("total", after=one.insert("sales", [(1, 0)])).rows()[0][0]
+        first = one.insert("sales", rows, once=("loader", 1))
+        assert other.insert("SALES", rows, once=("loader", 1)).at == first.at
+        switches = {name: pid for name, pid in read_address(home).pids.items() if name.startswith("switch")}
+        for pid in switches.values():
+            os.kill(pid, signal.SIGKILL)
+        assert other.insert("sales", rows, once=("loader", 1)).rows == 3
+        last = other.insert("sales", rows, once=("loader", 2))
+        assert one.view("total", after=last).rows()[0][0] == before + 6 * Decimal("0.25")
+
+
 def test_a_stopped_cluster_says_so_and_goes_on_when_it_is_started_again(client: ClusterClient, home: Path) -> None:
     rows = {name: client.view(name).rows() for name in client.views}
     run("cluster", "stop", home)

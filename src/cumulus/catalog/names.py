@@ -104,6 +104,19 @@ class NameTable:
         return plain if plain in self._known else self._folded.get(folded(plain))
 
 
+def fresh_column(name: str, taken: Collection[str]) -> str:
+    """Return a name for a column that is none of some others in any case.
+
+    Examples
+    --------
+    >>> fresh_column("op", ["k", "OP"])
+    'op_'
+    """
+    while find_name(name, taken):
+        name += "_"
+    return name
+
+
 def known_name(name: Any, known: Collection[str] | Mapping[str, Any], kind: str) -> str:
     """Return the one of `known` that SQL takes `name` for; UnknownNameError, "there is no {kind} …", if none.
 

@@ -14,6 +14,8 @@ from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
 
+WRITER = "writer "
+"""Before the name of a writer: no client is called so."""
 SIGN, OFFSET = "#sign", "#offset"
 """The columns of a block beside the table's."""
 
@@ -221,12 +223,21 @@ class ClientRows:
         An Arrow stream, as `cumulus.epochs.intake.reading.Reading.rows`.
     again_after
         Of rows that are sent again: an epoch that had ended before they were sent for the first time. Else −1.
+    writer, writing
+        A name that the user has given, under which rows count once, whichever client sends them; and their number
+        under it, greater than that of all rows before. "" and 0 for none.
     """
 
     number: int
     table: str
     rows: bytes
     again_after: int = -1
+    writer: str = ""
+    writing: int = 0
+
+    def sender(self, client: Name) -> tuple[Name, int]:
+        """Return who has sent them, for whom they count once, and their number."""
+        return (f"{WRITER}{self.writer}", self.writing) if self.writer else (client, self.number)
 
 
 @dataclass(frozen=True, slots=True)

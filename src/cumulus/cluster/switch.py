@@ -206,7 +206,7 @@ class Switch:
         size, room = 0, self._credit.left
         while self._waiting and size < room:
             client, rows = self._waiting.pop()
-            found = self._sessions.epoch_of(client, rows.number)
+            found = self._sessions.epoch_of(*(sender := rows.sender(client)))
             if found is None:
                 try:
                     readings.append(self._sessions.reading(client, rows, place, len(readings)))
@@ -214,8 +214,8 @@ class Switch:
                     answers.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                     continue
                 found = epoch
-                senders.append((client, rows.number))
-                self._sessions.note(client, rows.number, epoch)
+                senders.append(sender)
+                self._sessions.note(*sender, epoch)
                 size += len(rows.rows)
             answers.append(Send(client, RowsAccepted(rows.number, found)))
         if readings:

@@ -12,7 +12,7 @@ Cumulus semester paper, section 2: update streams may come from other M3 program
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from cumulus.catalog.arrow import net_rows, table_of
-from cumulus.catalog.names import find_name, known_name
+from cumulus.catalog.names import fresh_column, known_name
 from cumulus.catalog.schema import Relation
 from cumulus.durable.store import Store, read_parquet, store_of
 from cumulus.epochs.committed.manifest import committed_epochs, manifest_path, read_manifest
@@ -110,13 +110,6 @@ def _gone(source: FolderSource, epoch: int) -> InputError:
     )
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
-    """Return a name that no column has."""
-    while find_name(name, taken):
-        name += "_"
-    return name
-
-
 def read_changes(source: FolderSource, relation: Relation, path: str, label: str) -> tuple[FolderSource, pa.Table]:
     """Return the rows of an epoch, those that have gone in front, and the source with the column that says which.
 
@@ -144,11 +137,11 @@ def read_changes(source: FolderSource, relation: Relation, path: str, label: str
     except (CumulusError, OSError, pa.ArrowException) as problem:
         raise InputError(f"{path}: the rows of view {source.view} cannot be read: {problem}") from None
     gone, come = ([tables[file] for file in files if file in tables] for files in (known, after))
-    op = _free("op", relation.column_names)
+    op = fresh_column("op", relation.column_names)
     told = FolderSource(source.relation, source.path, op=op, order=NONE, view=source.view)
     if not gone and not come:
         return told, table_of(relation.columns, ()).append_column(op, pa.array([], pa.string()))
-    counted = _free("change", (gone + come)[0].column_names)
+    counted = fresh_column("change", (gone + come)[0].column_names)
     net = net_rows((gone + come)[0].schema, gone, come, counted)
     net = net.sort_by(counted)  # what has gone is in front
     counts = net[counted].to_numpy()

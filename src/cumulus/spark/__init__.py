@@ -1,4 +1,7 @@
-"""M3 programs as PySpark streaming queries: `maintain` keeps views up to date, exactly once."""
+"""M3 programs as PySpark streaming queries: `maintain` keeps views up to date, exactly once.
+
+`feed` sends the rows of a stream to a cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cumulus.spark.checkpoints.stored_state import stored_parts
+    from cumulus.spark.cluster_feed import feed
     from cumulus.spark.pipeline import Run, maintain
     from cumulus.spark.session import local_session
     from cumulus.spark.streams import Frame
     from cumulus.spark.tables import register
 
-__all__ = ["Frame", "Run", "local_session", "maintain", "register", "stored_parts"]
+__all__ = ["Frame", "Run", "feed", "local_session", "maintain", "register", "stored_parts"]
 
 _PLACES = {
     "Frame": "streams",
     "Run": "pipeline",
+    "feed": "cluster_feed",
     "local_session": "session",
     "maintain": "pipeline",
     "register": "tables",

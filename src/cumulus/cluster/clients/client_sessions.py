@@ -1,7 +1,8 @@
 """The clients of a switch: which of their rows are in already, and their rows as payloads.
 
 A client numbers what it sends, and sends it again under the same number if it does not know what has become of it. A
-switch remembers the last number of each, so nothing is taken in twice.
+switch remembers the last number of each, so nothing is taken in twice. Users number what they send under a name of
+their own, a writer, that any of their clients may send again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cumulus.catalog.arrow import from_strange_ipc, table_of
 from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.intake import pack_rows
-from cumulus.cluster.messages import ClientRows
+from cumulus.cluster.messages import WRITER, ClientRows
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_not_null
 from cumulus.epochs.intake.packing import call_label
@@ -31,6 +32,10 @@ an answer to a client that reads it.
 """
 MOST_CLIENTS = 10_000
 """Of so many clients the last numbers are remembered: those that have sent something last."""
+MOST_WRITERS = 100_000
+"""So many names of writers are remembered, for ever."""
+MOST_NAME = 200
+"""Characters of the name of a writer."""
 
 
 class ClientSessions:
@@ -51,21 +56,27 @@ class ClientSessions:
         self._gate, self._is_spread = gate, is_spread
         self._last: dict[Name, tuple[int, int]] = {}
         """Client → the number of its last rows, and their epoch; in the order in which they came."""
+        self._writers: dict[Name, tuple[int, int]] = {}
+        """The same of writers."""
         self.forgotten = 0
         """The last epoch of those clients that are not remembered any more."""
 
     def epoch_of(self, client: Name, number: int) -> int | None:
         """Return an epoch that has the rows with a number if any has; None if they are new."""
-        last, epoch = self._last.get(client, (0, 0))
+        last, epoch = self._of(client).get(client, (0, 0))
         return epoch if 0 < number <= last else None
 
     def note(self, client: Name, number: int, epoch: int) -> None:
         """Remember that rows are in."""
-        self._last.pop(client, None)
-        self._last[client] = number, epoch
+        known = self._of(client)
+        known.pop(client, None)
+        known[client] = number, epoch
         if len(self._last) > MOST_CLIENTS:
             _, last = self._last.pop(next(iter(self._last)))
             self.forgotten = max(self.forgotten, last)
+
+    def _of(self, sender: Name) -> dict[Name, tuple[int, int]]:
+        return self._writers if sender.startswith(WRITER) else self._last
 
     def reading(self, client: Name, sent: ClientRows, place: int, at: int) -> Reading:
         """Return rows as what is packed.
@@ -82,12 +93,26 @@ class ClientSessions:
             If these are no rows of a table of this switch, or are sent again so late that the switch does not know
             whether it has them.
         """
-        if client not in self._last and 0 <= sent.again_after < self.forgotten:
+        if sent.writer:
+            self._check_writer(sent)
+        elif client not in self._last and 0 <= sent.again_after < self.forgotten:
             raise RemoteProtocolError(
                 f"{sent.table}: rows have come again, and whether they are in is not known any more",
                 hint="Look whether a view has them. Then connect again.",
             )
         return Reading(sent.table, self._checked(sent), call_label(place, at, client), ())
+
+    def _check_writer(self, sent: ClientRows) -> None:
+        if len(sent.writer) > MOST_NAME or not 0 < sent.writing < 1 << 63:
+            raise RemoteProtocolError(
+                f"{sent.table}: rows have come under the name {sent.writer!r:.50} and number {sent.writing}",
+                hint=f"A name has {MOST_NAME} characters at most, and numbers ascend from 1.",
+            )
+        if len(self._writers) >= MOST_WRITERS and f"{WRITER}{sent.writer}" not in self._writers:
+            raise RemoteProtocolError(
+                f"{sent.table}: rows come under the name {sent.writer!r:.50}, and {MOST_WRITERS:,} others are known",
+                hint="Take the same names again: each is remembered for ever.",
+            )
 
     def logged(self, readings: Sequence[Reading], senders: Sequence[tuple[Name, int]], epoch: int) -> LoggedRows:
         """Return rows as what is logged, and applied; `senders` have sent them, each under a number."""
@@ -117,12 +142,14 @@ class ClientSessions:
 
     def save(self) -> dict[Name, Sequence[int]]:
         """Return what is remembered."""
-        return dict(self._last)
+        return {**self._last, **self._writers}
 
     def load(self, saved: Mapping[Name, Sequence[int]], forgotten: int) -> None:
         """Replace what is remembered by what `save` returned, and what was `forgotten`."""
         self.forgotten = forgotten
-        self._last = {client: (number, epoch) for client, (number, epoch) in saved.items()}
+        self._last, self._writers = {}, {}
+        for client, (number, epoch) in saved.items():
+            self._of(client)[client] = number, epoch
 
 
 def _is_of(rows: pa.Table, relation: Relation) -> bool:

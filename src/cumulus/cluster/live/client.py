@@ -12,10 +12,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from cumulus.catalog.arrow import to_ipc
+import pyarrow as pa
+
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.names import known_name
-from cumulus.cluster.live.client_rows import rows_to_send
+from cumulus.catalog.schema import Relation
+from cumulus.cluster.live.client_rows import Once, messages_of, rows_to_send
 from cumulus.cluster.live.cluster_places import AgentPlace, HomePlace
 from cumulus.cluster.live.committed_reads import check_staleness, not_committed, wait_until_committed
 from cumulus.cluster.live.folds import ClusterFolds
@@ -23,8 +25,8 @@ from cumulus.cluster.live.known_layout import KnownLayout
 from cumulus.cluster.live.link_store import LinkStore, output_of
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.live.status import STATUS_SECONDS, status_of
-from cumulus.cluster.live.tentative_reads import tentative_rows
-from cumulus.cluster.messages import ClientRows, StatusAsked, switch_name
+from cumulus.cluster.live.tentative_reads import reads_tentative, tentative_rows
+from cumulus.cluster.messages import StatusAsked, switch_name
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.store import Place
 from cumulus.epochs.committed.manifest import committed_epochs, newest_manifest
@@ -38,12 +40,9 @@ from cumulus.m3.view_reads import key_columns
 from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import Functions
-from cumulus.views.consistency import Consistency
 from cumulus.views.folding import Bound, Partial, bounds_of
 
 T = TypeVar("T")
-ROWS_AT_ONCE, BYTES_AT_ONCE = 100_000, 16 << 20
-"""More rows of one call are sent in several messages."""
 _CONNECT = "Connect again: cumulus.connect(home)."
 
 
@@ -111,6 +110,10 @@ class ClusterClient:
         """The names of the tables."""
         return tuple(self._layout.tables)
 
+    def relation(self, table: str) -> Relation:
+        """Return the columns and keys of a table; UnknownNameError if there is none."""
+        return self._layout.table_named(table)
+
     def close(self) -> None:
         """End; the cluster goes on."""
         with self._lock:
@@ -128,7 +131,7 @@ class ClusterClient:
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
-    def insert(self, table: str, rows: Any) -> WriteReceipt:
+    def insert(self, table: str, rows: Any, *, once: Once = None) -> WriteReceipt:
         """Insert rows; return when they are on the disk.
 
         Parameters
@@ -136,6 +139,10 @@ class ClusterClient:
         rows
             In any form that `cumulus.Warehouse.insert` takes. All of them are accepted, or none; more than 100,000, or
             16 MB, in several parts.
+        once
+            A name and a number, below 2⁴⁰: these rows count once, though another client, or another process, sends them
+            again under both. Numbers under a name ascend from 1 for each table; what has a number that is not above the
+            last one counts as there already.
 
         Raises
         ------
@@ -145,25 +152,26 @@ class ClusterClient:
         DelayError
             If a switch does not answer in time. Then the rows may be in, or not.
         """
-        return self._send(INSERT, table, rows)
+        return self._send(INSERT, table, rows, once)
 
-    def delete(self, table: str, rows: Any) -> WriteReceipt:
+    def delete(self, table: str, rows: Any, *, once: Once = None) -> WriteReceipt:
         """Delete rows, all columns given; see `insert`."""
-        return self._send(DELETE, table, rows)
+        return self._send(DELETE, table, rows, once)
 
-    def upsert(self, table: str, rows: Any) -> WriteReceipt:
+    def upsert(self, table: str, rows: Any, *, once: Once = None) -> WriteReceipt:
         """Insert rows, each in place of the row with its primary key if there is one; see `insert`."""
-        return self._send(UPSERT, table, rows)
+        return self._send(UPSERT, table, rows, once)
 
-    def _send(self, op: int, table: str, data: Any) -> WriteReceipt:
-        relation = self._layout.table_named(table)
-        rows = rows_to_send(relation, op, data)
+    def _send(self, op: int, table: str, data: Any, once: Once) -> WriteReceipt:
+        relation = self.relation(table)
+        return self.send_typed(relation, rows_to_send(relation, op, data), once)
+
+    def send_typed(self, relation: Relation, rows: pa.Table, once: Once = None) -> WriteReceipt:
+        """Send rows of `cumulus.epochs.intake.reading.Reading.rows`, which have their operations; see `insert`."""
         until, epoch = time.monotonic() + self._timeout_s, 0
         with self._lock:
             links, switch = self._open_links, switch_name(self._layout.plan.tables.switch_of[relation.name])
-            most = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * rows.num_rows // max(rows.nbytes, 1)), 1)
-            for begin in range(0, rows.num_rows, most):
-                sent = ClientRows(self._next_number(), relation.name, to_ipc(rows.slice(begin, most)))
+            for sent in messages_of(relation, rows, once, self._next_number):
                 epoch = self._agreed(partial(links.send, switch, sent, until)).epoch
         return WriteReceipt(epoch, rows.num_rows)
 
@@ -299,14 +307,9 @@ class ClusterClient:
 
     def _is_tentative(self, view: ViewDef, read: str, after: WriteReceipt | None, max_staleness: str) -> bool:
         """Whether tentative rows are read, when what is to be committed before is so."""
-        if read not in list(Consistency):
-            raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
-        is_tentative = read == Consistency.TENTATIVE and view.name in self.spread_views
-        if is_tentative and (after is not None or max_staleness):
-            raise UsageError(
-                "tentative rows do not say how old they are",
-                hint='Leave out after= and max_staleness=, or read="committed".',
-            )
+        is_tentative = reads_tentative(
+            view.name, read, self.spread_views, asks_age=after is not None or bool(max_staleness)
+        )
         if after is not None:
             wait_until_committed(self._open_links, self.home, after, self._timeout_s)
         return is_tentative

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, ReadEntries
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.versions import unpack
+from cumulus.errors import UsageError
 from cumulus.hosts.answers import Answer
 from cumulus.hosts.selecting import rows_with
 from cumulus.m3.view_reads import key_columns
@@ -53,3 +54,29 @@ class TentativeAnswer(Answer):
     def _notes(self) -> list[str]:
         seen = ", ".join(f"{name} in epoch {unpack(version)[0]}" for name, version in sorted(self.versions.items()))
         return [f"tentative, up to {seen or 'what was committed'}"]
+
+
+def reads_tentative(view: str, read: str, spread_views: Collection[str], *, asks_age: bool) -> bool:
+    """Return whether tentative rows of a view are read.
+
+    Parameters
+    ----------
+    read
+        What is asked for; of views that are not spread the committed rows are read in any case.
+    asks_age
+        Whether it is asked how old they may be.
+
+    Raises
+    ------
+    UsageError
+        If there is no such read, or tentative rows are asked for that.
+    """
+    if read not in list(Consistency):
+        raise UsageError(f"unknown read {read!r}", hint='Read "tentative" or "committed".')
+    is_tentative = read == Consistency.TENTATIVE and view in spread_views
+    if is_tentative and asks_age:
+        raise UsageError(
+            "tentative rows do not say how old they are",
+            hint='Leave out after= and max_staleness=, or read="committed".',
+        )
+    return is_tentative
