@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cumulus.spark.checkpoints.stored_state import stored_parts
-    from cumulus.spark.cluster_feed import feed
     from cumulus.spark.pipeline import Run, maintain
     from cumulus.spark.session import local_session
     from cumulus.spark.streams import Frame
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Run", "feed", "local_session", "maintain", "register", "stored_parts"]
 
 _PLACES = {
-    "Frame": "streams",
-    "Run": "pipeline",
-    "feed": "cluster_feed",
-    "local_session": "session",
-    "maintain": "pipeline",
-    "register": "tables",
-    "stored_parts": "checkpoints.stored_state",
+    "Frame": "cumulus.spark.streams",
+    "Run": "cumulus.spark.pipeline",
+    "feed": "cumulus.cluster.live.stream_feed",  # above this room: it is both Spark's and the cluster's
+    "local_session": "cumulus.spark.session",
+    "maintain": "cumulus.spark.pipeline",
+    "register": "cumulus.spark.tables",
+    "stored_parts": "cumulus.spark.checkpoints.stored_state",
 }
 
 
@@ -34,4 +33,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     from importlib import import_module
 
-    return getattr(import_module(f"cumulus.spark.{_PLACES[name]}"), name)
+    return getattr(import_module(_PLACES[name]), name)

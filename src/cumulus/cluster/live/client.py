@@ -140,9 +140,8 @@ class ClusterClient:
             In any form that `cumulus.Warehouse.insert` takes. All of them are accepted, or none; more than 100,000, or
             16 MB, in several parts.
         once
-            A name and a number, below 2⁴⁰: these rows count once, though another client, or another process, sends them
-            again under both. Numbers under a name ascend from 1 for each table; what has a number that is not above the
-            last one counts as there already.
+            A name and a number, from 1 to 2⁴⁰: these rows count once, whichever client sends them again under both. For
+            each table numbers under a name ascend: what is not above the last one counts as there already.
 
         Raises
         ------
@@ -159,7 +158,7 @@ class ClusterClient:
         return self._send(DELETE, table, rows, once)
 
     def upsert(self, table: str, rows: Any, *, once: Once = None) -> WriteReceipt:
-        """Insert rows, each in place of the row with its primary key if there is one; see `insert`."""
+        """Insert rows, each in place of the row with its primary key, if there is one; see `insert`."""
         return self._send(UPSERT, table, rows, once)
 
     def _send(self, op: int, table: str, data: Any, once: Once) -> WriteReceipt:
@@ -246,8 +245,8 @@ class ClusterClient:
         **keys: Any,
     ) -> Answer:
         """Return the rows of a view that have some values in some columns; None means NULL. See `view`."""
-        view = self._layout.view_named(name)
-        given = {known_name(column, [each.name for each in view.columns], "column"): keys[column] for column in keys}
+        names = [each.name for each in self._layout.view_named(name).columns]
+        given = {known_name(column, names, "column"): keys[column] for column in keys}
         return self._read(name, given, read, after, max_staleness)
 
     def fold(
@@ -307,9 +306,8 @@ class ClusterClient:
 
     def _is_tentative(self, view: ViewDef, read: str, after: WriteReceipt | None, max_staleness: str) -> bool:
         """Whether tentative rows are read, when what is to be committed before is so."""
-        is_tentative = reads_tentative(
-            view.name, read, self.spread_views, asks_age=after is not None or bool(max_staleness)
-        )
+        asks_age = after is not None or bool(max_staleness)
+        is_tentative = reads_tentative(view.name, read, self.spread_views, asks_age=asks_age)
         if after is not None:
             wait_until_committed(self._open_links, self.home, after, self._timeout_s)
         return is_tentative
@@ -345,7 +343,6 @@ class ClusterClient:
             )
 
     def _status_of(self, machine: Name) -> dict[str, Any]:
-        until = time.monotonic() + self._timeout_s
-        asked = StatusAsked(self._next_number())
+        until, asked = time.monotonic() + self._timeout_s, StatusAsked(self._next_number())
         (told,) = self._agreed(lambda: self._open_links.ask(machine, asked, until))
         return dict(told.facts)

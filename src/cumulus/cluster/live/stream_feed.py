@@ -22,6 +22,8 @@ import pyarrow as pa
 from cumulus.catalog.events import LACKING_COLUMN, OP_COLUMN, POSITION_COLUMN
 from cumulus.catalog.names import fresh_column
 from cumulus.catalog.schema import Relation
+from cumulus.cluster.live.client import ClusterClient
+from cumulus.cluster.live.cluster_places import SCHEME, AgentPlace
 from cumulus.epochs.folder_source import NONE, FolderSource
 from cumulus.epochs.formats.parsed_rows import Rejected
 from cumulus.epochs.intake.reading import read_table
@@ -93,13 +95,10 @@ def feed(
     """
     if not frame.isStreaming:
         raise UsageError("the DataFrame is no stream", hint="Read it by spark.readStream, or insert it by a client.")
-    from cumulus import connect
-
-    settings: dict[str, Any] = {"secret_file": secret_file, "tls_ca": tls_ca, "insecure": insecure}
-    settings["timeout_s"] = timeout_s
-    with connect(cluster, **settings) as client:
+    place = _Place(cluster, secret_file, tls_ca, insecure, timeout_s)
+    with place.client() as client:
         relation = client.relation(table)
-    sender = _Sender(cluster, settings, relation, FolderSource(relation.name, table, op=op, order=NONE), 0)
+    sender = _Sender(place, relation, FolderSource(relation.name, table, op=op, order=NONE), 0)
     write = partial(_send_batch, sender=sender, tasks=tasks)
     writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
     return (writer.trigger(**trigger) if trigger else writer).start()
@@ -119,11 +118,28 @@ def _send_batch(rows: DataFrame, batch: int, sender: _Sender, tasks: int) -> Non
 
 
 @dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a cluster is, as a task is told it: it reads the secret itself."""
+
+    cluster: str
+    secret_file: str
+    tls_ca: str
+    insecure: bool
+    timeout_s: float
+
+    def client(self) -> ClusterClient:
+        """Return a client of the cluster."""
+        place: str | AgentPlace = self.cluster
+        if self.cluster.startswith(SCHEME):
+            place = AgentPlace(self.cluster, self.secret_file, self.tls_ca, insecure=self.insecure)
+        return ClusterClient(place, timeout_s=self.timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
 class _Sender:
     """Sends what a task has of a batch; Spark carries it to the task."""
 
-    cluster: str
-    settings: dict[str, Any]
+    place: _Place
     relation: Relation
     source: FolderSource
     number: int
@@ -131,13 +147,11 @@ class _Sender:
 
     def of_batch(self, batch: int, shard: str) -> _Sender:
         """Return the sender of a batch, whose rows have their shards in a column."""
-        return _Sender(self.cluster, self.settings, self.relation, self.source, batch + 1, shard)
+        return _Sender(self.place, self.relation, self.source, batch + 1, shard)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send rows that are sorted by their shards; yield how many."""
         from pyspark import TaskContext
-
-        from cumulus import connect
 
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY) if context is not None else None
@@ -148,7 +162,7 @@ class _Sender:
             client = None
             try:
                 for shard, rows in shards_of(batches, self.shard):
-                    client = client or connect(self.cluster, **self.settings)
+                    client = client or self.place.client()
                     typed = self._typed(rows)
                     sent += client.send_typed(self.relation, typed, once=(f"{query}/{shard}", self.number)).rows
             finally:
