@@ -102,7 +102,7 @@ class CentralNodes:
         for node, told in self.nodes[target].drain():
             self._send(target, node, told)
         self.nodes[target].check()
-        self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts()["blocks_waiting"]))  # type: ignore[call-overload]
+        self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts().get("blocks_waiting", 0)))  # type: ignore[call-overload]
         return message
 
     def drain(self) -> None:

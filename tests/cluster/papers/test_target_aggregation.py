@@ -138,3 +138,35 @@ def test_the_update_of_the_architecture(nodes: int, key: str) -> None:
     assert told_["Put"] == 4 * nodes, "cid loops: an entry may be on each node"
     assert told_["Fetch"] == (4 * nodes if key == "cid" else 4)
     assert told_["Push"] == (0 if key == "cid" else 4 * (nodes - 1)), "by cid, m1 and m5 correspond"
+
+
+STAR = """RELATION Date(datekey INT, year INT); RELATION Part(partkey INT, partcat INT);
+RELATION LineOrder(datekey INT, partkey INT, revenue INT);
+MAP m[partcat INT, year INT](v BIGINT); MAP mDL[partkey INT, partcat INT](n BIGINT);
+MAP mPL[datekey INT, year INT](n BIGINT);
+VIEW m(partcat INT, year INT, v BIGINT) FROM m SELECT partcat, year, v;
+ON +Date(datekey, year) { mPL[datekey, year] += 1; }
+ON +Part(partkey, partcat) { mDL[partkey, partcat] += 1; }
+ON +LineOrder(datekey, partkey, revenue) {
+  m[partcat, year] += revenue * mDL[partkey, partcat] * mPL[datekey, year]; }
+"""
+FETCHING_MODES = (Mode.CENTRAL_TARGET, Mode.FOUR_LOGS, Mode.TICKS)
+
+
+@pytest.mark.parametrize("mode", FETCHING_MODES)
+def test_example_3_of_the_introduction_sends_to_rows_and_columns_of_a_grid(mode: Mode) -> None:
+    """mDL[partkey, x] goes to the nodes of m[x, *] and mPL[datekey, y] to those of m[*, y], "but at least an empty
+    message": m[1, 1996] receives both, and all others what is nothing.
+    """
+    cuts = ["m.partcat=2", "m.year@1995,1997"]
+    world = CentralNodes(m3.read(STAR), mode, 6, 0, cuts=cuts, switches=1)
+    grid = {world.plan.layout.owner_of("m", (cat, year)) for cat in (1, 2) for year in (1994, 1996, 1998)}
+    assert len(grid) == 6, "m lies on two axes, an entry of each region on a node of its own"
+    world.run([*one("Date", (7, 1996), (8, 1998)), *one("Part", (4, 1), (5, 2))])
+    before = world.sent.copy()
+    world.run(one("LineOrder", (7, 4, 100)))
+    assert world.entries()["m"] == {(1, 1996): (100,)}
+    told_ = world.sent - before
+    assert told_["Push"] == 2 * 2 + 3 * 1, "two parts of mDL to three nodes, three of mPL to two, and some stay"
+    world.run(one("LineOrder", (8, 5, 30), (7, 5, 1), (9, 4, 1000), (7, 9, 1000)))
+    assert world.entries()["m"] == {(1, 1996): (100,), (2, 1998): (30,), (2, 1996): (1,)}
