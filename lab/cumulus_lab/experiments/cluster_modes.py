@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from cumulus.cluster.mode import Mode
+from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.planning.mode_options import OPTIONS
+from cumulus.cluster.spread import divide
+from cumulus.errors import UsageError
+from cumulus.m3.program import Program
 from cumulus_lab.simulation import Choices, ChoiceStream
 
 CENTRAL = 1 / 3
@@ -11,6 +15,8 @@ CENTRAL = 1 / 3
 OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct")
 OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
+CUT = 1 / 4
+"""How often the maps of a cluster whose nodes fetch entries are cut in another way."""
 FETCHING = 1 / 4
 """The share of clusters whose nodes fetch entries among the others that spread maps."""
 
@@ -31,3 +37,21 @@ def chosen_options(choices: Choices, mode: Mode) -> tuple[str, ...]:
     stream = choices.stream("options")
     taken = [text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes]
     return tuple(text for text in taken if stream.chance(OPTION))
+
+
+def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[str, ...]:
+    """Return how maps of a seed are cut: not at all, by a key, or by two into a grid."""
+    stream = choices.stream("cuts")
+    if RULES[mode].has_replicas or not RULES[mode].is_spread or not stream.chance(CUT):
+        return ()
+    keys = [f"{each.name}.{key.name}" for each in divide(program).spread.maps for key in each.keys]
+    if not keys:
+        return ()
+    first = next((part for part in (2, 3) if nodes % part == 0 and nodes > part), nodes)
+    parts = (first, nodes // first) if first < nodes else (nodes,)
+    cuts = tuple(f"{stream.one(keys)}={part}" for part in parts)
+    try:
+        plan_cluster(program, nodes, 1, mode, cuts=cuts)
+    except UsageError:
+        return ()  # keys that have the same values cannot be cut in two ways
+    return cuts

@@ -43,7 +43,7 @@ from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens,
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
-from cumulus_lab.experiments.cluster_modes import chosen_mode, chosen_options
+from cumulus_lab.experiments.cluster_modes import chosen_cuts, chosen_mode, chosen_options
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_states import check_nodes
@@ -267,7 +267,8 @@ class Case:
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
         options = chosen_options(choices, mode) if wanted is None else wanted
-        self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode, options)
+        cuts = chosen_cuts(choices, program_named(self._name), shape[0], mode)
+        self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode, options, cuts)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -294,6 +295,7 @@ class Case:
             keep=MOST_PARTS,
             engine=extremes.one(ENGINES),
             options=options,
+            cuts=cuts,
             functions=functions_of(self._name),
         )
         self._settings = settings
@@ -439,9 +441,11 @@ def any_waits(clients: Sequence[SendingClient]) -> bool:
 
 
 @cache
-def planned(name: str, nodes: int, switches: int, mode: Mode, options: tuple[str, ...] = ()) -> ClusterPlan:
+def planned(
+    name: str, nodes: int, switches: int, mode: Mode, options: tuple[str, ...] = (), cuts: tuple[str, ...] = ()
+) -> ClusterPlan:
     """Return the plan of a program; many seeds have the same."""
-    return plan_cluster(program_named(name), nodes, switches, mode, options=options)
+    return plan_cluster(program_named(name), nodes, switches, mode, options=options, cuts=cuts)
 
 
 def cluster_case(
