@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 import cumulus
 from cumulus.cli.main import app
 from cumulus.cluster.live.client import ClusterClient
+from cumulus.compiler import compile_sql
+from cumulus.epochs.output.query import query
 from cumulus.errors import InputError, NotRunningError, UnknownNameError, UsageError
-from cumulus.spark import feed
+from cumulus.spark import feed, maintain
 from support.orders_stream import json_lines
 
 if TYPE_CHECKING:
@@ -143,3 +145,14 @@ def test_what_is_asked_wrongly_is_told(spark: SparkSession, home: Path, tmp_path
         feed(frame, "nobody", str(home), checkpoint=str(tmp_path / "c"))
     with pytest.raises(InputError, match="not the home of a cluster"):
         feed(frame, "people", str(tmp_path / "elsewhere"), checkpoint=str(tmp_path / "c"))
+
+
+def test_the_changes_of_a_view_are_a_source_of_a_run_on_spark(spark: SparkSession, home: Path, tmp_path: Path) -> None:
+    """By its name in a mapping, and by a text as of the command."""
+    program = compile_sql("CREATE TABLE by_k (k VARCHAR, n BIGINT); CREATE VIEW w AS SELECT SUM(n) AS n FROM by_k;")
+    for at, sources in enumerate(({"by_k": f"view:{home}/by_k"}, f"cluster:{home}/BY_K")):
+        run = maintain(spark, program, sources, tmp_path / str(at))
+        run.wait()
+        [row] = query(tmp_path / str(at), "SELECT n FROM w").to_pylist()
+        [told] = query(home, "SELECT SUM(n) AS n FROM by_k").to_pylist()
+        assert row["n"] == told["n"] > 0

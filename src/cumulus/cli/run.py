@@ -75,7 +75,7 @@ def run(
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
 
-    _check_asked(host, layout, buckets)
+    _check_asked(host, layout, buckets, [*cut, *option])
     check_engine(engine)
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
@@ -104,9 +104,11 @@ def run(
         progress.finish(out, time.perf_counter() - started)
 
 
-def _check_asked(host: str, layout: str, buckets: int) -> None:
+def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str]) -> None:
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
+    if of_cluster and host != "cluster":
+        raise UsageError(f"--cut and --option are of --host cluster, not {host}", hint="Leave them out.")
     if buckets > 1 and layout == "one-bucket":
         raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
 

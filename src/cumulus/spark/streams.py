@@ -15,6 +15,7 @@ from cumulus.durable.folders import file_name
 from cumulus.durable.store import NO_STORAGE, Storage, Store, absolute, address_of, is_address
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.sources import check_readable, sources_from
+from cumulus.epochs.view_source import check_view, split_place
 from cumulus.errors import InputError
 from cumulus.m3.program import Program
 
@@ -76,6 +77,9 @@ def _from_anywhere(source: FolderSource) -> FolderSource:
 
 
 def _source(name: str, given: Any, checkpoint: Store, storage: Storage) -> FolderSource | Frame:
+    place = split_place(str(given)) if isinstance(given, str) else None
+    if place is not None:
+        return _from_anywhere(check_view(FolderSource(name, place[0], view=place[1])))
     if isinstance(given, (str, Path)):
         given = FolderSource(name, address_of(given) if is_address(given) else str(given), storage=storage)
     if isinstance(given, FolderSource):
