@@ -19,6 +19,7 @@ from cumulus.cluster.messages import ClientRows, EntriesRead, ReadEntries, Reque
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
 from cumulus.epochs.stages.judge import TableDelta
@@ -44,7 +45,7 @@ def test_what_is_accepted_can_be_read(tmp_path: Path, less: int) -> None:
     if not is_taken:
         return
     plan = plan_cluster(PROGRAM, 1, 1, Mode.EVENTUAL)
-    part = EventualNode(plan, 0, "native")
+    part = EventualNode(NodeLife(plan, 0, "native"))
     maker = BlockMaker(Numbering(VersionOrder.CLOCK, 0), EventualSwitch(plan), frozenset())
     for _, events in maker.make(1, [TableDelta("r", rows_of(size).select(["t", "u"]), np.array([1]))]):
         part.take(-1, events)

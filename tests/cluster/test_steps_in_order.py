@@ -13,6 +13,7 @@ from cumulus.cluster.messages import Block, Deltas, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.stages.judge import TableDelta
@@ -45,7 +46,7 @@ def blocks_by_node(plan_nodes: int) -> tuple[list[EventualNode], list[list[list[
             assert isinstance(events, Events)
             by_node[node] += events.blocks
         sent.append(by_node)
-    return [EventualNode(plan, node, "interpreter") for node in range(plan_nodes)], sent
+    return [EventualNode(NodeLife(plan, node, "interpreter")) for node in range(plan_nodes)], sent
 
 
 def take(node: EventualNode, blocks: Sequence[Block], deltas: Sequence[Deltas] = ()) -> None:

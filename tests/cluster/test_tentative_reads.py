@@ -24,6 +24,7 @@ from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import EntriesRead, PartsRead, ReadEntries, ReadParts, RequestRefused
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.compiler import compile_sql
 from cumulus.epochs.output.host import FolderHost
@@ -63,7 +64,7 @@ class Nodes:
 
     def __init__(self, plan: ClusterPlan, engine: str) -> None:
         self.plan, self.questions = plan, 0
-        self.parts = [EventualNode(plan, number, engine) for number in range(plan.nodes)]
+        self.parts = [EventualNode(NodeLife(plan, number, engine)) for number in range(plan.nodes)]
         dispatch = EventualSwitch(plan)
         self._makers = [BlockMaker(Numbering(VersionOrder.CLOCK, switch), dispatch, frozenset()) for switch in (0, 3)]
 

@@ -116,6 +116,24 @@ def test_a_block_of_the_next_epoch_is_told_no_tick_before_all_of_this_one_is_pos
     assert [node.is_flushed(epoch) for epoch in (1, 2)] == [True, False]
 
 
+def test_static_tables_are_before_all_others() -> None:
+    """They are of epoch 0 and come with the first one, perhaps behind blocks of other switches."""
+    script = """CREATE TABLE d (a INTEGER, t VARCHAR) WITH (static = true); CREATE TABLE r (a INTEGER, x INTEGER);
+        CREATE VIEW v AS SELECT t, SUM(x) AS q FROM d, r WHERE d.a = r.a GROUP BY t;"""
+    program = divide(compile_sql(script, rely=False, enforced=False)).spread
+    world = CentralNodes(program, Mode.TICKS, 2, 0, switches=2)
+    node = world.nodes[0]
+    early, late = TickAsked(first_version(0), 1, [], []), TickAsked(first_version(1) + 1, 1, [], [])
+    node.take(-1, late)
+    assert list(node.drain(0)) == [], "what is static may come yet"
+    node.take(-2, early)
+    assert list(node.drain(0)) == [(-2, TickTold(early.version, 0, 1))]
+    assert list(node.drain(1)) == []
+    assert not node.is_flushed(1)
+    node.take(-2, TickSet(early.version, 0))
+    assert list(node.drain(1)) == [(-1, TickTold(late.version, 1, 1))]
+
+
 def test_who_has_told_a_tick_does_nothing_of_it_or_later_before_it_is_set() -> None:
     text = "RELATION R(A INT); MAP m[](n BIGINT); ON +R(A) { m[] += A; }"
     world = CentralNodes(m3.read(text), Mode.TICKS, 1, 0)

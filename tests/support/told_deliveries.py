@@ -43,6 +43,7 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.node import MOST_OPEN_ROWS, ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.switch import SpreadIntake, Switch
@@ -104,7 +105,7 @@ class ToldDeliveries:
         )
 
     def _node(self, number: int) -> ClusterNode:
-        spread = node_protocol(self.plan, number, "interpreter", ORDER, 0)
+        spread = node_protocol(NodeLife(self.plan, number, "interpreter", ORDER))
         return ClusterNode(
             number,
             self.plan.nodes,

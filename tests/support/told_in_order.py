@@ -15,6 +15,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.message_counts import CountedMessages
 from cumulus.cluster.protocols.central_messages import TickSet
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.versions import Numbering, VersionOrder
@@ -47,7 +48,7 @@ class CentralNodes:
         self.plan: ClusterPlan = plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options)
         self._engine, self._rng = engine, random.Random(seed)
         self._switches = [switch_protocol(self.plan) for _ in range(switches)]
-        self.nodes = [node_protocol(self.plan, number, engine, VersionOrder.CLOCK, 0) for number in range(nodes)]
+        self.nodes = [node_protocol(NodeLife(self.plan, number, engine)) for number in range(nodes)]
         self._numberings, self._tick = [Numbering(VersionOrder.CLOCK, each) for each in range(switches)], 0
         self.links: dict[tuple[int, int], deque[bytes]] = {}
         self.sent: Counter[str] = Counter()

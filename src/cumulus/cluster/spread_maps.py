@@ -196,6 +196,10 @@ class SpreadMaps:
         """The spread program."""
         return self._program
 
+    def kept(self, version: int) -> int:
+        """Return the version of a message as the node keeps it."""
+        return int(self.window.kept(np.array([version]))[0])
+
     def block_rows(self, block: Block) -> BlockRows:
         """Return what a block has.
 
@@ -204,7 +208,7 @@ class SpreadMaps:
         RemoteProtocolError
             If it is not of the program.
         """
-        groups, first = self.maps.made.groups, int(self.window.kept(np.array([block.version]))[0])
+        groups, first = self.maps.made.groups, self.kept(block.version)
         table = block.table()
         if not 0 <= block.group < len(groups) or table.column_names != [*groups[block.group].columns, SIGN, OFFSET]:
             raise RemoteProtocolError(f"a block of group {block.group} has the columns {table.column_names}")
@@ -300,7 +304,11 @@ class SpreadMaps:
         """
         self.failed.check(name)
         [frame] = fitted(self._program.map(name), [self.maps.newest(name)])
-        return frame.filter(self.layout.owners(name, frame) == self.number)
+        return self.own(name, frame)
+
+    def own(self, name: str, entries: MapFrame) -> MapFrame:
+        """Return those of some entries of a map, or of its deltas, that this node owns."""
+        return entries.filter(self.layout.owners(name, entries) == self.number)
 
     def owns(self, name: str, key: tuple[object, ...]) -> bool:
         """Whether this node owns an entry."""
@@ -379,7 +387,7 @@ class SpreadMaps:
 
     def _own(self, name: str, share: ShareOfMap) -> ShareOfMap:
         """Return the rows of a map that this node owns."""
-        newest, later = (each.filter(self.layout.owners(name, each) == self.number) for each in share)
+        newest, later = (self.own(name, each) for each in share)
         return newest, later
 
     def _by_key(self, share: ShareOfMap, axis: int) -> ShareOfMap:

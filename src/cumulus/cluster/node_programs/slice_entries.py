@@ -6,13 +6,13 @@ computed at once and corrected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from cumulus.cluster.node_programs.evaluator import NodeMaps
-from cumulus.engine.frames.frame import MapFrame
+from cumulus.engine.frames.frame import MapFrame, concat
 
 
 class SliceEntries:
@@ -63,6 +63,10 @@ class SentSlices:
     def answered(self, number: int) -> str:
         """Return the map whose rows are entries of a slice, and their deltas, as nodes send them."""
         return self._logs[number].answered
+
+    def together(self, number: int, frames: Sequence[MapFrame]) -> MapFrame:
+        """Return the rows of some frames of a slice in one frame."""
+        return concat(self._maps.in_one_form(self.answered(number), frames))
 
     def _answer(self, number: int, relation: str, keys: pa.Table | None, *numbers: int) -> MapFrame:
         self._maps.apply(relation, _asked_rows(self._maps, relation, keys, *numbers))

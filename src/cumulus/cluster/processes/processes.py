@@ -21,6 +21,7 @@ from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_set
 from cumulus.cluster.processes.copy_files import OwnLogTasks, StandbyTasks, branch_of, take_over
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol, takes_of
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.senders import Senders
@@ -228,7 +229,8 @@ class _Parts:
             )
         protocol = None
         if plan.division.spread.maps:
-            protocol = node_protocol(plan, number, settings.engine, VersionOrder(settings.order), self._committed)
+            order = VersionOrder(settings.order)
+            protocol = node_protocol(NodeLife(plan, number, settings.engine, order, self._committed))
         snapshots = Snapshots.after(self._newest, settings.snapshot_every, generation=settings.layout)
         state = self._states.newest(self._committed)
         machine = ClusterNode(

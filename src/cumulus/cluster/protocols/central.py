@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cumulus.cluster.messages import Block, Deltas
-from cumulus.cluster.node_programs.evaluator import NodeMaps, versions_of
+from cumulus.cluster.node_programs.evaluator import versions_of
 from cumulus.cluster.node_programs.program import Group, NodeProgram
-from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import Push
 from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.spread_maps import SpreadMaps
-from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
 class CentralNode(ABC):
     """What nodes of all central protocols do: a `cumulus.cluster.protocols.protocol.NodeProtocol` but for its own
     messages.
-
-    Parameters
-    ----------
-    number
-        Of the node.
-    engine
-        As `NodeMaps` takes it.
-    order
-        Of versions.
-    committed
-        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -53,10 +41,8 @@ class CentralNode(ABC):
         How many were evaluated in this life.
     """
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        node_maps = NodeMaps(plan.nodes_program, engine)
-        node_maps.keep_own_entries(plan.layout, number)
-        self.maps = SpreadMaps(plan, number, node_maps, order, committed)
+    def __init__(self, life: NodeLife) -> None:
+        self.maps = life.spread_maps()
         self.depths = 0
         self.blocks = ToldBlocks(self.maps)
         self.work = DeferredWork()
@@ -103,13 +89,9 @@ class CentralNode(ABC):
         """The program of the maps."""
         return self.maps.maps.made
 
-    def kept(self, version: int) -> int:
-        """Return the version of a message as the node keeps it."""
-        return int(self.maps.window.kept(np.array([version]))[0])
-
     def note(self, sender: int, push: Push) -> None:
         """Take what a node has sent."""
-        self.work.note(sender, self.kept(push.version), push)
+        self.work.note(sender, self.maps.kept(push.version), push)
 
     def release(self) -> None:  # noqa: B027
         """Do nothing: nothing is collected."""

@@ -42,10 +42,10 @@ class CentralSourceNode(CentralNode):
         match message:
             case Evaluate([first, *_] as blocks):
                 read = frozenset(name for block in blocks for name in self.blocks.group(block.group).reads)
-                return DeferredBlock(self.kept(first.version), read, frozenset(), 0, message)
+                return DeferredBlock(self.maps.kept(first.version), read, frozenset(), 0, message)
             case Expect(version, groups, pushes):
                 written = frozenset(name for group in groups for name in self.blocks.group(group).writes)
-                return DeferredBlock(self.kept(version), frozenset(), written, pushes, message)
+                return DeferredBlock(self.maps.kept(version), frozenset(), written, pushes, message)
             case _:
                 return None
 

@@ -38,8 +38,8 @@ from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
-from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 
 class CentralTargetNode(CentralNode):
-    """A `cumulus.cluster.protocols.protocol.NodeProtocol`; its parameters are those of `CentralNode`."""
+    """A `cumulus.cluster.protocols.protocol.NodeProtocol`."""
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        super().__init__(plan, number, engine, order, committed)
+    def __init__(self, life: NodeLife) -> None:
+        super().__init__(life)
         self._last_put = -1
-        self._asked = AskedSlices(plan)
+        self._asked = AskedSlices(life.plan)
         self._entries = SliceEntries(self.maps.maps)
 
     def deferred(self, message: object) -> DeferredBlock | None:
@@ -62,11 +62,11 @@ class CentralTargetNode(CentralNode):
                 read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
                 if message.after >= 0 and self._last_put >= 0 and message.after != self._last_put:
                     raise RemoteProtocolError(f"a FETCH after version {message.after} comes after {self._last_put}")
-                return DeferredBlock(self.kept(message.version), read, frozenset(), 0, message)
+                return DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message)
             case Put(block, pushes):
                 written = frozenset(self.blocks.group(block.group).writes)
                 self._last_put = block.version
-                return DeferredBlock(self.kept(block.version), frozenset(), written, pushes, message)
+                return DeferredBlock(self.maps.kept(block.version), frozenset(), written, pushes, message)
             case _:
                 return None
 
@@ -78,7 +78,7 @@ class CentralTargetNode(CentralNode):
             self._compute(message.block, pushes)
 
     def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
-        version = self.kept(fetch.version)
+        version = self.maps.kept(fetch.version)
         frames = self._asked.by_target(fetch)
         for asked in fetch.asked:
             found = self._entries.ask(asked.slice, version, self._asked.keys(asked))
@@ -98,7 +98,7 @@ class CentralTargetNode(CentralNode):
                 self._entries.give(number, self.maps.frame_of(self._asked.slice(number).got, data))
         self.rows += self.blocks.fire(block)
         for name, added in maps.take_out().items():
-            mine = added.filter(self.maps.layout.owners(name, added) == self.maps.number)
+            mine = self.maps.own(name, added)
             if mine.rows:
                 maps.add(name, mine)
         self._entries.clear(made.groups[block.group].relation)

@@ -19,35 +19,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 
-import numpy as np
-
 from cumulus.cluster.messages import Deltas
-from cumulus.cluster.node_programs.evaluator import NodeMaps, versions_of
+from cumulus.cluster.node_programs.evaluator import versions_of
 from cumulus.cluster.node_programs.slice_entries import KeptSlices
-from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import ToldBlocks
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
 from cumulus.cluster.protocols.late_deltas import LateDeltas
-from cumulus.cluster.spread_maps import SpreadMaps
-from cumulus.cluster.versions import VersionOrder
-from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.cluster.protocols.node_life import NodeLife
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
 
 class ElidedPushNode:
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
-
-    Parameters
-    ----------
-    number
-        Of the node.
-    engine
-        As `NodeMaps` takes it.
-    order
-        Of versions.
-    committed
-        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -55,13 +40,11 @@ class ElidedPushNode:
         Who was sent what, and what was got.
     """
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        node_maps = NodeMaps(plan.nodes_program, engine)
-        node_maps.keep_own_entries(plan.layout, number)
-        self.maps = SpreadMaps(plan, number, node_maps, order, committed)
-        self.depths, self._committed = plan.depths, committed
+    def __init__(self, life: NodeLife) -> None:
+        plan, self.maps = life.plan, life.spread_maps()
+        self.depths, self._committed = plan.depths, life.committed
         self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
-        self.kept, self._late = KeptSlices(node_maps), LateDeltas(node_maps)
+        self.kept, self._late = KeptSlices(self.maps.maps), LateDeltas(self.maps.maps)
         self._told: list[Fetch | Put] = []
         self._deltas: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got; nothing was done with them yet."""
@@ -95,25 +78,24 @@ class ElidedPushNode:
         """Do what has come, in the order of versions; yield what nodes must get."""
         self._settle()
         told, self._told = self._told, []
-        for message in sorted(told, key=lambda each: self._kept_version(_version_of(each))):
+        for message in sorted(told, key=lambda each: self.maps.kept(_version_of(each))):
             if isinstance(message, Fetch):
                 yield from self._answer(message)
             else:
                 self._compute(message)
             self._settle()
         for node, slices in sorted(self._owed.items()):
-            frames = [(number, self.maps.bytes_of(self._whole(number, found))) for number, found in slices.items()]
+            frames = [
+                (number, self.maps.bytes_of(self.kept.together(number, found))) for number, found in slices.items()
+            ]
             yield node, Correct(frames)
         self._owed.clear()
         self.maps.note_errors()
         yield from self.maps.failures()
 
-    def _kept_version(self, version: int) -> int:
-        return int(self.maps.window.kept(np.array([version]))[0])
-
     def _answer(self, fetch: Fetch) -> Iterator[tuple[int, Push]]:
         """Send what has changed; nothing to whom nothing has."""
-        version = self._kept_version(fetch.version)
+        version = self.maps.kept(fetch.version)
         oldest = max(self.maps.window.last_version(self._committed - 1), 0)
         frames = self._asked.by_target(fetch)
         for asked in fetch.asked:
@@ -147,8 +129,7 @@ class ElidedPushNode:
         self._take_in()
         while added := self.maps.maps.take_out():
             for name, deltas in added.items():
-                mine = deltas.filter(self.maps.layout.owners(name, deltas) == self.maps.number)
-                self._late.receive({name: mine})
+                self._late.receive({name: self.maps.own(name, deltas)})
             self._take_owed()
             self._take_in()
 
@@ -156,7 +137,7 @@ class ElidedPushNode:
         """Add what was got to what was got before; correct what was computed from that."""
         deltas, self._deltas = self._deltas, {}
         for number, found in deltas.items():
-            self._late.receive({self._asked.slice(number).got: self._whole(number, found)})
+            self._late.receive({self._asked.slice(number).got: self.kept.together(number, found)})
 
     def _take_owed(self) -> None:
         for number, node, deltas in self.kept.take_owed():
@@ -164,9 +145,6 @@ class ElidedPushNode:
             if needed.rows:
                 to = self._deltas if node == self.maps.number else self._owed[node]
                 to.setdefault(number, []).append(needed)
-
-    def _whole(self, number: int, deltas: list[MapFrame]) -> MapFrame:
-        return concat(self.maps.maps.in_one_form(self.kept.answered(number), deltas))
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 

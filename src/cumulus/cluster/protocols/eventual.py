@@ -18,27 +18,15 @@ from cumulus.cluster.messages import Block, Deltas, Events
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.eventual_state import EventualState
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
-from cumulus.cluster.spread_maps import BlockRows, SpreadMaps
-from cumulus.cluster.versions import VersionOrder
+from cumulus.cluster.spread_maps import BlockRows
 from cumulus.engine.frames.frame import MapFrame, concat
-from cumulus.engine.protocol import Engine
 from cumulus.errors import RemoteProtocolError
 
 
 class EventualNode:
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
-
-    Parameters
-    ----------
-    number
-        Of the node.
-    engine
-        As `EventualState` takes it.
-    order
-        Of versions.
-    committed
-        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -46,21 +34,15 @@ class EventualNode:
         What is computed.
     """
 
-    def __init__(
-        self,
-        plan: ClusterPlan,
-        number: int,
-        engine: str | Engine = "auto",
-        order: VersionOrder = VersionOrder.CLOCK,
-        committed: int = 0,
-    ) -> None:
-        self.state = EventualState(plan.nodes_program, plan.layout, number, engine)
-        self.maps = SpreadMaps(plan, number, self.state.maps, order, committed)
+    def __init__(self, life: NodeLife) -> None:
+        plan = life.plan
+        self.state = EventualState(plan.nodes_program, plan.layout, life.number, life.engine)
+        self.maps = life.spread_maps_over(self.state.maps)
         self.depths = plan.depths
         self._blocks: list[Block] = []
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""
-        self._committed = committed
+        self._committed = life.committed
         self._collects, self._is_due, self._holds = plan.options.buffer_ms > 0, False, False
         """Whether what was computed is collected, is to be sent now, and is there."""
 

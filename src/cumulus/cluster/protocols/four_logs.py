@@ -27,33 +27,19 @@ from dataclasses import asdict
 import numpy as np
 
 from cumulus.cluster.messages import Block, Deltas
-from cumulus.cluster.node_programs.evaluator import NodeMaps
 from cumulus.cluster.node_programs.slice_entries import LoggedSlices
-from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import ToldBlocks
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
 from cumulus.cluster.protocols.deferred_work import Arrival, DeferredBlock, DeferredWork, is_behind, reads_unwritten
 from cumulus.cluster.protocols.late_deltas import LateDeltas
-from cumulus.cluster.spread_maps import SpreadMaps
-from cumulus.cluster.versions import VersionOrder
-from cumulus.engine.frames.frame import MapFrame, concat
+from cumulus.cluster.protocols.node_life import NodeLife
+from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
 
 class FourLogsNode:
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
-
-    Parameters
-    ----------
-    number
-        Of the node.
-    engine
-        As `NodeMaps` takes it.
-    order
-        Of versions.
-    committed
-        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -63,13 +49,11 @@ class FourLogsNode:
         Who was sent what, and what was got.
     """
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        node_maps = NodeMaps(plan.nodes_program, engine)
-        node_maps.keep_own_entries(plan.layout, number)
-        self.maps = SpreadMaps(plan, number, node_maps, order, committed)
+    def __init__(self, life: NodeLife) -> None:
+        plan, self.maps = life.plan, life.spread_maps()
         self.depths = plan.depths
         self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
-        self.logs, self._late = LoggedSlices(node_maps), LateDeltas(node_maps)
+        self.logs, self._late = LoggedSlices(self.maps.maps), LateDeltas(self.maps.maps)
         waits = reads_unwritten if plan.options.bypass else is_behind
         self.work = DeferredWork(waits, arrival=Arrival.BY_VERSION)
         self._corrects: dict[int, list[MapFrame]] = {}
@@ -85,12 +69,12 @@ class FourLogsNode:
         match message:
             case Fetch() if sender < 0:
                 read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
-                self.work.defer(DeferredBlock(self._kept(message.version), read, frozenset(), 0, message))
+                self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
             case Put(block, pushes) if sender < 0:
                 written = frozenset(self._blocks.group(block.group).writes)
-                self.work.defer(DeferredBlock(self._kept(block.version), frozenset(), written, pushes, message))
+                self.work.defer(DeferredBlock(self.maps.kept(block.version), frozenset(), written, pushes, message))
             case Push() if sender >= 0:
-                self.work.note(sender, self._kept(message.version), message)
+                self.work.note(sender, self.maps.kept(message.version), message)
             case Correct(frames) if sender >= 0:
                 for number, data in frames:
                     answered = self.logs.answered(self._asked.number(number))
@@ -99,9 +83,6 @@ class FourLogsNode:
                 self._blocks.take_failures(message)
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
-
-    def _kept(self, version: int) -> int:
-        return int(self.maps.window.kept(np.array([version]))[0])
 
     def _take_correction(self, sender: int, number: int, deltas: MapFrame) -> None:
         """Take late deltas of what a node has sent: for what waits of it now, and for what was computed."""
@@ -175,17 +156,16 @@ class FourLogsNode:
             self._correct()
         self.maps.note_errors()
         for node, slices in sorted(owed.items()):
-            frames = [(number, self.maps.bytes_of(self._whole(number, found))) for number, found in slices.items()]
+            frames = [
+                (number, self.maps.bytes_of(self.logs.together(number, found))) for number, found in slices.items()
+            ]
             yield node, Correct(frames)
 
     def _correct(self) -> None:
         """Correct what was computed from what was got for blocks of later versions."""
         corrects, self._corrects = self._corrects, {}
         for number, found in corrects.items():
-            self.logs.correct(number, self._whole(number, found))
-
-    def _whole(self, number: int, deltas: Sequence[MapFrame]) -> MapFrame:
-        return concat(self.maps.maps.in_one_form(self.logs.answered(number), deltas))
+            self.logs.correct(number, self.logs.together(number, found))
 
     def _add_what_is_out(self) -> bool:
         """Add what was computed to the maps of this node; return whether anything was.
@@ -194,8 +174,7 @@ class FourLogsNode:
         """
         added = self.maps.maps.take_out()
         for name, deltas in added.items():
-            mine = deltas.filter(self.maps.layout.owners(name, deltas) == self.maps.number)
-            self._late.receive({name: mine})
+            self._late.receive({name: self.maps.own(name, deltas)})
         return bool(added)
 
     # --- epochs -----------------------------------------------------------------------------------------------------

@@ -24,10 +24,10 @@ from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralT
 from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.protocols.four_logs import FourLogsNode
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.protocol import NodeProtocol, SwitchProtocol
 from cumulus.cluster.protocols.ticks import TicksNode, TicksSwitch
 from cumulus.cluster.senders import NODE, SWITCH
-from cumulus.cluster.versions import VersionOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ModeProtocol:
         What nodes answer to switches.
     """
 
-    node: Callable[[ClusterPlan, int, str, VersionOrder, int], NodeProtocol]
+    node: Callable[[NodeLife], NodeProtocol]
     switch: Callable[[ClusterPlan], SwitchProtocol]
     takes: Mapping[type, str]
     answers: tuple[type, ...] = ()
@@ -73,17 +73,9 @@ MODES: Mapping[Mode, ModeProtocol] = {
 """The modes that spread maps; in the others nodes have no protocol."""
 
 
-def node_protocol(plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> NodeProtocol:
-    """Return what a node does for its spread maps.
-
-    Parameters
-    ----------
-    committed
-        The last epoch that has a manifest.
-    """
-    if plan.options.elide_push:
-        return ElidedPushNode(plan, number, engine, order, committed)
-    return MODES[plan.mode].node(plan, number, engine, order, committed)
+def node_protocol(life: NodeLife) -> NodeProtocol:
+    """Return what a node does for its spread maps in a life."""
+    return ElidedPushNode(life) if life.plan.options.elide_push else MODES[life.plan.mode].node(life)
 
 
 def switch_protocol(plan: ClusterPlan) -> SwitchProtocol:

@@ -31,31 +31,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 
-import numpy as np
-
 from cumulus.cluster.messages import Deltas
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import Fetch, Push, Put, TickAsked, TickSet, TickTold
 from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralTargetSwitch
 from cumulus.cluster.protocols.deferred_work import Arrival, DeferredWork
+from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.protocol import NumberedRows
-from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import RemoteProtocolError
 
 
 class TicksNode:
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
-
-    Parameters
-    ----------
-    number
-        Of the node.
-    engine
-        As `NodeMaps` takes it.
-    order
-        Of versions.
-    committed
-        The last epoch that has a manifest.
 
     Attributes
     ----------
@@ -65,10 +52,11 @@ class TicksNode:
         The one of this node.
     """
 
-    def __init__(self, plan: ClusterPlan, number: int, engine: str, order: VersionOrder, committed: int) -> None:
-        self.target = CentralTargetNode(plan, number, engine, order, committed)
+    def __init__(self, life: NodeLife) -> None:
+        self.target = CentralTargetNode(life)
         self.target.work = DeferredWork(arrival=Arrival.AS_IT_COMES)
         self.maps, self.depths, self.tick = self.target.maps, 0, 0
+        self._has_static = any(relation.static for relation in life.plan.program.relations)
         self._held: deque[tuple[int, TickAsked]] = deque()
         """What no tick was told for, with its switch."""
         self._told: dict[int, tuple[int, TickAsked]] = {}
@@ -105,12 +93,16 @@ class TicksNode:
 
     def earliest_to_come(self) -> tuple[int, int] | None:
         """Return the first tick, and version, at which something may be posted yet; None if nothing was asked for."""
-        return min(((tick, self._kept(version)) for version, (tick, _) in self._told.items()), default=None)
+        return min(((tick, self.maps.kept(version)) for version, (tick, _) in self._told.items()), default=None)
 
     def may_tell(self, asked: TickAsked, ended: int) -> bool:
-        """Whether all is posted here of the epochs before that of a block."""
+        """Whether all is posted here of the epochs before that of a block.
+
+        Static tables are of epoch 0, and have come when the first one has ended.
+        """
         epoch = self._epoch(asked.version)
-        return epoch <= ended + 1 and all(self._epoch(version) >= epoch for version in self._told)
+        before = epoch if epoch == 1 and self._has_static else epoch - 1
+        return before <= ended and all(self._epoch(version) >= epoch for version in self._told)
 
     def _tell(self, ended: int) -> Iterator[tuple[int, TickTold]]:
         """Tell this node's tick for what comes behind epochs of which all is posted here."""
@@ -122,14 +114,11 @@ class TicksNode:
             self._told[asked.version] = self.tick, asked
             yield switch, TickTold(asked.version, self.tick, asked.nodes)
 
-    def _kept(self, version: int) -> int:
-        return int(self.maps.window.kept(np.array([version]))[0])
-
     def _turn(self, posted: tuple[int, TickAsked]) -> tuple[int, int]:
-        return posted[0], self._kept(posted[1].version)
+        return posted[0], self.maps.kept(posted[1].version)
 
     def _epoch(self, version: int) -> int:
-        return max(self.maps.window.epoch_of(self._kept(version)), 1)  # static tables come with the first one
+        return self.maps.window.epoch_of(self.maps.kept(version))
 
     def release(self) -> None:
         """Do nothing: nothing is collected."""
