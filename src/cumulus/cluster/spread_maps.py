@@ -231,18 +231,10 @@ class SpreadMaps:
 
     def note_errors(self) -> None:
         """Note which maps are wrong from now on, since a step of theirs has failed."""
-        overlays = self.maps.made.overlays
         errors = self.maps.take_errors()
         if not errors:
             return
-        held: dict[str, tuple[str, ...]] = {
-            overlay: (name,) for name, each in overlays.items() for overlay in (each.out, each.since, name)
-        }
-        for each in self.maps.made.slices:
-            got = overlays.get(each.got)
-            held |= dict.fromkeys((each.got,) if got is None else (each.got, got.out, got.since), each.writes)
-        for each, logs in zip(self.maps.made.slices, self.maps.made.logs, strict=False):
-            held |= dict.fromkeys((logs.answered, logs.owed), each.writes)
+        held = self.maps.made.fed
         for error in errors:  # the version is the last column of all events
             epoch = 0 if error.row is None else self.window.epoch_of(error.row[-1])
             for name in held[error.view]:

@@ -125,6 +125,19 @@ class NodeProgram:
     logs: tuple[SliceLogs, ...] = ()
 
     @property
+    def fed(self) -> Mapping[str, tuple[str, ...]]:
+        """Map of the node program → the spread maps that are wrong if a step that adds to it fails."""
+        found: dict[str, tuple[str, ...]] = {
+            each: (name,) for name, own in self.overlays.items() for each in (own.out, own.since, name)
+        }
+        for each in self.slices:
+            got = self.overlays.get(each.got)
+            found |= dict.fromkeys((each.got,) if got is None else (each.got, got.out, got.since), each.writes)
+        for each, logs in zip(self.slices, self.logs, strict=False):
+            found |= dict.fromkeys((logs.answered, logs.owed), each.writes)
+        return found
+
+    @property
     def histories(self) -> tuple[str, ...]:
         """The maps that keep rows of events, and what was got for them, until their epoch is committed."""
         received = chain.from_iterable(
