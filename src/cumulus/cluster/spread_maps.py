@@ -219,7 +219,8 @@ class SpreadMaps:
 
     def received(self, frames: NumberedFrames) -> Iterator[tuple[str, MapFrame]]:
         """Yield deltas that another node has sent, with versions as the node keeps them."""
-        frames = [(at, self._unpacked(data)) for at, data in frames]
+        if self._compresses:
+            frames = [(at, decompressed(data)) for at, data in frames]
         for name, frame in self._frames(frames, with_version=True):
             kept = self._kept(frame)
             self._see(kept.numbers(len(kept.layout.keys) - 1))
@@ -247,15 +248,12 @@ class SpreadMaps:
 
     def frame_of(self, name: str, data: bytes) -> MapFrame:
         """Return what `packed` has made of entries of a map of the node program."""
-        return frame_of_bytes(self.maps.definition(name), self._unpacked(data))
+        return frame_of_bytes(self.maps.definition(name), decompressed(data) if self._compresses else data)
 
     def packed(self, frame: MapFrame) -> bytes:
         """Return entries as another node gets them."""
         data = frame.to_bytes()
         return compressed(data) if self._compresses else data
-
-    def _unpacked(self, data: bytes) -> bytes:
-        return decompressed(data) if self._compresses else data
 
     def versioned_frame_of(self, name: str, data: bytes) -> MapFrame:
         """Return what `bytes_of` has written of a map of the node program whose last key is the version."""
