@@ -12,6 +12,7 @@ import pytest
 
 from cumulus.cluster import codec, versions
 from cumulus.cluster.machine_tasks import SaveState
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.compiler.pipeline import compile_sql
 from cumulus.epochs.committed.manifest import committed_epochs
@@ -61,6 +62,28 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
     for last in (19, 0):  # the second life begins with a window of its own
         run(tmp_path / "in", tmp_path / "out", engine=engine, order=order, last=last)
     assert committed_epochs(tmp_path / "out") == [*range(1, 24)]
+    assert difference(tmp_path / "judged", tmp_path / "out") == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        (Mode.FOUR_LOGS, ()),
+        (Mode.FOUR_LOGS, ("elide-push=correct",)),
+        (Mode.TICKS, ()),
+        (Mode.CENTRAL_TARGET, ("compress",)),
+        (Mode.EVENTUAL, ("buffer=20",)),
+    ],
+)
+def test_so_it_does_in_the_other_modes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, options: tuple[str, ...]
+) -> None:
+    write(tmp_path / "in", range(1, 24))
+    run(tmp_path / "in", tmp_path / "judged", nodes=1, switches=1)
+    with_few_bits(monkeypatch)
+    switches = 1 if RULES[mode].needs_one_switch else 2
+    for last in (19, 0):
+        run(tmp_path / "in", tmp_path / "out", mode=mode, options=options, switches=switches, last=last)
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 
 

@@ -97,10 +97,18 @@ class EpochMarks:
             epoch += 1
         return epoch
 
-    def next_over(self) -> int | None:
-        """Return the first epoch that is not over if it is now: all is in that was ever sent of it; else None."""
+    def next_over(self, is_done: Callable[[int], bool] = lambda epoch: True) -> int | None:
+        """Return the first epoch that is not over if it is now: all is in that was ever sent of it; else None.
+
+        Parameters
+        ----------
+        is_done
+            As in `tell`.
+        """
         marks = self._marks.get(self.over + 1)
         if marks is None or len(marks.ended) < self._switches or not self._is_flushed(marks, self._depths):
+            return None
+        if not is_done(self.over + 1):
             return None
         self.over += 1
         del self._marks[self.over]

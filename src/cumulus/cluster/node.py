@@ -235,7 +235,7 @@ class ClusterNode:
             for epoch, depth in told:
                 self._marks.checkpoint(epoch, depth, self._number)
                 effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)
-        while self._is_flushed(self._marks.over + 1) and (over := self._marks.next_over()) is not None:
+        while (over := self._marks.next_over(self._is_flushed)) is not None:
             self._over.append(over)
         self._urge(effects)
         if self._over and self._writing is None:  # who writes the one before reads the gate's maps

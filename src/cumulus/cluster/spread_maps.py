@@ -400,7 +400,7 @@ class SpreadMaps:
     def move_on(self, committed: int) -> int:
         """Count epochs from a later one if that is due; return what was taken away from all versions, 0 if nothing was.
 
-        Everything must be drained.
+        What has come must be drained; what is computed may wait to be sent.
         """
         if less := self.window.moves(committed):
             self.maps.renumber(less)

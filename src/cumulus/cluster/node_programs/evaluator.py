@@ -242,8 +242,8 @@ class NodeMaps:
                 self._add(name, frame.filter(is_later), -1)
 
     def renumber(self, less: int) -> None:
-        """Take something away from all versions; nothing may be left in `take_out`."""
-        for name in (*self.made.histories, *(overlay.since for overlay in self.made.overlays.values())):
+        """Take something away from all versions."""
+        for name in self.made.versioned:
             place = len(self._definitions[name].keys) - 1
             frame = self.taken(name)
             self.put(name, frame.with_numbers(place, frame.numbers(place) - less))

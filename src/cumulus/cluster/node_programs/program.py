@@ -138,6 +138,12 @@ class NodeProgram:
         return found
 
     @property
+    def versioned(self) -> tuple[str, ...]:
+        """The maps whose last key is the version."""
+        overlays = ((each.since, each.out) for each in self.overlays.values())
+        return (*self.histories, *chain.from_iterable(overlays))
+
+    @property
     def histories(self) -> tuple[str, ...]:
         """The maps that keep rows of events, and what was got for them, until their epoch is committed."""
         received = chain.from_iterable(

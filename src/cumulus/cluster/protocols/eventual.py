@@ -131,8 +131,6 @@ class EventualNode:
 
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due."""
-        if self._holds:
-            return  # what is computed has its versions already
         if less := self.maps.move_on(committed):
             self.state.renumber(less)
 
