@@ -22,6 +22,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import net_rows, table_of
 from cumulus.catalog.names import fresh_column, known_name
 from cumulus.catalog.schema import Relation
+from cumulus.durable.folders import refuse_remote
 from cumulus.durable.store import Store, read_parquet, store_of
 from cumulus.epochs.committed.manifest import committed_epochs, manifest_path, read_manifest
 from cumulus.epochs.committed.program_text import written_program
@@ -57,6 +58,10 @@ def check_view(source: FolderSource) -> FolderSource:
     InputError
         If the folder is no output, or has no such view.
     """
+    way = "Give the --out folder of a run, or the home of a cluster: view:OUT/VIEW."
+    refuse_remote(source.path, f"--from {source.relation}=")
+    if not Path(source.path).is_dir():
+        raise InputError(f"{source.path}: there is no such folder with a view {source.view!r}", hint=way)
     try:
         program = written_program(_output(source))
         views = [view.name for view in program.shown_views]
@@ -64,7 +69,7 @@ def check_view(source: FolderSource) -> FolderSource:
     except CumulusError as problem:
         raise InputError(
             f"{source.path}: it is no output with a view {source.view!r}: {problem.message}",
-            hint=problem.hint or "Give the --out folder of a run, or the home of a cluster: view:OUT/VIEW.",
+            hint=way,
         ) from None
     return FolderSource(source.relation, source.path, view=found)
 
