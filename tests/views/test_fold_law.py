@@ -150,3 +150,15 @@ def test_a_fold_is_the_select_with_fewer_grouping_columns(
     if WHOLE:
         assert min(seen[kind] for kind in ("additive", "end", "distinct", "split", "candidates", "shares")) >= 100, seen
         assert seen[engine] >= count // 2, seen
+
+
+@pytest.mark.parametrize("rows", [[], [(1, 2, 3), (-(2**100), 2, 4)]])
+@pytest.mark.parametrize("engine", ["native", "interpreter"])
+def test_null_is_found_in_no_key_that_is_never_null(engine: str, rows: list[tuple[int, int, int]]) -> None:
+    """A key of 128 bits has a word more where it may be NULL."""
+    script = """CREATE TABLE r (h HUGEINT NOT NULL, a INTEGER NOT NULL, x INTEGER);
+        CREATE CUBE v AS SELECT h, a, SUM(x) AS q FROM r GROUP BY h, a;"""
+    with cumulus.Warehouse(script, engine=engine) as warehouse:
+        warehouse.insert("r", rows)
+        assert warehouse.view("v").fold(["a"], {"h": None}).finish().num_rows == 0
+        assert warehouse.view("v").fold(["a"], {"h": 1}).finish().num_rows == len(rows) // 2
