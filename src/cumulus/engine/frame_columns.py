@@ -104,10 +104,8 @@ class FrameColumns:
         if column.form is ColumnForm.TEXT:
             return self._number_of(column, value)
         assert column.type is not None, "it has words"
-        if value is None and not column.nullable:
-            return None
         try:
-            return word_encoder(column.type, nullable=column.nullable)(value)
+            return word_encoder(column.type, nullable=column.nullable, finds=True)(value)
         except EvaluationError:
             return None
 

@@ -110,10 +110,15 @@ def plain_word(value: Any, sql_type: SqlType) -> int:
             return int(value)
 
 
-def word_encoder(sql_type: SqlType, *, nullable: bool) -> Callable[[Any], Words]:
+def word_encoder(sql_type: SqlType, *, nullable: bool, finds: bool = False) -> Callable[[Any], Words]:
     """Return the function from values of a type that no number stands for to their words.
 
     It raises an EvaluationError where a value has none.
+
+    Parameters
+    ----------
+    finds
+        Whether they are looked for: then NULL has none where a column has no NULL.
     """
     is_two, has_sign = is_wide(sql_type), has_sign_word(sql_type, nullable=nullable)
     null, limit = null_words(sql_type), 1 << (127 if is_two else 63)
@@ -123,6 +128,8 @@ def word_encoder(sql_type: SqlType, *, nullable: bool) -> Callable[[Any], Words]
 
     def encode(value: Any) -> Words:
         if value is None:
+            if finds and not nullable:  # it would have a word more than what is there
+                raise EvaluationError(f"a {sql_type} column has no NULL", hint="Look for a value.")
             return null
         word = plain_word(value, sql_type)
         if not least <= word < limit:

@@ -206,8 +206,6 @@ class _Filter:
 
     def mask(self, within: Between | tuple[Any, ...] | None, test: Callable[[Any], bool], among: Mask) -> Mask:
         """Return which have them; of those that are not among some anything."""
-        if not self._columns.size:  # of no entries a wide key may have a word less than a value of it
-            return np.zeros(0, np.bool_)
         words = self._columns.key_words(self._place, slice(0, self._columns.size))
         if isinstance(within, tuple) and len(within) <= _LISTED:
             found = np.zeros(self._columns.size, np.bool_)

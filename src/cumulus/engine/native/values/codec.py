@@ -52,7 +52,7 @@ def encoder(lane: Lane, dictionary: Dictionary, *, adds: bool = True) -> Callabl
         return lambda value: (NULL_WORD,) if value is None else (number(value),)
     if kind is Kind.BIGDECIMAL:
         return lambda value: (NULL_WORD,) if value is None else (dictionary.boxes.put(Decimal(value)),)
-    return word_encoder(lane.type, nullable=lane.nullable)
+    return word_encoder(lane.type, nullable=lane.nullable, finds=not adds)
 
 
 def _text_of(words: Sequence[int]) -> str | None:
