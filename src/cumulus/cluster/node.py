@@ -166,14 +166,12 @@ class ClusterNode:
                 case Completed(WriteOutputs(epoch=epoch) as task, written) if task is self._writing:
                     self._writing = None
                     effects += ready_messages(PUBLISHER, epoch, written)
-                case Tick() if self._protocol is not None:
-                    self._protocol.release()
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._log.forget(self._committed, effects)
                 case _:
                     pass
-        self._advance(effects)
+        self._advance(effects, is_time=any(isinstance(each, Tick) for each in inputs))
         return effects
 
     def _take(self, sender: Name, message: object, effects: list[Effect]) -> None:
@@ -225,10 +223,10 @@ class ClusterNode:
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
-    def _advance(self, effects: list[Effect]) -> None:
+    def _advance(self, effects: list[Effect], *, is_time: bool) -> None:
         """Send what can be sent, then tell how far this node is, then do what is to be done of epochs that are over."""
         if self._protocol is not None:
-            for to, message in self._protocol.drain(self._marks.ended):
+            for to, message in self._protocol.drain(self._marks.ended, is_time=is_time):
                 effects.append(Send(node_name(to) if to >= 0 else switch_name(-1 - to), message))
             self._protocol.move_on(self._committed)
         while told := self._marks.tell(self._is_flushed):

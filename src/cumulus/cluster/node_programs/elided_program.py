@@ -30,7 +30,7 @@ from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, SliceLogs
 from cumulus.cluster.node_programs.histories import Delta, NodeNames
 from cumulus.cluster.node_programs.program import NodeProgram, node_program
 from cumulus.cluster.node_programs.send_logs import SendLogs, late_overlays
-from cumulus.cluster.node_programs.target_program import asked_columns, bare_map, reading_what_was_got, slices_of
+from cumulus.cluster.node_programs.target_program import asked_columns, got_map, reading_what_was_got, slices_of
 from cumulus.m3.program import On, Program, Statement, Trigger
 
 
@@ -65,21 +65,17 @@ class _ElidedWriter:
         self._logs = {each: self._logs_of(each) for each in self._slices.values()}
         self._sent = SendLogs(spread, names, self._logs)
         self._since = Column(names.variable("z"), BIGINT, not_null=True)
-        self._overlays = late_overlays(dict(self._made.overlays), self._logs, names)
+        self._overlays = late_overlays(self._made.overlays, self._logs, names)
 
     def _reading_what_was_got(self) -> Program:
         """Return the spread program, with statements that read what was got in place of the maps."""
-        triggers = []
-        for trigger in self._spread.triggers:
-            base = self._spread.relation(trigger.relation)
-            columns = dict(zip(trigger.variables, base.column_names, strict=True))
-            statements = (
-                replace(each, term=reading_what_was_got(each.term, self._slices, base.name, columns))
-                for each in trigger.statements
-            )
-            triggers.append(replace(trigger, statements=tuple(statements)))
-        gots = (replace(bare_map(self._spread.map(each.map)), name=each.got) for each in self._slices.values())
-        return replace(self._spread, maps=(*self._spread.maps, *gots), triggers=tuple(triggers))
+        spread = self._spread
+        triggers = (
+            reading_what_was_got(each, self._slices, each.relation, spread.relation(each.relation).column_names)
+            for each in spread.triggers
+        )
+        gots = (got_map(spread, each) for each in self._slices.values())
+        return replace(spread, maps=(*spread.maps, *gots), triggers=tuple(triggers))
 
     def _logs_of(self, each: FetchedSlice) -> SliceLogs:
         names = self._names
@@ -89,7 +85,9 @@ class _ElidedWriter:
     def written(self) -> NodeProgram:
         """Return the program."""
         made, spread, version = self._made, self._spread, self._names.version_column
-        see_each_other = {each.relation: each.has_row_versions for each in node_program(spread, {}).groups}
+        see_each_other = {
+            each.relation: each.has_row_versions for each in node_program(spread, {}, corrects=False).groups
+        }
         groups = tuple(replace(each, has_row_versions=see_each_other[each.relation]) for each in made.groups)
         relations, triggers, maps = [*made.program.relations], [*made.program.triggers], [*made.program.maps]
         for each, own in self._logs.items():

@@ -46,7 +46,7 @@ from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, SliceLogs
 from cumulus.cluster.node_programs.histories import Delta, Histories, NodeNames, StatementGroup, kept_row
 from cumulus.cluster.node_programs.program import NodeProgram, node_program
 from cumulus.cluster.node_programs.send_logs import SendLogs, bound_places, late_overlays
-from cumulus.cluster.node_programs.target_program import asked_columns, bare_map, reading_what_was_got, slices_of
+from cumulus.cluster.node_programs.target_program import asked_columns, got_map, reading_what_was_got, slices_of
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
 
@@ -82,7 +82,7 @@ class _FourLogsWriter:
         """The value of what is wanted."""
         self._logs = {each: self._logs_of(each) for each in self._slices.values()}
         self._sent = SendLogs(spread, names, self._logs)
-        self._overlays = late_overlays(dict(self._made.overlays), self._logs, names)
+        self._overlays = late_overlays(self._made.overlays, self._logs, names)
         self._late = {
             name: names.delta_relation(spread.map(name), overlay.late, self._version)
             for name, overlay in self._overlays.items()
@@ -94,7 +94,7 @@ class _FourLogsWriter:
         }
         for relation in (*self._late.values(), *self._corrected.values()):
             names.variables |= {*relation.column_names}
-        self._gots = {each: replace(bare_map(spread.map(each.map)), name=each.got) for each in self._slices.values()}
+        self._gots = {each: got_map(spread, each) for each in self._slices.values()}
         outs = {name: overlay.out for name, overlay in self._overlays.items()}
         self._histories = Histories({each.name: each for each in self._gots.values()}, names, self._for_version, outs)
 
@@ -135,15 +135,11 @@ class _FourLogsWriter:
     def _events(self, relation: str, name: str) -> tuple[list[Trigger], tuple[str, ...]]:
         """Return what the events of a base relation do, and the maps that keep their rows."""
         base = self._spread.relation(relation)
-        known = {each.on: each for each in self._spread.triggers if each.relation == relation}
-        read_from_got: dict[On, Trigger] = {}
-        for on, trigger in known.items():
-            columns = dict(zip(trigger.variables, base.column_names, strict=True))
-            statements = (
-                replace(each, term=reading_what_was_got(each.term, self._slices, relation, columns))
-                for each in trigger.statements
-            )
-            read_from_got[on] = replace(trigger, statements=tuple(statements))
+        read_from_got = {
+            each.on: reading_what_was_got(each, self._slices, relation, base.column_names)
+            for each in self._spread.triggers
+            if each.relation == relation
+        }
         group = StatementGroup(base, None, read_from_got)
         reads = any(maps_of(each.term) for each in group.statements)
         histories = self._histories.keep(group, name) if reads else {}

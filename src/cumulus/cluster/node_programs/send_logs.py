@@ -15,7 +15,7 @@ Cumulus semester paper, section 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from cumulus.algebra.terms import Apply, Compare, Exists, MapRead, Term, Var, negate, number, product_of, sum_of
@@ -115,7 +115,7 @@ class SendLogs:
         return Trigger(On.INSERT, relation.name, relation.column_names, tuple(statements))
 
 
-def late_overlays(made: dict[str, Overlay], slices: Iterable[FetchedSlice], names: NodeNames) -> dict[str, Overlay]:
+def late_overlays(made: Mapping[str, Overlay], slices: Iterable[FetchedSlice], names: NodeNames) -> dict[str, Overlay]:
     """Return overlays with a relation of late deltas for each map of a slice."""
     read = {each.map for each in slices}
     return {

@@ -60,13 +60,9 @@ class SentSlices:
     def __init__(self, maps: NodeMaps) -> None:
         self._maps, self._slices, self._logs = maps, maps.made.slices, maps.made.logs
 
-    def answered(self, number: int) -> str:
-        """Return the map whose rows are entries of a slice, and their deltas, as nodes send them."""
-        return self._logs[number].answered
-
     def together(self, number: int, frames: Sequence[MapFrame]) -> MapFrame:
         """Return the rows of some frames of a slice in one frame."""
-        return concat(self._maps.in_one_form(self.answered(number), frames))
+        return concat(self._maps.in_one_form(self._logs[number].answered, frames))
 
     def _answer(self, number: int, relation: str, keys: pa.Table | None, *numbers: int) -> MapFrame:
         self._maps.apply(relation, _asked_rows(self._maps, relation, keys, *numbers))

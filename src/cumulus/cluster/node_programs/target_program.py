@@ -16,7 +16,7 @@ Cumulus architecture, "Anatomy of an Update"; Cumulus consistency paper, section
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cumulus.algebra.scope import maps_of
@@ -50,14 +50,9 @@ def target_program(spread: Program) -> NodeProgram:
     bases = {group.in_order: group for group in made.groups}
     triggers = []
     for trigger in program.triggers:
-        group = bases[trigger.relation]
-        columns = dict(zip(trigger.variables, group.columns, strict=False))  # the version is the last variable
-        statements = (
-            replace(each, term=reading_what_was_got(each.term, slices, group.relation, columns))
-            for each in trigger.statements
-        )
-        triggers.append(replace(trigger, statements=tuple(statements)))
-    gots = (replace(bare_map(spread.map(each.map)), name=each.got) for each in slices.values())
+        group = bases[trigger.relation]  # the version is the last variable
+        triggers.append(reading_what_was_got(trigger, slices, group.relation, group.columns))
+    gots = (got_map(spread, each) for each in slices.values())
     asked = [_asked(spread, each, made.version) for each in slices.values()]
     whole = replace(
         program,
@@ -88,27 +83,36 @@ def slices_of(spread: Program, names: NodeNames) -> dict[tuple[str, Slice], Fetc
 
 
 def reading_what_was_got(
-    term: Term, slices: Mapping[tuple[str, Slice], FetchedSlice], relation: str, columns: Mapping[str, str]
-) -> Term:
-    """Return a term of a relation's events that reads what was got in place of the maps.
+    trigger: Trigger, slices: Mapping[tuple[str, Slice], FetchedSlice], relation: str, columns: Sequence[str]
+) -> Trigger:
+    """Return a trigger of a relation's events whose statements read what was got in place of the maps.
 
     Parameters
     ----------
     columns
-        Variable of the event → its column.
+        Those of the relation that the first variables of the trigger are.
     """
+    known = dict(zip(trigger.variables, columns, strict=False))
 
     def changed(part: Term | Range) -> Term | Range:
         if isinstance(part, Range) or not maps_of(part):
             return part  # building anew would retype literals that stand alone
         if isinstance(part, MapRead):
-            return MapRead(slices[relation, slice_of(part, columns)].got, part.column, part.keys, part.state)
+            return MapRead(slices[relation, slice_of(part, known)].got, part.column, part.keys, part.state)
         made: Term = rebuild(part, changed)
         return made
 
-    found = changed(term)
-    assert not isinstance(found, Range), term
-    return found
+    statements = []
+    for each in trigger.statements:
+        term = changed(each.term)
+        assert not isinstance(term, Range), each
+        statements.append(replace(each, term=term))
+    return replace(trigger, statements=tuple(statements))
+
+
+def got_map(spread: Program, each: FetchedSlice) -> MapDef:
+    """Return the map of what is got of a slice."""
+    return replace(bare_map(spread.map(each.map)), name=each.got)
 
 
 def bare_map(definition: MapDef) -> MapDef:

@@ -1,4 +1,4 @@
-"""What a FETCH asks for: its slices, their keys, and which of the entries its target needs."""
+"""What nodes ask each other for, as messages have it: slices, their keys, and which of the entries a target needs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from cumulus.cluster.placement.regions import AxisCut
 from cumulus.cluster.placement.segments import hashed_alike
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch
+from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
 
 class AskedSlices:
-    """Reads the messages of switches that ask a node for slices."""
+    """Reads messages that ask a node for slices, or send it some."""
 
-    def __init__(self, plan: ClusterPlan) -> None:
-        self._slices = plan.nodes_program.slices
-        self._shared = shared_keys(plan)
+    def __init__(self, plan: ClusterPlan, maps: SpreadMaps) -> None:
+        self._slices, self._logs = plan.nodes_program.slices, plan.nodes_program.logs
+        self._shared, self._maps = shared_keys(plan), maps
 
     def slice(self, number: int) -> FetchedSlice:
         """Return a slice of the node program; RemoteProtocolError if there is none with that number."""
@@ -29,10 +30,10 @@ class AskedSlices:
             raise RemoteProtocolError(f"there is no slice {number}")
         return self._slices[number]
 
-    def number(self, number: int) -> int:
-        """Return the number of a slice; RemoteProtocolError if there is none with that number."""
+    def versioned(self, number: int, data: bytes) -> MapFrame:
+        """Return what a node has sent of a slice, each with a version; RemoteProtocolError if there is none such."""
         self.slice(number)
-        return number
+        return self._maps.versioned_frame_of(self._logs[number].answered, data)
 
     def by_target(self, fetch: Fetch) -> dict[int, list[tuple[int, bytes]]]:
         """Return for each node that gets a PUSH where its entries go; RemoteProtocolError if others are named."""

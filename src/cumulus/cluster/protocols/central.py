@@ -66,7 +66,7 @@ class CentralNode(ABC):
     def deferred(self, message: object) -> DeferredBlock | None:
         """Return what a message of the switch asks for; None if it is nothing of this protocol."""
 
-    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Deltas]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Deltas]]:
         """Do what can be done now; yield what nodes must get."""
         for block, pushes in self.work.ready():
             yield from self.do(block.message, pushes)
@@ -92,9 +92,6 @@ class CentralNode(ABC):
     def note(self, sender: int, push: Push) -> None:
         """Take what a node has sent."""
         self.work.note(sender, self.maps.kept(push.version), push)
-
-    def release(self) -> None:  # noqa: B027
-        """Do nothing: nothing is collected."""
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""

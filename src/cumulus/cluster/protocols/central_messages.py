@@ -23,6 +23,11 @@ class Put:
     block: Block
     pushes: int
 
+    @property
+    def version(self) -> int:
+        """That of the block."""
+        return self.block.version
+
 
 @dataclass(frozen=True, slots=True)
 class AskedSlice:

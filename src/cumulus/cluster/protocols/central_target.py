@@ -52,7 +52,7 @@ class CentralTargetNode(CentralNode):
     def __init__(self, life: NodeLife) -> None:
         super().__init__(life)
         self._last_put = -1
-        self._asked = AskedSlices(life.plan)
+        self._asked = AskedSlices(life.plan, self.maps)
         self._entries = SliceEntries(self.maps.maps)
 
     def deferred(self, message: object) -> DeferredBlock | None:

@@ -43,7 +43,7 @@ class ElidedPushNode:
     def __init__(self, life: NodeLife) -> None:
         plan, self.maps = life.plan, life.spread_maps()
         self.depths, self._committed = plan.depths, life.committed
-        self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
+        self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.kept, self._late = KeptSlices(self.maps.maps), LateDeltas(self.maps.maps)
         self._told: list[Fetch | Put] = []
         self._deltas: dict[int, list[MapFrame]] = {}
@@ -65,8 +65,7 @@ class ElidedPushNode:
                 self._told.append(message)
             case Push(frames=frames) | Correct(frames) if sender >= 0:
                 for number, data in frames:
-                    answered = self.kept.answered(self._asked.number(number))
-                    self._deltas.setdefault(number, []).append(self.maps.versioned_frame_of(answered, data))
+                    self._deltas.setdefault(number, []).append(self._asked.versioned(number, data))
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
             case _:
@@ -74,11 +73,11 @@ class ElidedPushNode:
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
-    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Correct | Deltas]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Correct | Deltas]]:
         """Do what has come, in the order of versions; yield what nodes must get."""
         self._settle()
         told, self._told = self._told, []
-        for message in sorted(told, key=lambda each: self.maps.kept(_version_of(each))):
+        for message in sorted(told, key=lambda each: self.maps.kept(each.version)):
             if isinstance(message, Fetch):
                 yield from self._answer(message)
             else:
@@ -148,9 +147,6 @@ class ElidedPushNode:
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
-    def release(self) -> None:
-        """Do nothing: nothing is collected."""
-
     def is_flushed(self, epoch: int) -> bool:
         """Return True: nothing waits."""
         return True
@@ -191,7 +187,3 @@ class ElidedPushNode:
         assert not self._deltas, f"node {self.maps.number}: something got was not taken in"
         assert not self._owed, f"node {self.maps.number}: something owed was not sent"
         assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"
-
-
-def _version_of(told: Fetch | Put) -> int:
-    return told.version if isinstance(told, Fetch) else told.block.version

@@ -43,8 +43,8 @@ class EventualNode:
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""
         self._committed = life.committed
-        self._collects, self._is_due, self._holds = plan.options.buffer_ms > 0, False, False
-        """Whether what was computed is collected, is to be sent now, and is there."""
+        self._collects, self._holds = plan.options.buffer_ms > 0, False
+        """Whether what was computed is collected, and is there."""
 
     def take(self, sender: int, message: object) -> None:
         """Take blocks of switches, and deltas of nodes."""
@@ -56,16 +56,16 @@ class EventualNode:
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of the eventual mode")
 
-    def drain(self, ended: int = 0) -> Iterator[tuple[int, Deltas]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
         blocks, deltas, self._blocks, self._deltas = self._blocks, self._deltas, [], []
         self._take_in(map(self.maps.block_rows, blocks), deltas)
-        if self._collects and not self._is_due:
+        if self._collects and not is_time:
             self._holds = self._holds or bool(blocks or deltas)
             if ended <= self._committed:  # else the end of an epoch waits for it
                 yield from self.maps.failures()
                 return
-        self._is_due = self._holds = False
+        self._holds = False
         sent = self.state.drain()
         self.maps.note_errors()
         for node, frames in sent.items():
@@ -108,10 +108,6 @@ class EventualNode:
         if early:
             self.state.receive(early)
         return waiting
-
-    def release(self) -> None:
-        """Let the next `drain` send what is collected."""
-        self._is_due = True
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing is collected that is not sent."""

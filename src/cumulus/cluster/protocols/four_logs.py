@@ -52,7 +52,7 @@ class FourLogsNode:
     def __init__(self, life: NodeLife) -> None:
         plan, self.maps = life.plan, life.spread_maps()
         self.depths = plan.depths
-        self._asked, self._blocks = AskedSlices(plan), ToldBlocks(self.maps)
+        self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.logs, self._late = LoggedSlices(self.maps.maps), LateDeltas(self.maps.maps)
         waits = reads_unwritten if plan.options.bypass else is_behind
         self.work = DeferredWork(waits, arrival=Arrival.BY_VERSION)
@@ -77,8 +77,7 @@ class FourLogsNode:
                 self.work.note(sender, self.maps.kept(message.version), message)
             case Correct(frames) if sender >= 0:
                 for number, data in frames:
-                    answered = self.logs.answered(self._asked.number(number))
-                    self._take_correction(sender, number, self.maps.versioned_frame_of(answered, data))
+                    self._take_correction(sender, number, self._asked.versioned(number, data))
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
             case _:
@@ -97,7 +96,7 @@ class FourLogsNode:
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
-    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Correct | Deltas]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Correct | Deltas]]:
         """Do what can be done now; yield what nodes must get."""
         yield from self._settled()
         for work, pushes in self.work.ready():
@@ -134,8 +133,7 @@ class FourLogsNode:
         """Compute what a block adds here, from what was sent for it."""
         for push in pushes:
             for number, data in push.frames:
-                answered = self.logs.answered(self._asked.number(number))
-                self.logs.give(number, self.maps.versioned_frame_of(answered, data))
+                self.logs.give(number, self._asked.versioned(number, data))
         for number, deltas in self._amended.pop(version, ()):
             self.logs.give(number, deltas)
         self._rows += self._blocks.fire(block)
@@ -178,9 +176,6 @@ class FourLogsNode:
         return bool(added)
 
     # --- epochs -----------------------------------------------------------------------------------------------------
-
-    def release(self) -> None:
-        """Do nothing: nothing is collected."""
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""

@@ -62,17 +62,16 @@ class NodeProtocol(Protocol):
             If it is nothing that this protocol has, or has now.
         """
 
-    def drain(self, ended: int = 0) -> Iterator[tuple[int, Sent]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Sent]]:
         """Do everything that can be done now; yield what others must get, by their numbers, as `take` has them.
 
         Parameters
         ----------
         ended
             The last epoch that all switches have ended.
+        is_time
+            Whether the time is over for which what is to be sent may be collected.
         """
-
-    def release(self) -> None:
-        """Let the next `drain` send what is collected: the time for that is over."""
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether all that has come of an epoch is done, and all that follows from it is sent."""

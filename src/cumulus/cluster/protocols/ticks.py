@@ -80,7 +80,7 @@ class TicksNode:
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
 
-    def drain(self, ended: int = 0) -> Iterator[tuple[int, Push | Deltas | TickTold]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Deltas | TickTold]]:
         """Tell ticks, then do what can be done now; yield what nodes and switches must get."""
         yield from self._tell(ended)
         first = self.earliest_to_come()
@@ -119,9 +119,6 @@ class TicksNode:
 
     def _epoch(self, version: int) -> int:
         return self.maps.window.epoch_of(self.maps.kept(version))
-
-    def release(self) -> None:
-        """Do nothing: nothing is collected."""
 
     def is_flushed(self, epoch: int) -> bool:
         """Whether nothing waits of an epoch."""
@@ -168,7 +165,7 @@ class TicksSwitch:
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, TickAsked]]:
         """Yield what nodes get of a block."""
-        for version, sent in groupby(self._target.dispatch(block), key=lambda each: _version_of(each[1])):
+        for version, sent in groupby(self._target.dispatch(block), key=lambda each: each[1].version):
             fetches: dict[int, list[Fetch]] = {}
             puts: dict[int, list[Put]] = {}
             for node, message in sent:
@@ -197,7 +194,3 @@ class TicksSwitch:
     def reset(self) -> None:
         """Forget what nodes have told: all is sent again."""
         self._told.clear()
-
-
-def _version_of(message: Fetch | Put) -> int:
-    return message.version if isinstance(message, Fetch) else message.block.version
