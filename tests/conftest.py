@@ -19,7 +19,11 @@ _MOST_SECONDS = 1200
 
 
 def pytest_configure() -> None:
-    """Do not ignore SIGINT: a shell that starts the tests in the background does, and what they start inherits it."""
+    """Do not ignore SIGINT: a shell that starts the tests in the background does, and what they start inherits it.
+
+    What is not equal in a comparison that many tests share is shown as in a test.
+    """
+    pytest.register_assert_rewrite("support.told_in_order")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

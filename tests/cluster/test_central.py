@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import hypothesis
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,9 +24,19 @@ from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.m3.program import Program
-from support import random_sql, random_tables
+from support import random_sql
 from support.random_programs import RandomProgram
-from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.spread_cases import (
+    BENCHMARKS,
+    EXTREME_KEYS,
+    SMALL,
+    Block,
+    join_of_keys,
+    random_blocks,
+    spread_program,
+    states,
+    views_that_look_up,
+)
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
@@ -45,10 +54,7 @@ def run(
 ) -> Any:
     found = CentralNodes(program, mode, nodes, seed, engine, cuts)
     found.run(blocks)
-    expected = states(program, blocks)
-    assert {name: approximately(each) for name, each in found.entries().items()} == {
-        name: approximately(expected[name]) for name in found.nodes[0].maps.names
-    }
+    found.must_have(states(program, blocks))
     assert found.sent == found.formula.counts, "what is sent is not what the tables say"
     return found
 
@@ -89,10 +95,7 @@ def test_random_programs(mode: Mode) -> None:
 @given(random_sql.scripts(), st.integers(0, 10**9))
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_views(script: str, seed: int) -> None:
-    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
-    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
-    relations = {trigger.relation for trigger in program.triggers}
-    events = [event for event in random_tables.walk(random.Random(seed), 40) if event[1] in relations]
+    program, events = views_that_look_up(script, seed, 40)
     blocks = [Block(at, name, ((sign, row),)) for at, (sign, name, row) in enumerate(events)]
     for mode in CENTRAL:
         run(program, blocks, mode, random.Random(seed).randint(1, 4), seed)
@@ -184,28 +187,14 @@ def test_only_target_aggregation_takes_cuts(mode: Mode) -> None:
 
 
 SELF = "CREATE TABLE r (a DOUBLE, x INTEGER); CREATE VIEW v AS SELECT SUM(r.x * s.x) AS q FROM r, r s WHERE r.a = s.a;"
-KEYS = """
-CREATE TABLE r (k {type}, x INTEGER); CREATE TABLE s (k {type}, y INTEGER);
-CREATE VIEW v AS SELECT y, SUM(x) AS q, COUNT(*) AS n FROM r, s WHERE r.k = s.k GROUP BY y;
-"""
-EXTREMES = {
-    "DOUBLE": [0.0, -0.0, float("nan"), -float("nan"), 1e308, 5e-324, None],
-    "BIGINT": [2**63 - 1, -(2**63) + 1, 0, None],
-    "VARCHAR": ["", " ", "ü", "\x00", "a" * 5000, None],
-    "DECIMAL(38,10)": [None],
-}
 
 
 @pytest.mark.parametrize("mode", CENTRAL)
-@pytest.mark.parametrize("type", EXTREMES)
+@pytest.mark.parametrize("type", EXTREME_KEYS)
 def test_equal_keys_are_asked_for_once(type: str, mode: Mode) -> None:
     """Keys that are equal and have other bits stand in one block; NULL joins nothing."""
-    program = compile_sql(KEYS.format(type=type), rely=False, enforced=False)
-    values = EXTREMES[type]
-    sides = [Block(at, "s", tuple((1, (value, at)) for value in values)) for at in range(3)]
-    rows = Block(3, "r", tuple((1, (value, place + 1)) for place, value in enumerate(values)))
-    gone = Block(4, "r", tuple((-1, row) for _, row in rows.rows[:2]))
-    run(divide(program).spread, [*sides, rows, gone], mode, 3, 1)
+    program, sides, rows, gone = join_of_keys(type)
+    run(program, [*sides, rows, gone], mode, 3, 1)
 
 
 def test_a_block_of_a_self_join_is_taken_row_by_row() -> None:

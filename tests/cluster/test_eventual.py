@@ -6,7 +6,6 @@ import random
 from collections import deque
 from typing import Any
 
-import hypothesis
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,14 +21,22 @@ from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.protocols.eventual_state import EventualState
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import LAST_VERSION, Numbering, VersionOrder, last_version, unpack
-from cumulus.compiler import compile_sql
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
-from support import random_sql, random_tables
+from support import random_sql
 from support.engines import chosen, engine_of
 from support.random_programs import RandomProgram
-from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.spread_cases import (
+    BENCHMARKS,
+    SMALL,
+    Block,
+    approximately,
+    random_blocks,
+    spread_program,
+    states,
+    views_that_look_up,
+)
 from support.tiers import WHOLE, examples, sampled
 from support.versioned_entries import deltas_between, entries_at
 
@@ -293,8 +300,5 @@ def test_random_programs():
 @given(random_sql.scripts(), st.integers(0, 10**9))
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_views(script, seed):
-    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
-    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
-    relations = {trigger.relation for trigger in program.triggers}
-    events = [event for event in random_tables.walk(random.Random(seed), 60) if event[1] in relations]
-    run(program, seed, events=[(sign, name, row) for sign, name, row in events])
+    program, events = views_that_look_up(script, seed, 60)
+    run(program, seed, events=events)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-import hypothesis
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,12 +18,21 @@ from cumulus.cluster.messages import Deltas, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.protocols.central_messages import AskedSlice, Correct, Evaluate, Fetch, Push, Put
 from cumulus.cluster.spread import divide
-from cumulus.compiler import compile_sql
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.m3.program import Program
-from support import random_sql, random_tables
+from support import random_sql
 from support.random_programs import RandomProgram
-from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.spread_cases import (
+    BENCHMARKS,
+    EXTREME_KEYS,
+    SMALL,
+    Block,
+    join_of_keys,
+    random_blocks,
+    spread_program,
+    states,
+    views_that_look_up,
+)
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
@@ -48,10 +56,7 @@ def run(
     options = OPTIONS[seed % len(OPTIONS)] if options is None else options
     found = CentralNodes(program, Mode.FOUR_LOGS, nodes, seed, engine, cuts, switches, options)
     found.run(blocks)
-    expected = states(program, blocks)
-    assert {name: approximately(each) for name, each in found.entries().items()} == {
-        name: approximately(expected[name]) for name in found.nodes[0].maps.names
-    }
+    found.must_have(states(program, blocks))
     pushes, most = found.sent["Push"], found.formula.counts["Push"]
     assert pushes <= most if found.plan.options.elide_push else pushes == most
     apart = ("Push", "Correct")
@@ -103,34 +108,16 @@ def test_random_programs(engine: str) -> None:
 @given(random_sql.scripts(), st.integers(0, 10**9))
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_views(script: str, seed: int) -> None:
-    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
-    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
-    relations = {trigger.relation for trigger in program.triggers}
-    events = [event for event in random_tables.walk(random.Random(seed), 40) if event[1] in relations]
+    program, events = views_that_look_up(script, seed, 40)
     blocks = [Block(at, name, ((sign, row),)) for at, (sign, name, row) in enumerate(events)]
     run(program, blocks, (random.Random(seed).randint(1, 4), 3), seed)
 
 
-KEYS = """
-CREATE TABLE r (k {type}, x INTEGER); CREATE TABLE s (k {type}, y INTEGER);
-CREATE VIEW v AS SELECT y, SUM(x) AS q, COUNT(*) AS n FROM r, s WHERE r.k = s.k GROUP BY y;
-"""
-EXTREMES = {
-    "DOUBLE": [0.0, -0.0, float("nan"), -float("nan"), 1e308, 5e-324, None],
-    "BIGINT": [2**63 - 1, -(2**63) + 1, 0, None],
-    "VARCHAR": ["", " ", "ü", "\x00", "a" * 5000, None],
-}
-
-
 @pytest.mark.parametrize("engine", ["interpreter", "native"])
-@pytest.mark.parametrize("type", EXTREMES)
+@pytest.mark.parametrize("type", EXTREME_KEYS)
 def test_equal_keys_are_one_in_every_log(type: str, engine: str) -> None:
     """Rows of r are computed before the sides that they join come, from another switch, with lower versions."""
-    program = divide(compile_sql(KEYS.format(type=type), rely=False, enforced=False)).spread
-    values = EXTREMES[type]
-    sides = [Block(at, "s", tuple((1, (value, at)) for value in values)) for at in range(3)]
-    rows = Block(3, "r", tuple((1, (value, place + 1)) for place, value in enumerate(values)))
-    gone = Block(4, "r", tuple((-1, row) for _, row in rows.rows[:2]))
+    program, sides, rows, gone = join_of_keys(type)
     for seed in range(3):
         run(program, [*sides, rows, gone, *sides], (3, 2), seed, engine)
 

@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import hypothesis
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,9 +24,17 @@ from cumulus.cluster.versions import first_version
 from cumulus.compiler import compile_sql
 from cumulus.errors import LayoutError, RemoteProtocolError, UsageError
 from cumulus.m3.program import Program
-from support import random_sql, random_tables
+from support import random_sql
 from support.random_programs import RandomProgram
-from support.spread_cases import BENCHMARKS, SMALL, Block, approximately, random_blocks, spread_program, states
+from support.spread_cases import (
+    BENCHMARKS,
+    SMALL,
+    Block,
+    random_blocks,
+    spread_program,
+    states,
+    views_that_look_up,
+)
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
@@ -44,10 +51,7 @@ def run(
     nodes, switches = shape
     found = CentralNodes(program, Mode.TICKS, nodes, seed, engine, cuts, switches)
     found.run(blocks)
-    expected = states(program, found.in_order())
-    assert {name: approximately(each) for name, each in found.entries().items()} == {
-        name: approximately(expected[name]) for name in found.nodes[0].maps.names
-    }
+    found.must_have(states(program, found.in_order()))
     assert found.sent == found.formula.counts, "what is sent is not what the tables say"
     return found
 
@@ -94,10 +98,7 @@ def test_random_programs() -> None:
 @given(random_sql.scripts(), st.integers(0, 10**9))
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_views(script: str, seed: int) -> None:
-    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
-    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
-    relations = {trigger.relation for trigger in program.triggers}
-    events = [event for event in random_tables.walk(random.Random(seed), 40) if event[1] in relations]
+    program, events = views_that_look_up(script, seed, 40)
     blocks = [Block(at, name, ((sign, row),)) for at, (sign, name, row) in enumerate(events)]
     run(program, blocks, (random.Random(seed).randint(1, 4), 3), seed)
 

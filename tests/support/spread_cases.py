@@ -10,9 +10,11 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+import hypothesis
 import pytest
 
 from cumulus import m3
+from cumulus.algebra.scope import maps_of
 from cumulus.algebra.terms import Const
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind
@@ -23,6 +25,7 @@ from cumulus.m3.infer import nodes
 from cumulus.m3.program import Program
 from cumulus.workloads import flights, shop
 from cumulus_lab.workloads import queries
+from support import random_tables
 
 SQL = {
     "self_join": """
@@ -173,6 +176,33 @@ class RandomRows:
             case _:
                 yield from (0, 1, 2)
                 yield from sorted(self._literals.get(int, ()))[:2]
+
+
+def views_that_look_up(script: str, seed: int, count: int) -> tuple[Program, list[random_tables.Event]]:
+    """Return the spread program of random views with random events of its tables; drop an example without look-ups."""
+    program = divide(compile_sql(random_tables.SCHEMA + script, rely=False, enforced=False)).spread
+    hypothesis.assume(any(maps_of(statement.term) for _, statement in program.statements()))
+    relations = {trigger.relation for trigger in program.triggers}
+    return program, [event for event in random_tables.walk(random.Random(seed), count) if event[1] in relations]
+
+
+EXTREME_KEYS = {
+    "DOUBLE": [0.0, -0.0, float("nan"), -float("nan"), 1e308, 5e-324, None],
+    "BIGINT": [2**63 - 1, -(2**63) + 1, 0, None],
+    "VARCHAR": ["", " ", "ü", "\x00", "a" * 5000, None],
+    "DECIMAL(38,10)": [None],
+}
+
+
+def join_of_keys(type: str) -> tuple[Program, list[Block], Block, Block]:
+    """Return a join by extreme keys of a type, blocks of the side s, and one of r that comes and one that goes."""
+    script = f"""CREATE TABLE r (k {type}, x INTEGER); CREATE TABLE s (k {type}, y INTEGER);
+        CREATE VIEW v AS SELECT y, SUM(x) AS q, COUNT(*) AS n FROM r, s WHERE r.k = s.k GROUP BY y;"""
+    values = EXTREME_KEYS[type]
+    sides = [Block(at, "s", tuple((1, (value, at)) for value in values)) for at in range(3)]
+    rows = Block(3, "r", tuple((1, (value, place + 1)) for place, value in enumerate(values)))
+    gone = Block(4, "r", tuple((-1, row) for _, row in rows.rows[:2]))
+    return divide(compile_sql(script, rely=False, enforced=False)).spread, sides, rows, gone
 
 
 def states(program: Program, blocks: list[Block]) -> dict[str, dict[Any, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from cumulus.cluster.protocols.protocol import NumberedRows
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.m3.program import Program
-from support.spread_cases import Block
+from support.spread_cases import Block, approximately
 
 
 class CentralNodes:
@@ -126,6 +126,12 @@ class CentralNodes:
         while self.deliver():
             pass
         assert all(node.is_flushed(1) for node in self.nodes)
+
+    def must_have(self, expected: Mapping[str, dict[Any, Any]]) -> None:
+        """Compare the entries of all spread maps with those of one engine: floats within rounding."""
+        assert {name: approximately(each) for name, each in self.entries().items()} == {
+            name: approximately(expected[name]) for name in self.nodes[0].maps.names
+        }
 
     def entries(self) -> dict[str, dict[Any, Any]]:
         """Return the entries of all maps, each from its owner; who else has it has the same."""
