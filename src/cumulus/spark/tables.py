@@ -150,13 +150,14 @@ def _arrow_schema(place: _Place) -> pa.Schema:
 
 def _spark_schema(schema: pa.Schema) -> StructType:
     """Return a schema as Spark has it; what Spark has no type for is text."""
+    from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type
 
     fields = []
     for field in schema:
         try:
             kind = from_arrow_type(field.type, prefer_timestamp_ntz=True)
-        except Exception:  # noqa: BLE001 (pyspark's own)
+        except PySparkTypeError:
             kind = StringType()
         fields.append(StructField(field.name, kind))
     return StructType(fields)
