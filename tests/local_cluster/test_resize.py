@@ -16,7 +16,7 @@ from cumulus.cli.main import app
 from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import is_running, read_address
 from cumulus.cluster.processes.cluster_settings import read_settings
-from cumulus.errors import NotRunningError
+from cumulus.errors import NotRunningError, ProcessError
 from support.live_load import LiveLoad, begin, settings_of
 
 
@@ -105,13 +105,11 @@ def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: 
     assert "not the home of a cluster" in refused(str(home), "--nodes", "3")
     with running(home):
         begin(home)
-        refused(str(home), "--nodes", "0")
+        assert "nothing is asked for" in refused(str(home), "--nodes", "0")
+        assert "--place node0 is none" in refused(str(home), "--place", "node0")
         wish = home / "checkpoint" / "resize.json"
-        (home / "checkpoint" / "hosts.json").write_text("{}")  # as if its machines were elsewhere
-        told = refused(str(home), "--nodes", "3")
-        assert "it stays as it was: " in told
-        assert "what its nodes have is on other hosts" in told
-        (home / "checkpoint" / "hosts.json").unlink()
+        told = refused(str(home), "--nodes", "3", "--host", "h2:7070")
+        assert "it stays as it was: all machines of this cluster are on this computer" in told
         until = time.monotonic() + 60
         while not is_running(home):
             assert time.monotonic() < until
@@ -124,3 +122,6 @@ def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: 
         told = refused(str(home), "--nodes", "4")
         assert "another resize has been asked for" in told
     assert "the cluster is not running" in refused(str(home), "--nodes", "4")
+    (home / "checkpoint" / "hosts.json").write_text("{}")  # as if its machines had been elsewhere
+    with pytest.raises(ProcessError, match="what its machines have is on other hosts, and no --host is given"):
+        daemon.start(settings_of(home))

@@ -202,9 +202,56 @@ def test_a_standby_takes_the_place_of_a_host_that_is_lost(hosts: Sequence[Host])
     assert len(epochs) == len(set(epochs))
 
 
-def residences(host: Host) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = json.loads(host.run("cat", "live/checkpoint/hosts.json"))
+def residences(host: Host, layout: int = 0) -> dict[str, dict[str, Any]]:
+    folder = f"live/checkpoint/layout{layout}" if layout else "live/checkpoint"
+    found: dict[str, dict[str, Any]] = json.loads(host.run("cat", f"{folder}/hosts.json"))
     return found
+
+
+@pytest.mark.kill
+def test_nodes_come_to_further_hosts_move_and_go_while_clients_send(hosts: Sequence[Host]) -> None:
+    first, second, third = hosts
+    first.cumulus("cluster", "start", "views.sql", "--home", "live", "--nodes", 1, "--trigger", "250ms")
+    send(first, 0, 20)
+    first.cumulus("cluster", "stop", "live")  # all on one computer until now
+    start(hosts[:2], "--standby", "1", nodes=2)
+    assert [len(machine_pids(host)) for host in hosts] == [4, 1, 0], "the first has the standby, too"
+    send(first, 20, 20)
+    second.write("clients.secret", first.run("cat", "live/checkpoint/secret"), is_secret=True)
+    words = [sys.executable, "-c", SEND, "40", "400", f"cluster://{second.address}:7070", "clients.secret"]
+    sending = second.start(*words)
+    more = ["--nodes", 4, "--host", f"{third.address}:7070"]
+    assert "live: 2 nodes → 4" in first.cumulus("cluster", "resize", "live", *more)
+    where = {name: each["host"] for name, each in residences(first, layout=2).items()}
+    assert where["node2"] == f"{third.address}:7070", "the host that has the fewest"
+    assert sending.poll() is None, sending.communicate()[0]
+    place = f"node1={third.address}"
+    assert f"live: 4 nodes → 4, {place}" in first.cumulus("cluster", "resize", "live", "--place", place)
+    assert residences(first, layout=3)["node1"]["host"] == f"{third.address}:7070"
+    told, _ = sending.communicate(timeout=120)
+    assert sending.returncode == 0, told
+    assert json.loads(told.splitlines()[-1])[0] == expected(440), told
+    send(first, 440, 20)
+    assert "no --host 10.99.0.1 is given" in failed(first, "cluster", "resize", "live", "--place", "node0=10.99.0.1")
+    assert "live: 4 nodes → 1" in first.cumulus("cluster", "resize", "live", "--nodes", 1)
+    send(first, 460, 10)
+    for host in filter(machine_pids, hosts):
+        assert {path.split("/")[2] for path in folders(host)} <= {"layout4"}, "what nobody reads is removed"
+    first.cumulus("cluster", "stop", "live")
+    told = failed(first, "cluster", "start", "views.sql", "--home", "live")
+    assert "what its machines have is on other hosts, and no --host is given" in told
+    start(hosts, nodes=1)
+    send(first, 470, 10)
+
+
+def folders(host: Host) -> list[str]:
+    return host.run("sh", "-c", "ls -d data/*/* 2> /dev/null || true").split()
+
+
+def failed(host: Host, *words: object) -> str:
+    with pytest.raises(AssertionError) as told:
+        host.cumulus(*words)
+    return str(told.value)
 
 
 @pytest.mark.kill
@@ -266,23 +313,18 @@ with open({str(tmp_path / "packets")!r}, "wb") as file:
 def test_mistakes_are_told_before_anything_is_written(hosts: Sequence[Host]) -> None:
     first, second, third = hosts
 
-    def refused(host: Host, *words: object) -> str:
-        with pytest.raises(AssertionError) as told:
-            host.cumulus(*words)
-        return str(told.value)
-
     start(hosts)
     first.cumulus("cluster", "stop", "live")
     second.write("views.sql", VIEWS)
     named = [word for host in hosts for word in ("--host", f"{host.address}:7070")]
     words: list[object] = ["cluster", "start", "views.sql", "--home", "live", "--nodes", 3, *named]
     words += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem"]
-    assert "the home of another cluster is there, on the first --host" in refused(second, *words)
-    assert "what goes there could be read" in refused(first, *words[:-2])
-    told = refused(first, *words, "--place", f"publisher={second.address}")
+    assert "the home of another cluster is there, on the first --host" in failed(second, *words)
+    assert "what goes there could be read" in failed(first, *words[:-2])
+    told = failed(first, *words, "--place", f"publisher={second.address}")
     assert "publisher writes the home, the first --host" in told
     start(hosts)
-    assert "it serves the supervisor of cluster" in refused(
+    assert "it serves the supervisor of cluster" in failed(
         first, *[{"live": "other"}.get(each, each) for each in words]
     )
     send(first, 0, 10)
@@ -290,16 +332,16 @@ def test_mistakes_are_told_before_anything_is_written(hosts: Sequence[Host]) -> 
     end_agent(third)
     third.write("other.secret", "another", is_secret=True)
     start_agent(third, secret="other.secret")
-    assert f"the agent at {third.address}:7070 refuses: supervisor does not know the secret" in refused(first, *words)
+    assert f"the agent at {third.address}:7070 refuses: supervisor does not know the secret" in failed(first, *words)
     end_agent(third)
     for kind in ("pem", "key"):  # the certificate of another host
         third.write(f"{third.address}.{kind}", second.run("cat", f"{second.address}.{kind}"), is_secret=True)
     start_agent(third)
-    assert "shows a certificate that is not trusted: IP address mismatch" in refused(first, *words)
+    assert "shows a certificate that is not trusted: IP address mismatch" in failed(first, *words)
     named = [word for host in hosts[:2] for word in ("--host", f"{host.address}:7070")]
     words = ["cluster", "start", "views.sql", "--home", "live", "--nodes", 3, *named]
     words += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem"]
-    told = refused(first, *words)
+    told = failed(first, *words)
     assert f"node1 has its state at {third.address}:7070, and no --host names it" in told
     start(hosts[:2], "--place", f"node1={second.address}")
     wait_for(lambda: "epoch 1 is committed, and not in the log" in log_of(first))

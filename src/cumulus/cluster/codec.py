@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, output_files, records, resets
 from cumulus.cluster.protocols import central_messages
-from cumulus.cluster.standby import copies
+from cumulus.cluster.standby import copies, state_pieces
 from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -76,6 +76,9 @@ _CLASSES: dict[str, type] = {
         copies.CopyForget,
         copies.CopyKept,
         copies.CopyReady,
+        state_pieces.GiveState,
+        state_pieces.StatePiece,
+        state_pieces.StateKept,
         records.LoggedTurn,
         records.LoggedRefusal,
         records.LoggedPayloads,
@@ -83,6 +86,7 @@ _CLASSES: dict[str, type] = {
         records.LoggedEpoch,
         records.NodeState,
         records.SwitchState,
+        records.HeldState,
         records.ViewShare,
         Written,
     )

@@ -73,7 +73,17 @@ class MachineLog:
         return number
 
     def save_if_due(self, epoch: int, committed: int, state: Callable[[], object], effects: list[Effect]) -> None:
-        """Let a snapshot be kept of what is there after an epoch, if the log has outgrown the last one."""
+        """Let a snapshot be kept of what is there after an epoch, if the log has outgrown the last one.
+
+        Parameters
+        ----------
+        epoch, committed
+            That epoch, and the last committed one.
+        state
+            Makes the snapshot.
+        effects
+            Where the task goes.
+        """
         if self.bytes > max(self.least_bytes, self._state_bytes):
             saved = b"".join(encode(state()))
             self.bytes, self._state_bytes = 0, len(saved)

@@ -127,6 +127,25 @@ class SwitchState:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldState:
+    """Of a node or a switch that has ended: what it has after the last committed epoch, and rows accepted since.
+
+    Parameters
+    ----------
+    state
+        A `NodeState` with the entries that the node owns, or a `SwitchState`, as bytes; empty before the first epoch.
+    rows
+        Records of `LoggedRows`.
+    last
+        Their last epoch; 0 without any.
+    """
+
+    state: bytes
+    rows: Sequence[bytes] = ()
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ViewShare:
     """What a node has of the maps of a view: number of the map, rows, and rows to be taken away from them."""
 

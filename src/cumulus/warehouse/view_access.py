@@ -392,9 +392,11 @@ def query(state: WarehouseState, sql: str, parameters: Parameters, guard: QueryG
         return ask(state, sql, parameters, guard, partial(fold_view, state))
     with reading(state):
         if state.desk is None or not state.desk.is_good:
-            with Deferring():  # Ctrl-C in the middle of DuckDB's import ends the process
+            # Ctrl-C in the middle of DuckDB's import ends the process; while it takes a view, it is an error of DuckDB.
+            with Deferring():
                 from cumulus.warehouse.ad_hoc_queries import Desk  # PyArrow's datasets bring pandas along
-            state.desk = Desk(state.session.engine, state.finishers, state.functions, partial(fold_view, state))
+
+                state.desk = Desk(state.session.engine, state.finishers, state.functions, partial(fold_view, state))
         table, read = state.desk.ask(sql, parameters)
         for name in read.intersection(state.finishers):
             open_view(state, name).warn()

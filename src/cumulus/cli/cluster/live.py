@@ -162,15 +162,23 @@ def _hosts(
         raise UsageError(
             "--host needs --agents-secret", hint="Give the file whose secret the agents were started with."
         )
-    places = {}
-    for each in place:
-        machine, is_there, where = each.partition("=")
-        if not is_there or machine in places:
-            raise UsageError(f"--place {each} is none", hint="Give each machine once, as MACHINE=HOST: node0=h2.")
-        places[machine] = where
+    places = places_in(place)
     ca = "" if tls_ca is None else str(tls_ca.absolute())
     lease_s = parse_patience(lease)
     return HostSettings(tuple(agents), places, str(secret.absolute()), ca, insecure, lease_s, standbys, ack.value)
+
+
+def places_in(texts: list[str]) -> dict[str, str]:
+    """Return machine → host of --place; UsageError if one is none."""
+    from cumulus.errors import UsageError
+
+    found: dict[str, str] = {}
+    for each in texts:
+        machine, is_there, where = each.partition("=")
+        if not is_there or machine in found:
+            raise UsageError(f"--place {each} is none", hint="Give each machine once, as MACHINE=HOST: node0=h2.")
+        found[machine] = where
+    return found
 
 
 def stop(

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import typer
 
+from cumulus.cli.cluster.live import places_in
+
 
 def resize(
     home: Path = typer.Argument(..., help="The folder that `cumulus cluster start --home` was given."),
-    nodes: int = typer.Option(..., "--nodes", min=1, max=1024, help="How many nodes there are to be."),
+    nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes there are to be: as many as now."),
+    host: list[str] = typer.Option([], "--host", help="HOST:PORT of an agent of a further host; again for each."),
+    place: list[str] = typer.Option([], "--place", help="MACHINE=HOST, such as node3=h4; new ones go where few are."),
     timeout: str = typer.Option("10m", help="How long to wait until they run."),
 ) -> None:
     """Let a running cluster go on with more nodes, or fewer: what they have is dealt out anew between two epochs.
@@ -17,8 +21,15 @@ def resize(
     Clients wait meanwhile, and nothing that was accepted is lost.
     Example: cumulus cluster resize live/ --nodes 4
     """
-    from cumulus.cluster.live import resize_wish
+    from cumulus.cluster.live.resize_wish import ResizeWish, ask
     from cumulus.epochs.trigger import parse_patience
+    from cumulus.errors import UsageError
 
-    before, after = resize_wish.ask(home.absolute(), nodes, parse_patience(timeout))
-    print(f"{home}: {before} nodes → {after}" if before != after else f"{home}: it has {nodes} nodes already")
+    if not nodes and not place:
+        raise UsageError("nothing is asked for", hint="Give --nodes N, or --place MACHINE=HOST.")
+    wish = ResizeWish(nodes, tuple(host), places_in(place))
+    before, after = ask(home.absolute(), wish, parse_patience(timeout))
+    if place:
+        print(f"{home}: {before} nodes → {after}, {', '.join(place)}")
+    else:
+        print(f"{home}: {before} nodes → {after}" if before != after else f"{home}: it has {nodes} nodes already")

@@ -69,7 +69,7 @@ class ClusterClient:
         self._place = home if isinstance(home, AgentPlace) else HomePlace(Path(home).absolute())
         self._layout = KnownLayout(self._place)
         self._links: ClientLinks | None = self._new_links()
-        self.home: Place = output_of(self._place, self._new_links, timeout_s)
+        self.home: Place = output_of(self._place, self._layout, self._new_links, timeout_s)
         self._lock = Lock()
         self._pid, self._number = os.getpid(), 0
 

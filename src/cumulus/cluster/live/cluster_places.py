@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from cumulus.cluster.live.address import ADDRESS, STATE, read_address
 from cumulus.cluster.processes.cluster_hosts import address_of, check_encrypted, read_card
@@ -29,11 +29,13 @@ from cumulus.transport.agents.agent_messages import (
 )
 from cumulus.transport.client_connection import ClientConnection
 from cumulus.transport.connections import Address
-from cumulus.transport.greeting import Credentials
+from cumulus.transport.greeting import Credentials, RefusalError, RefusalPolicy
 from cumulus.transport.secret_file import read_secret
 from cumulus.transport.tls import TlsFiles
 
 SCHEME = "cluster://"
+_STARTING_SECONDS, _LOOK_SECONDS = 60.0, 0.2
+"""How long a cluster that is about to run is waited for, and how often it is looked for."""
 _ANSWER_SECONDS = 5.0
 """How long an agent may take to say where the machines are."""
 
@@ -68,7 +70,9 @@ class ClusterPlace(Protocol):
         Raises
         ------
         NotRunningError
-            If it does not run.
+            If it does not run; `UnreachableError` if nobody who would know is reached.
+        RefusalError
+            If it is about to run.
         """
 
     def card(self) -> tuple[ClusterSettings, Program]:
@@ -79,6 +83,10 @@ class ClusterPlace(Protocol):
         CumulusError
             If that cannot be told.
         """
+
+
+class UnreachableError(NotRunningError):
+    """No agent of a cluster is reached: it may run all the same."""
 
 
 class HomePlace:
@@ -157,14 +165,19 @@ class AgentPlace:
 
     def card(self) -> tuple[ClusterSettings, Program]:
         """Return how it was started, and what it runs."""
-        card: Any = self._directory().card
-        try:
-            settings, program, _ = read_card(card["card"], "", "")
-        except (KeyError, TypeError):
-            raise RemoteProtocolError(
-                f"{self.url} does not say what it runs", hint="Run one release everywhere."
-            ) from None
+        settings, program, _ = read_card(self._directory_in_time().card, "", "")
         return settings, program
+
+    def _directory_in_time(self) -> Directory:
+        """Return what an agent says; of a cluster that is about to run, once it does."""
+        until = time.monotonic() + _STARTING_SECONDS
+        while True:
+            try:
+                return self._directory()
+            except RefusalError as problem:
+                if time.monotonic() > until:
+                    raise NotRunningError(problem.message, hint=problem.hint) from None
+                time.sleep(_LOOK_SECONDS)
 
     def _directory(self) -> Directory:
         with closing(self._opened(self._me, self.secret_hint)) as connection:
@@ -197,20 +210,23 @@ class AgentPlace:
         raise ProcessError(f"{self.url}: the cluster has not ended in {seconds:g} s", hint="See its log.")
 
     def _opened(self, me: Credentials, hint: str) -> ClientConnection:
-        """Return a connection to the first agent that takes one."""
-        problems = []
+        """Return a connection to the first agent that takes one; raises as `ClusterPlace.members`."""
+        problems, is_reached, is_starting = [], False, False
         for host, port in self._agents:
             try:
                 until = time.monotonic() + _ANSWER_SECONDS
                 return ClientConnection(me, AGENT_NAME, (host, port), INCARNATION, until)
             except RemoteProtocolError as problem:
                 problems.append(f"{host}:{port}: {problem.message}")
+                is_reached = True
+                is_starting |= isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.AGAIN
             except OSError as problem:
                 problems.append(f"{host}:{port}: {problem.strerror or problem}")
-        raise NotRunningError(
-            f"{self.url}: no cluster is found: {'; '.join(problems)}",
-            hint=f"Look whether it runs there. {hint}",
-        )
+        told = f"{self.url}: no cluster is found: {'; '.join(problems)}"
+        look = f"Look whether it runs there. {hint}"
+        if is_starting:
+            raise RefusalError(told, RefusalPolicy.AGAIN, hint=look)
+        raise (NotRunningError if is_reached else UnreachableError)(told, hint=look)
 
     def __str__(self) -> str:
         return self.url

@@ -8,7 +8,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from cumulus.cluster.live.address import (
     note_error,
     read_address,
 )
+from cumulus.cluster.live.resize_wish import ResizeWish
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.home import Home
@@ -36,7 +37,7 @@ from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
-from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError
+from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError, UsageError
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.secret_file import read_secret
@@ -108,19 +109,23 @@ def serve(
     """
     place = Path(live.home).absolute()
     home = _opened(live, live.nodes, note)
+    done: ResizeWish | None = None
     try:
         while True:
             with home:
-                _keep(home, live, is_stopped, on_up, on_epoch, note)
-            nodes = resize_wish.wished(place)
-            if is_stopped() or not nodes:
+                _keep(home, live, done, is_stopped, on_up, on_epoch, note)
+            wish = resize_wish.wished(place)
+            if is_stopped() or wish is None:
                 return
             try:
-                home = _opened(live, nodes, note)
+                wanted = _with_wish(live, wish)
+                home = _opened(wanted, wish.nodes, note, is_moved=bool(wish.place))
             except CumulusError as problem:
                 note(f"it stays as it was: {problem.message}")
                 resize_wish.answer(place, problem)
                 home = _opened(live, 0, note)
+            else:
+                live, done = wanted, wish
     except CumulusError as problem:
         note_error(place, problem)
         raise
@@ -129,7 +134,20 @@ def serve(
             (place / ADDRESS).unlink()  # until here clients wait for other nodes
 
 
-def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None]) -> Home:
+def _with_wish(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
+    """Return how a cluster is to go on; UsageError if hosts are wished for, and it has none."""
+    if live.hosts is None:
+        if wish.hosts or wish.place:
+            raise UsageError(
+                "all machines of this cluster are on this computer, and it was told no secret of agents",
+                hint="Stop it, and start it with --host and --agents-secret: what its machines have goes there.",
+            )
+        return live
+    agents = (*live.hosts.agents, *(each for each in wish.hosts if each not in live.hosts.agents))
+    return replace(live, hosts=replace(live.hosts, agents=agents, place=wish.place))
+
+
+def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None], *, is_moved: bool = False) -> Home:
     return open_home(
         program_of(live.program),
         live.sources,
@@ -139,6 +157,8 @@ def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None]) -> Home
         nodes=nodes,
         switches=live.switches,
         note=note,
+        hosts=live.hosts,
+        is_moved=is_moved,
         functions=live.functions,
         **live.settings,
     )
@@ -147,6 +167,7 @@ def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None]) -> Home
 def _keep(
     home: Home,
     live: LiveSettings,
+    done: ResizeWish | None,
     is_stopped: Callable[[], bool],
     on_up: Callable[[], None],
     on_epoch: Callable[[Epoch], None],
@@ -158,6 +179,8 @@ def _keep(
     ----------
     home
         Opened.
+    done
+        What was asked for last, and is so now.
     live, is_stopped, on_up, on_epoch, note
         As `serve` takes them.
     """
@@ -167,18 +190,23 @@ def _keep(
     if live.origin is not None:
         write_origin(place, live.origin)
 
+    has_begun = False
+
     def up(supervisor: Supervisor) -> None:
+        nonlocal has_begun
+        has_begun = True
         machines, pids = supervisor.addresses(), supervisor.pids()
         own = os.getpid()
         tls_ca = "" if live.hosts is None else live.hosts.tls_ca
         address = ClusterAddress(own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca)
         address.write(place)
-        if resize_wish.wished(place) == home.settings.nodes:
+        if done is not None and resize_wish.wished(place) == done:
             resize_wish.answer(place)
         on_up()
 
     def is_over() -> bool:
-        return is_stopped() or resize_wish.wished(place) not in (0, home.settings.nodes)
+        # What is asked for while machines start waits until they have: their start would be given up, as an error.
+        return is_stopped() or (has_begun and resize_wish.wished(place) not in (None, done))
 
     running = ClusterRun(
         home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts

@@ -60,9 +60,10 @@ class KnownLayout:
             return work()
         except RemoteProtocolError:
             settings, _ = self._place.card()
-            if settings.layout == self.settings.layout:
+            if settings.agreed == links.program:
                 raise
-        self.settings = settings
-        self.__dict__.pop("plan", None)
+        if settings.layout != self.settings.layout:
+            self.settings = settings
+            self.__dict__.pop("plan", None)
         links.agree_on(settings.agreed)
         return work()

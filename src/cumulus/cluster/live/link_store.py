@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from cumulus.cluster.live.cluster_places import AgentPlace, HomePlace
+from cumulus.cluster.live.known_layout import KnownLayout
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.output_files import ListOutput, OutputListed, OutputRead, ReadOutput
 from cumulus.cluster.publisher import PUBLISHER
@@ -19,9 +20,19 @@ from cumulus.errors import CumulusError
 _PART_BYTES = 8 << 20
 
 
-def output_of(place: HomePlace | AgentPlace, new_links: Callable[[], ClientLinks], timeout_s: float) -> Place:
-    """Return where the output of a cluster is read: the home, or over links where that is not seen."""
-    return place.home if isinstance(place, HomePlace) else LinkStore(str(place), new_links(), timeout_s)
+def output_of(
+    place: HomePlace | AgentPlace, layout: KnownLayout, new_links: Callable[[], ClientLinks], timeout_s: float
+) -> Place:
+    """Return where the output of a cluster is read: the home, or over links where that is not seen.
+
+    Parameters
+    ----------
+    place, layout, timeout_s
+        As `LinkStore` takes them, the place for its address.
+    new_links
+        Makes links.
+    """
+    return place.home if isinstance(place, HomePlace) else LinkStore(str(place), layout, new_links(), timeout_s)
 
 
 class LinkStore(Store):
@@ -31,14 +42,16 @@ class LinkStore(Store):
     ----------
     address
         What errors call it.
+    layout
+        On which the links must agree with the publisher.
     links
         Its own: several threads may read.
     timeout_s
         How long one answer may take.
     """
 
-    def __init__(self, address: str, links: ClientLinks, timeout_s: float) -> None:
-        self.address = address
+    def __init__(self, address: str, layout: KnownLayout, links: ClientLinks, timeout_s: float) -> None:
+        self.address, self._layout = address, layout
         self._links, self._timeout_s = links, timeout_s
         self._lock, self._number = Lock(), 0
 
@@ -83,8 +96,9 @@ class LinkStore(Store):
     def _ask(self, message_of: Callable[[int], Any]) -> Any:
         with self._lock:
             self._number += 1
+            message, until = message_of(self._number), time.monotonic() + self._timeout_s
             try:
-                (answer,) = self._links.ask(PUBLISHER, message_of(self._number), time.monotonic() + self._timeout_s)
+                (answer,) = self._layout.agreed(lambda: self._links.ask(PUBLISHER, message, until), self._links)
             except CumulusError as problem:
                 raise OSError(5, problem.message, self.address) from None
         return answer

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.live.cluster_places import ClusterPlace
+from cumulus.cluster.live.cluster_places import ClusterPlace, UnreachableError
 from cumulus.cluster.messages import ClientRows, EntriesRead, PartsRead, RequestRefused, RowsAccepted, RowsHeld
 from cumulus.errors import DelayError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
@@ -32,18 +32,18 @@ class ClientLinks:
     name
         What the client is called by the machines.
     program
-        The hash that they all must agree on.
+        The hash that they all must agree on, also as an attribute.
     """
 
     def __init__(self, place: ClusterPlace, name: Name, program: bytes, epoch_of: Callable[[], int]) -> None:
-        self._place, self._name, self._program, self._epoch_of = place, name, program, epoch_of
+        self._place, self._name, self.program, self._epoch_of = place, name, program, epoch_of
         self._links: dict[Name, ClientConnection] = {}
         self._epochs: dict[Name, int] = {}
         """Switch → an epoch that had not ended there when it was asked last, so that the one before had."""
 
     def agree_on(self, program: bytes) -> None:
         """Make all links anew, to machines that agree on something else."""
-        self._program = program
+        self.program = program
         self.close()
 
     def send(self, switch: Name, rows: ClientRows, until: float) -> RowsAccepted:
@@ -88,6 +88,11 @@ class ClientLinks:
             except TimeoutError as problem:
                 reason = str(problem) or reason
                 self._drop(machine)
+            except UnreachableError as problem:
+                if time.monotonic() + pause > until:
+                    raise
+                self._drop(machine)
+                reason = problem.message
             except (OSError, RefusalError) as problem:
                 self._drop(machine)
                 if isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.NEVER:
@@ -113,7 +118,7 @@ class ClientLinks:
             found = self._place.members()
             if machine not in found.machines:
                 raise RemoteProtocolError(f"{self._place} has no {machine} any more", hint="Connect again.")
-            me = Credentials(self._name, self._program, found.secret, tls=found.tls)
+            me = Credentials(self._name, self.program, found.secret, tls=found.tls)
             self._links[machine] = ClientConnection(me, machine, found.machines[machine], found.incarnation, until)
         return self._links[machine]
 
@@ -172,4 +177,5 @@ class ClientLinks:
             if time.monotonic() + pause > until:
                 raise DelayError(what, hint=hint)
             time.sleep(pause)
-            self._place.members()  # it may have ended
+            with suppress(UnreachableError, RefusalError):
+                self._place.members()  # it may have ended

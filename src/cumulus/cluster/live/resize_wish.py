@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cumulus.cluster.live.address import STATE, read_address
@@ -16,8 +19,30 @@ _WISH, _ANSWER = "resize.json", "resized.json"
 _LOOK_S = 0.1
 
 
-def ask(home: Path, nodes: int, seconds: float) -> tuple[int, int]:
-    """Ask the cluster of a home for so many nodes, and wait until they run; return how many there were, and are.
+@dataclass(frozen=True, slots=True)
+class ResizeWish:
+    """How a cluster is to go on.
+
+    Parameters
+    ----------
+    nodes
+        How many; 0 for as many as there are.
+    hosts
+        Agents of further hosts, as host:port.
+    place
+        Machine → the host that it is to run on.
+    number
+        Its own, so that the same can be asked for twice.
+    """
+
+    nodes: int
+    hosts: tuple[str, ...] = ()
+    place: Mapping[str, str] = field(default_factory=dict)
+    number: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
+    """Ask the cluster of a home for other nodes, and wait until they run; return how many there were, and are.
 
     Raises
     ------
@@ -36,13 +61,14 @@ def ask(home: Path, nodes: int, seconds: float) -> tuple[int, int]:
     before = read_settings(home / STATE)
     if before is None:
         raise InputError(f"{home}: not the home of a cluster", hint="Give the folder that --home has named.")
-    if before.nodes == nodes:
+    nodes = wish.nodes or before.nodes
+    if before.nodes == nodes and not wish.place:
         return nodes, nodes
-    wish, said = home / STATE / _WISH, home / STATE / _ANSWER
-    if wish.exists():
-        raise UsageError(f"{home}: another resize has been asked for", hint=f"Wait for it, or remove {wish}.")
+    path, said = home / STATE / _WISH, home / STATE / _ANSWER
+    if path.exists():
+        raise UsageError(f"{home}: another resize has been asked for", hint=f"Wait for it, or remove {path}.")
     said.unlink(missing_ok=True)
-    write_durably(wish, json.dumps({"nodes": nodes}).encode())
+    write_durably(path, json.dumps(asdict(wish)).encode())
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with suppress(FileNotFoundError):
@@ -56,15 +82,17 @@ def ask(home: Path, nodes: int, seconds: float) -> tuple[int, int]:
     raise DelayError(f"{home}: the new nodes do not run yet", hint=f"Look again: cumulus cluster status {home}.")
 
 
-def wished(home: Path) -> int:
-    """Return for how many nodes the cluster of a home was asked; 0 for none."""
+def wished(home: Path) -> ResizeWish | None:
+    """Return what the cluster of a home was asked for; None for nothing."""
     try:
-        return int(json.loads((home / STATE / _WISH).read_text(encoding="utf-8"))["nodes"])
+        found = json.loads((home / STATE / _WISH).read_text(encoding="utf-8"))
+        place = {str(name): str(at) for name, at in found.get("place", {}).items()}
+        return ResizeWish(int(found["nodes"]), tuple(map(str, found.get("hosts", ()))), place, str(found.get("number")))
     except FileNotFoundError:
-        return 0
-    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         (home / STATE / _WISH).unlink(missing_ok=True)  # nobody of ours has written it
-        return 0
+        return None
 
 
 def answer(home: Path, problem: CumulusError | None = None) -> None:

@@ -78,7 +78,7 @@ class HostSettings:
         """Return which agent starts which machine.
 
         What is not placed: the publisher and who reads files are where the home is, other machines where they are
-        known to be, and all others take turns.
+        known to be, and each other one goes to the host that has the fewest of these two kinds.
 
         Parameters
         ----------
@@ -108,7 +108,10 @@ class HostSettings:
                     f"--place {machine}={host}: no --host {host} is given", hint=f"Give {' or '.join(by_name)}."
                 )
         fixed = {machines[0]: "writes the home", **dict.fromkeys(sorted(readers), "reads files of this host")}
-        found, turn = {}, 0
+        found: dict[Name, Address] = {}
+        load = dict.fromkeys(agents, 0)
+        for each in known.values():
+            load[each] += 1
         for machine in machines:
             wanted = by_name.get(self.place.get(machine, ""))
             if machine in fixed:
@@ -123,8 +126,8 @@ class HostSettings:
             elif machine in known:
                 found[machine] = known[machine]
             else:
-                found[machine] = agents[turn % len(agents)]
-                turn += 1
+                found[machine] = min(agents, key=load.__getitem__)
+                load[found[machine]] += 1
         return found
 
 
@@ -205,7 +208,8 @@ def read_card(card: Mapping[str, Any], data: str, machine: Name) -> tuple[Cluste
     try:
         settings = settings_of(card["settings"])
         newest = None if card["newest"] is None else Manifest(**card["newest"])
-        return replace(settings, home=data, out=f"{data}/{machine}/out"), program_of(card["text"]), newest
+        here = replace(settings, home=data)
+        return replace(here, out=str(here.folder(machine) / "out")), program_of(card["text"]), newest
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise RemoteProtocolError(
             f"what the supervisor says of the cluster cannot be read: {problem}", hint="Run one release on all hosts."

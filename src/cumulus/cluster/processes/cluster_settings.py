@@ -18,7 +18,7 @@ from cumulus.durable.files import read_number, write_durably
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.errors import MismatchError, StoreError
 
-SETTINGS_FILE, INCARNATION_FILE = "cluster.json", "incarnation"
+SETTINGS_FILE, INCARNATION_FILE, LAYOUT = "cluster.json", "incarnation", "layout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,14 @@ class ClusterSettings:
         cuts = "".join(f" --cut {each}" for each in self.cuts)
         return f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}{cuts}"
 
+    @property
+    def root(self) -> Path:
+        """The folder with the state of the machines of this layout, but the publisher's."""
+        return Path(self.home, f"{LAYOUT}{self.layout}") if self.layout else Path(self.home)
+
     def folder(self, machine: str) -> Path:
         """Return the folder with the state of a machine."""
-        home = Path(self.home)
-        return home / f"layout{self.layout}" / machine if self.layout and machine != PUBLISHER else home / machine
+        return (Path(self.home) if machine == PUBLISHER else self.root) / machine
 
     def write(self, before: ClusterSettings | None) -> None:
         """Write the settings into their home folder; an older file is replaced.

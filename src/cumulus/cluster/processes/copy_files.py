@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.machine_tasks import SaveState
+from cumulus.cluster.processes.cluster_settings import LAYOUT, ClusterSettings
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.cluster.standby.copies import (
     CopyForget,
@@ -42,13 +43,24 @@ def branch_of(folder: Path) -> int:
     return read_number(folder / _BRANCH, "Bring it back from a copy.")
 
 
+def remove_older_layouts(settings: ClusterSettings) -> None:
+    """Remove what machines of a cluster had on this host before it was dealt out anew: nobody reads that any more."""
+    if not settings.layout:
+        return
+    for folder in Path(settings.home).iterdir():
+        digits = folder.name.removeprefix(LAYOUT)
+        is_layout = folder.name.startswith(LAYOUT) and digits.isdecimal()
+        if folder.is_dir() and (not is_layout or int(digits) < settings.layout):
+            shutil.rmtree(folder, ignore_errors=True)  # another machine of this host may do it, too
+
+
 def take_over(data: Path, machine: Name, branch: int) -> None:
     """Let the copy of a machine become its state on this host, unless it has.
 
     Parameters
     ----------
     data
-        The folder with the state of this cluster's machines on this host.
+        The folder with the state of this layout's machines on this host.
     branch
         What the machine's log is to be; above that of the copy.
 
@@ -104,7 +116,7 @@ class StandbyTasks:
     Parameters
     ----------
     data
-        The folder with the state of this cluster's machines on this host.
+        The folder with the state of this layout's machines on this host.
     """
 
     def __init__(self, data: Path) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cumulus.cluster.messages import switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.mode_options import options_of
@@ -24,6 +25,7 @@ from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import check_apart
 from cumulus.errors import LockedError, StoreError
 from cumulus.m3.program import Program
+from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.scalars.user import given_functions, runnable
 
@@ -171,3 +173,8 @@ def _wait_for_orphans(place: Path, out: Path) -> None:
 def buckets_of_plan(plan: ClusterPlan) -> BucketPlan:
     """Return the buckets that take rows in as one host would: those of the gate."""
     return BucketPlan() if plan.gate is None else plan.gate.buckets
+
+
+def file_readers(settings: ClusterSettings, plan: ClusterPlan) -> frozenset[Name]:
+    """Return the switches that read files, which the host of the home has."""
+    return frozenset(switch_name(plan.tables.switch_of[each.relation]) for each in settings.sources)

@@ -13,7 +13,7 @@ from cumulus.errors import StoreError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import Address, place_text
 
-_FILE = "hosts.json"
+PLACES_FILE = "hosts.json"
 
 
 @dataclass(slots=True)
@@ -36,9 +36,9 @@ class _Residence:
     is_covered: bool = False
 
 
-def has_places(home: Path) -> bool:
-    """Whether machines of a home have run on several hosts."""
-    return (home / _FILE).is_file()
+def has_places(root: Path) -> bool:
+    """Whether the machines of a layout have run on hosts with agents; its folder beside the home says so."""
+    return (root / PLACES_FILE).is_file()
 
 
 class HostPlaces:
@@ -46,14 +46,14 @@ class HostPlaces:
 
     Parameters
     ----------
-    home
-        The folder with the cluster's state.
+    root
+        The folder of the layout's state beside the home.
     agents
         Where the agents of the hosts are; the first is the host of the home.
     """
 
-    def __init__(self, home: Path, agents: Sequence[Address]) -> None:
-        self._path, self._agents = home / _FILE, tuple(agents)
+    def __init__(self, root: Path, agents: Sequence[Address]) -> None:
+        self._path, self._agents = root / PLACES_FILE, tuple(agents)
         self._by_text = {place_text(each): each for each in agents}
         self._barred: set[Address] = set()
         """Hosts whose standby cannot go on."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import switch_name
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
-from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.home import Home, file_readers
 from cumulus.cluster.processes.host_places import HostPlaces
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.publisher import PUBLISHER
@@ -25,6 +23,7 @@ from cumulus.cluster.standby.standby import STANDBY
 from cumulus.epochs.output.identity import resumed_program
 from cumulus.errors import UsageError
 from cumulus.machine import Name
+from cumulus.transport.agents.agent_messages import Directory
 from cumulus.transport.connections import place_text
 from cumulus.transport.machine_process import Launcher, Process, ProcessEnded
 from cumulus.transport.supervisor import Supervisor
@@ -74,15 +73,15 @@ class MachineHosts:
         """Machines that cannot go on where they are."""
         if hosts is None:
             return
-        readers = {switch_name(home.plan.tables.switch_of[each.relation]) for each in home.settings.sources}
+        readers = file_readers(home.settings, home.plan)
         self._beside = frozenset((PUBLISHER, *readers))
         if hosts.standbys and len(hosts.agents) < 2:
             raise UsageError(
                 "--standby 1 needs another host, and one --host is given", hint="Give --host again, or leave it out."
             )
-        self._places = HostPlaces(Path(home.settings.home), hosts.addresses())
+        self._places = HostPlaces(home.settings.root, hosts.addresses())
         known = self._places.known(hosts.place)
-        self._places.settle(hosts.placed(self._names, frozenset(readers), known))
+        self._places.settle(hosts.placed(self._names, readers, known))
         if not hosts.standbys:
             self._places.give_up_standbys()
         self._links = agents_of(hosts, home.settings.checkpoint)
@@ -213,17 +212,26 @@ class MachineHosts:
 
     def processes(self) -> list[Process]:
         """Return what to start: who is not beside the home is told all that it needs of it."""
-        settings = self._home.settings
         if self._hosts is None:
             return [Process(name, self._factory, dict(self._argument)) for name in self._names]
-        program = resumed_program(settings.home)
-        assert program is not None, "the home has just written it"
-        argument = {**self._argument, "card": card_of(settings, program)}  # agents tell it clients, too
+        argument = {**self._argument, "card": self._card()}
         if self._hosts.standbys:
             argument |= {"ack": self._hosts.ack, "hosts": len(self._hosts.agents)}
         away = {**argument, "is_away": True, "branches": self._places.branches()}
         names = [*self._names, *self._places.standby_hosts()]
         return [Process(name, self._factory, argument if name in self._beside else away) for name in names]
+
+    def announce(self, supervisor: Supervisor, clients_secret: bytes | None) -> None:
+        """Let the agents tell clients where the machines are."""
+        if self._hosts is None or clients_secret is None:
+            return
+        machines = {name: list(address) for name, address in supervisor.addresses().items() if name in self._names}
+        self._links.announce(Directory(machines, supervisor.incarnation, self._card()), clients_secret)
+
+    def _card(self) -> dict[str, Any]:
+        program = resumed_program(self._home.settings.home)
+        assert program is not None, "the home has just written it"
+        return card_of(self._home.settings, program)
 
     def reset(self, committed: int) -> bytes:
         """Return what all are told when they meet."""

@@ -18,7 +18,13 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.processes.cluster_hosts import read_card
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
-from cumulus.cluster.processes.copy_files import OwnLogTasks, StandbyTasks, branch_of, take_over
+from cumulus.cluster.processes.copy_files import (
+    OwnLogTasks,
+    StandbyTasks,
+    branch_of,
+    remove_older_layouts,
+    take_over,
+)
 from cumulus.cluster.processes.home import plan_of
 from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
 from cumulus.cluster.protocols.node_life import NodeLife
@@ -74,9 +80,10 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     """
     if argument.get("is_away"):
         told, program, newest = read_card(argument["card"], str(argument["data"]), name)
+        remove_older_layouts(told)
         if name.startswith(STANDBY):
             return equip_standby(name, argument, told)
-        take_over(Path(argument["data"]), name, int(argument.get("branches", {}).get(name, 0)))
+        take_over(told.root, name, int(argument.get("branches", {}).get(name, 0)))
         return equip_by_plan(name, argument, told, plan_of(program, told), Away(newest))
     home = str(argument["home"])
     settings, resumed = read_settings(home), resumed_program(home)
@@ -152,7 +159,7 @@ def equip_standby(name: Name, argument: Mapping[str, Any], settings: ClusterSett
     return MachineSpec(
         Standby(),
         codec,
-        StandbyTasks(Path(argument["data"])).run,
+        StandbyTasks(settings.root).run,
         program=settings.agreed,
         may_send=Senders(name, settings.nodes, settings.switches, {}, int(argument["hosts"])).may_send,
     )

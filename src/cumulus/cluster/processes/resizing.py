@@ -1,46 +1,43 @@
 """A home that goes on with another number of nodes: what the nodes have is dealt out anew.
 
-What the old nodes have after the last committed epoch → what each new node has of it → files in a folder of the next
-layout → the settings of the home, which name that layout. Until these are written nothing has changed, and once they
-are, nobody reads the old files. Rows that were accepted and are not committed yet go into the logs of the next layout;
-where they lie in buckets of a gate that are others then, the old nodes commit them first.
+What the old nodes have after the last committed epoch, wherever they are (`cumulus.cluster.processes.host_states`) →
+what each new node has of it → files of the next layout, on its host → the settings of the home, which name that layout.
+Until these are written nothing has changed, and once they are, nobody reads the old files. Rows that were accepted and
+are not committed yet go into the logs of the next layout; where they lie in buckets of a gate that are others then, the
+old nodes commit them first.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster import codec
-from cumulus.cluster.machine_tasks import SaveState
-from cumulus.cluster.messages import node_name, switch_name
+from cumulus.cluster.messages import node_name
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.cluster.processes.home import Home
-from cumulus.cluster.processes.host_places import has_places
-from cumulus.cluster.processes.processes import equip_by_plan
+from cumulus.cluster.processes.host_places import PLACES_FILE, has_places
+from cumulus.cluster.processes.host_states import HostStates
+from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.processes.run import ClusterRun
-from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.cluster.protocols.eventual_state import Indices
-from cumulus.cluster.records import LoggedRows, NodeState, SwitchState
-from cumulus.cluster.spread_maps import Failure
-from cumulus.cluster.switch import Switch
+from cumulus.cluster.publisher import PUBLISHER
+from cumulus.cluster.records import HeldState, NodeState
 from cumulus.durable import faults
 from cumulus.durable.files import make_folder
-from cumulus.durable.log_files import RecordLog
 from cumulus.engine.frames.frame import MapFrame, concat
-from cumulus.engine.frames.unbounded import fitted
+from cumulus.engine.frames.unbounded import fitted, frame_of_bytes
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.reshape import reshape
-from cumulus.errors import LayoutError, MismatchError
+from cumulus.errors import LayoutError
 from cumulus.m3.program import Program
-from cumulus.machine import Machine, Name, Recovered
+from cumulus.machine import Name
 
 DEFAULT_NODES = 2
 _DRAIN_S = 0.05
@@ -63,7 +60,7 @@ class _Whole:
 
     entries: dict[str, list[MapFrame]] = field(default_factory=dict)
     gates: dict[int, bytes] = field(default_factory=dict)
-    failed: dict[str, Failure] = field(default_factory=dict)
+    failed: dict[str, Sequence[object]] = field(default_factory=dict)
 
 
 def open_home(
@@ -77,9 +74,13 @@ def open_home(
     switches: int,
     note: Callable[[str], None],
     cuts: Sequence[str] = (),
+    hosts: HostSettings | None = None,
+    is_moved: bool = False,
     **settings: Any,
 ) -> Home:
     """Open the folders of a cluster; if it had another number of nodes, or other cuts, its state is dealt out before.
+
+    So it is if its machines were beside the home and are to be on hosts.
 
     Parameters
     ----------
@@ -87,6 +88,10 @@ def open_home(
         As `cumulus.cluster.processes.home.Home` takes them; without nodes, and without cuts, as they were.
     note
         Takes a line about what is done.
+    hosts
+        The hosts on which machines are to be; None: all beside the home.
+    is_moved
+        Whether machines are placed elsewhere than they were, so that all is dealt out whatever their number.
 
     Raises
     ------
@@ -100,20 +105,24 @@ def open_home(
         cuts = before.cuts
     wanted: dict[str, Any] = {**settings, "mode": mode, "switches": switches}
     is_same = before is not None and (before.mode, before.switches) == (mode.value, switches)
-    if before is not None and is_same and (before.nodes, before.cuts) != (nodes, tuple(cuts)):
-        with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
-            resize(old, nodes, cuts, note)
+    if before is not None and is_same:
+        is_other = (before.nodes, before.cuts) != (nodes, tuple(cuts)) or is_moved
+        if is_other or (hosts is not None) != has_places(before.root):
+            with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
+                resize(old, nodes, cuts, note, hosts)
     return Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
 
 
-def resize(home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], None]) -> None:
-    """Deal out what the nodes of a home have to another number of nodes, or by other cuts.
+def resize(
+    home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], None], hosts: HostSettings | None = None
+) -> None:
+    """Deal out what the nodes of a home have to another number of nodes, by other cuts, or to other hosts.
 
     Parameters
     ----------
     home
         Opened as it was.
-    nodes, cuts
+    nodes, cuts, hosts
         As it is to be.
     note
         Takes a line about what is done.
@@ -121,16 +130,13 @@ def resize(home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], No
     Raises
     ------
     MismatchError
-        If the machines of this home are on several hosts.
+        If the machines of this home are on hosts that are not given.
     LayoutError
         If the program would be divided otherwise.
+    ProcessError
+        If the state of a machine on another host cannot be moved.
     """
     before = home.settings
-    if has_places(Path(before.home)):
-        raise MismatchError(
-            f"{before.home}: this cluster began with {before.shape_text}, and what its nodes have is on other hosts",
-            hint=f"Give {before.shape_text}, or start with new folders.",
-        )
     mode = Mode(before.mode)
     after = plan_cluster(home.plan.program, nodes, before.switches, mode, cuts=cuts)
     if after.division != home.plan.division or after.tables != home.plan.tables:
@@ -138,23 +144,32 @@ def resize(home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], No
             f"on {nodes} nodes this program is divided otherwise than on {before.nodes}",
             hint=f"Give {before.shape_text}, or start with new folders.",
         )
-    if not _has_same_gate(home.plan, after):
-        _commit_accepted(home, note)
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
     settings = replace(before, nodes=nodes, cuts=tuple(cuts), homes=homes, layout=before.layout + 1)
-    folder = settings.folder(node_name(0)).parent
-    shutil.rmtree(folder, ignore_errors=True)  # half of one: it was killed
-    if home.epoch:
-        _deal_nodes(home, settings, after)
-    _move_switches(home, settings)
+    shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
+    make_folder(settings.root)
+    if not _has_same_gate(home.plan, after):
+        _commit_accepted(home, settings, note, hosts)
+    with HostStates(home, settings, hosts, note) as states:
+        placed = states.place(after)
+        held = states.read(_keepers(before))
+        for_nodes = _dealt(home, held, after)  # it takes what nodes have
+        states.keep({**held, **for_nodes}, placed)
     faults.crash_point("before-layout")
     settings.write(None)
     faults.crash_point("after-layout")
-    names = (*map(node_name, range(before.nodes)), *map(switch_name, range(before.switches)))
-    old = [before.folder(names[0]).parent] if before.layout else map(before.folder, names)
-    for folder in old:
-        shutil.rmtree(folder, ignore_errors=True)
+    gone = [before.root] if before.layout else [*map(before.folder, _keepers(before)), before.root / PLACES_FILE]
+    for each in gone:
+        if each.is_dir():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink(missing_ok=True)
     note(f"{before.nodes} nodes → {nodes}: what they had after epoch {home.epoch} is dealt out anew")
+
+
+def _keepers(settings: ClusterSettings) -> list[Name]:
+    """Return the machines whose state is dealt out, or goes with them."""
+    return [name for name in machine_names(settings) if name != PUBLISHER]
 
 
 def _has_same_gate(before: ClusterPlan, after: ClusterPlan) -> bool:
@@ -165,25 +180,29 @@ def _has_same_gate(before: ClusterPlan, after: ClusterPlan) -> bool:
     return (old.buckets, old.partitioned) == (new.buckets, new.partitioned)
 
 
-def _commit_accepted(home: Home, note: Callable[[str], None]) -> None:
+def _commit_accepted(
+    home: Home, after: ClusterSettings, note: Callable[[str], None], hosts: HostSettings | None
+) -> None:
     """Let the old machines commit what clients were told is accepted."""
-    last = 0
-    for number in range(home.plan.tables.switches):
-        log = RecordLog(home.settings.folder(switch_name(number)) / "log")
-        try:
-            _, records = log.recover()
-        finally:
-            log.close()
-        last = max((last, *(each.epoch for _, each in _divided(home, records)[1])))
+    with HostStates(home, after, hosts, note) as states:
+        switches = [name for name in _keepers(home.settings) if not name.startswith("node")]
+        last = max(each.last for each in states.read(switches).values())
     if last > home.epoch:
         note(f"rows up to epoch {last} were accepted and are committed first, by the nodes that there were")
-        for epoch in ClusterRun(home, _DRAIN_S, last, note=note).epochs(lambda: False):
+        for epoch in ClusterRun(home, _DRAIN_S, last, note=note, hosts=_unplaced(home, hosts)).epochs(lambda: False):
             home.epoch = epoch.number
 
 
-def _deal_nodes(home: Home, settings: ClusterSettings, after: ClusterPlan) -> None:
-    """Write what the nodes of a plan have after the last committed epoch."""
-    whole = _gathered(home)
+def _unplaced(home: Home, hosts: HostSettings | None) -> HostSettings | None:
+    """Return the hosts without a place for any machine: those that there were are where they were."""
+    return replace(hosts, place={}) if hosts is not None and has_places(home.settings.root) else None
+
+
+def _dealt(home: Home, held: dict[Name, HeldState], after: ClusterPlan) -> dict[Name, HeldState]:
+    """Return what each node of a plan has after the last committed epoch, of what nodes had, which is taken out."""
+    whole = _gathered(home, held)
+    if not home.epoch:
+        return {}
     gates: list[bytes] = []
     if after.gate is not None:
         assert home.plan.gate is not None, "the programs are divided alike"
@@ -191,29 +210,16 @@ def _deal_nodes(home: Home, settings: ClusterSettings, after: ClusterPlan) -> No
         parts = [whole.gates[index] for index in range(old.buckets)]
         gates = reshape(after.division.gated, old, parts, after.gate.buckets)
     placed = list(_placed(whole.entries, after))
+    found = {}
     for number in range(after.nodes):
         gate = b""
         if after.gate is not None and number in after.gate.nodes:
             gate = gates[after.gate.nodes.index(number)]
         shares = ((at, frame.take(nodes[number])) for at, frame, nodes in placed)
         newest = [(at, share.to_bytes()) for at, share in shares if share.rows]
-        _save(settings, node_name(number), home.epoch, NodeState(home.epoch, gate, newest, [], whole.failed))
-
-
-def _move_switches(home: Home, settings: ClusterSettings) -> None:
-    """Write what switches have after the last committed epoch, and what they have accepted since."""
-    for name in map(switch_name, range(settings.switches)):
-        with _recovered(home, name) as (switch, open_rows):
-            assert isinstance(switch, Switch)
-            folder = settings.folder(name)
-            make_folder(folder)
-            if home.epoch:
-                _save(settings, name, home.epoch, switch.state(home.epoch))
-            log = RecordLog(folder / "log")
-            log.recover()
-            if open_rows:
-                log.write(open_rows)
-            log.close()
+        state = NodeState(home.epoch, gate, newest, [], whole.failed)
+        found[node_name(number)] = HeldState(b"".join(codec.encode(state)))
+    return found
 
 
 def _placed(
@@ -226,46 +232,18 @@ def _placed(
             yield number, whole, plan.layout.targets(definition.name, whole)
 
 
-def _gathered(home: Home) -> _Whole:
-    """Return what all nodes of a home have after the last committed epoch."""
+def _gathered(home: Home, held: dict[Name, HeldState]) -> _Whole:
+    """Take what nodes have out of what all machines have; return it together."""
     found = _Whole()
+    maps = home.plan.division.spread.maps
     for number in range(home.plan.nodes):
-        with _recovered(home, node_name(number)) as (node, _):
-            assert isinstance(node, ClusterNode)
-            if node.gate is not None:
-                assert home.plan.gate is not None
-                found.gates[home.plan.gate.nodes.index(number)] = node.gate.save()
-            if node.spread is not None:
-                for name in node.spread.names:
-                    frame = node.spread.maps.newest(name)
-                    mine = home.plan.layout.owners(name, frame) == number
-                    found.entries.setdefault(name, []).append(frame.filter(mine))
-                found.failed |= node.spread.failed.dump()
+        state = held.pop(node_name(number)).state
+        if not state:
+            continue
+        node: NodeState = codec.decode(state)
+        if home.plan.gate is not None and number in home.plan.gate.nodes:
+            found.gates[home.plan.gate.nodes.index(number)] = node.gate
+        for at, data in node.newest:
+            found.entries.setdefault(maps[at].name, []).append(frame_of_bytes(maps[at], data))
+        found.failed |= node.failed
     return found
-
-
-@contextmanager
-def _recovered(home: Home, name: Name) -> Iterator[tuple[Machine, Sequence[bytes]]]:
-    """Yield a machine as it is after the last committed epoch, and records of rows that it has accepted since."""
-    spec = equip_by_plan(name, {"home": home.settings.home}, home.settings, home.plan)
-    assert spec.log is not None
-    try:
-        first, records = spec.log.recover()
-        done, open_rows = _divided(home, records)
-        spec.machine.step([Recovered(first, done)])
-        yield spec.machine, [record for record, _ in open_rows]
-    finally:
-        spec.log.close()
-
-
-def _divided(home: Home, records: Sequence[bytes]) -> tuple[list[bytes], list[tuple[bytes, LoggedRows]]]:
-    """Return the records of committed epochs, and those of rows that were accepted since."""
-    logged = [(record, codec.decode(record)) for record in records]
-    done = [record for record, each in logged if each.epoch <= home.epoch]
-    return done, [at for at in logged if isinstance(at[1], LoggedRows) and at[1].epoch > home.epoch]
-
-
-def _save(settings: ClusterSettings, name: Name, epoch: int, state: NodeState | SwitchState) -> None:
-    folder = settings.folder(name)
-    make_folder(folder)
-    StateFiles(name, folder).save(SaveState(epoch, epoch, b"".join(codec.encode(state))))

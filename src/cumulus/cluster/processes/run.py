@@ -119,8 +119,7 @@ class ClusterRun:
                         launchers=machines.launchers,
                         message=machines.reset(newest_epoch(self._home.settings.out) or 0),
                     ) as supervisor:
-                        if self._on_up is not None:
-                            self._on_up(supervisor)
+                        self._tell_all(supervisor)
                         is_over = yield from self._until_one_ends(supervisor, is_ended)
                 except StartError as problem:
                     self._count_loss(self._mourned(problem.ended))
@@ -186,9 +185,14 @@ class ClusterRun:
         supervisor.wait_for_ends(self._gated)
         self._hosts.refit(supervisor)
         supervisor.renew(self._next_incarnation(), self._hosts.reset(committed), self._hosts.processes())
+        self._tell_all(supervisor)
+        return True
+
+    def _tell_all(self, supervisor: Supervisor) -> None:
+        """Tell who is to know that all machines run."""
+        self._hosts.announce(supervisor, self._secret)
         if self._on_up is not None:
             self._on_up(supervisor)
-        return True
 
     def _halt(self, supervisor: Supervisor) -> Generator[Epoch, None, int | None]:
         """Let the publisher commit nothing more; return the last committed epoch, None if it does not answer."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cumulus.durable.folders import make_private
 from cumulus.errors import CumulusError, ProcessError, RemoteProtocolError, StoreError, UsageError
@@ -24,6 +25,7 @@ from cumulus.transport.agents.agent_messages import (
     OPERATOR_NAME,
     RELEASE,
     AgentMessage,
+    Announced,
     Beat,
     Claim,
     Claimed,
@@ -50,6 +52,8 @@ _MODULE = "cumulus.transport.process"
 """What an agent starts for others."""
 _MOST_STRANGERS, _MOST_CLIENTS = 100, 500
 _CLUSTER, _MACHINE = re.compile(r"[0-9a-f]{1,64}"), re.compile(r"[a-z]{1,20}[0-9]{0,6}")
+_BETWEEN_SECONDS = 20.0
+"""For how long a cluster whose supervisor has gone may be about to start anew, as one with other nodes does."""
 _END_SECONDS = 5.0
 """How long processes may take to end when they are killed."""
 
@@ -129,6 +133,8 @@ class Agent:
         self._supervisor: Connection | None = None
         self._claim: Claim | None = None
         self._heard = time.monotonic()
+        self._lost_at = -_BETWEEN_SECONDS
+        """When the last supervisor was."""
         self._hosted: dict[Name, _Hosted] = {}
         self._directory = Directory({}, 0, None)
         try:
@@ -184,6 +190,7 @@ class Agent:
     def _lose(self, why: str) -> None:
         """End what the supervisor has started: it is gone, or nobody can know whether it is."""
         supervisor, self._supervisor, self._claim = self._supervisor, None, None
+        self._lost_at = time.monotonic()
         if supervisor is not None:
             supervisor.abort(why)
         self._end_processes(why)
@@ -216,6 +223,8 @@ class Agent:
         match message:
             case Claim():
                 self._take_claim(self._supervisor, message)
+            case Announced(directory, clients_secret) if self._claim is not None:
+                self._take_announced(directory, clients_secret)
             case Launch() if self._claim is not None:
                 self._send(self._supervisor, self._launched(message))
             case ProcessFrame(name, kind, incarnation, data) if name in self._hosted:
@@ -223,8 +232,8 @@ class Agent:
             case Signalled(name, is_kill) if name in self._hosted:
                 running = self._hosted[name].running
                 (running.kill if is_kill else running.terminate)()
-            case Beat() | ProcessFrame() | Signalled():
-                pass  # of a process that has ended meanwhile
+            case Beat() | ProcessFrame() | Signalled() | Announced():
+                pass  # of a process, or a cluster, that has ended meanwhile
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} from {peer} is not for an agent")
 
@@ -234,6 +243,13 @@ class Agent:
         self._end_processes(f"cluster {claim.cluster} is started anew")
         self._claim = claim
         self._send(supervisor, Claimed())
+
+    def _take_announced(self, directory: dict[str, Any], clients_secret: str) -> None:
+        try:
+            self.me = replace(self.me, clients_secret=bytes.fromhex(clients_secret))
+            self._directory = Directory(**directory)
+        except (ValueError, TypeError):
+            raise RemoteProtocolError("an announcement has come that is none") from None
 
     def _launched(self, launch: Launch) -> Launched:
         assert self._claim is not None
@@ -250,14 +266,6 @@ class Agent:
     def _pass_on(self, hosted: _Hosted, kind: FrameKind, incarnation: int, data: bytes) -> None:
         if kind == FrameKind.START:
             data = self._completed(hosted.name, data)
-        elif kind == FrameKind.MEET:
-            try:
-                places, _ = json.loads(data)
-            except ValueError:
-                raise RemoteProtocolError("MEET has come that is none") from None
-            self._directory = replace(
-                self._directory, machines={name: where[:2] for name, where in places.items()}, incarnation=incarnation
-            )
         hosted.running.send(kind, data, incarnation)
 
     def _completed(self, name: Name, data: bytes) -> bytes:
@@ -273,9 +281,6 @@ class Agent:
             start = json.loads(data)
             if start["name"] != name or not start["factory"].startswith(self._settings.factories):
                 raise RemoteProtocolError(f"{start['factory']!r:.100} is nothing that an agent starts")
-            clients_secret = start["clients_secret"]
-            self.me = replace(self.me, clients_secret=None if clients_secret is None else bytes.fromhex(clients_secret))
-            self._directory = replace(self._directory, card=start["argument"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RemoteProtocolError("START has come that is none") from None
         start["host"] = self._settings.address[0]
@@ -310,6 +315,8 @@ class Agent:
         """Raise RefusalError if somebody of this name, which is proved, may not connect now."""
         if name != SUPERVISOR:
             if self.me.clients_secret is None or not self._directory.machines:
+                if self._claim is not None or time.monotonic() - self._lost_at < _BETWEEN_SECONDS:
+                    raise RefusalError("the cluster is starting, or has just ended", RefusalPolicy.AGAIN)
                 raise RefusalError("no cluster runs here", RefusalPolicy.NEVER)
             if len(self._clients) >= _MOST_CLIENTS:
                 raise RefusalError(f"the agent has {_MOST_CLIENTS} clients", RefusalPolicy.AGAIN)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import asdict
 from ssl import SSLCertVerificationError
 from threading import Event as Flag
 from threading import Thread
@@ -25,9 +26,11 @@ from cumulus.transport.agents.agent_messages import (
     INCARNATION,
     RELEASE,
     AgentMessage,
+    Announced,
     Beat,
     Claim,
     Claimed,
+    Directory,
     EndTold,
     Launch,
     Launched,
@@ -238,6 +241,7 @@ class AgentLinks:
         self._is_over = False
         self._retries: dict[Address, Future[str]] = {}
         self._stop_wish = Flag()
+        self._announced: Announced | None = None
 
     @property
     def is_stop_wished(self) -> bool:
@@ -365,7 +369,15 @@ class AgentLinks:
             return "no answer"
         if claimed.problem:
             raise ProcessError(f"the agent at {link.place} refuses: {claimed.problem}", hint=claimed.hint)
+        if self._announced is not None:
+            link.tell(self._announced)
         return ""
+
+    def announce(self, directory: Directory, clients_secret: bytes) -> None:
+        """Let all agents, and those that come back, tell clients where the machines are, whether they have any."""
+        self._announced = Announced(asdict(directory), clients_secret.hex())
+        for link in list(self._links.values()):
+            link.tell(self._announced)
 
     def launcher(self, address: Address) -> Callable[[Process, ProcessListener], _RemoteProcess]:
         """Return what starts processes at an agent."""

@@ -112,11 +112,27 @@ class StopWished:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """To each client: machine → host and port, in which incarnation; and what a machine was started with."""
+    """To each client: machine → host and port, in which incarnation; and what the cluster is, as it says itself."""
 
     machines: dict[Name, list[Any]]
     incarnation: int
     card: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """From a supervisor, when all machines run: what clients are told, and what they must know.
+
+    Parameters
+    ----------
+    directory
+        The fields of a `Directory`.
+    clients_secret
+        In hexadecimal digits.
+    """
+
+    directory: dict[str, Any]
+    clients_secret: str
 
 
 AgentMessage: TypeAlias = (
@@ -131,6 +147,7 @@ AgentMessage: TypeAlias = (
     | Beat
     | StopWished
     | Directory
+    | Announced
 )
 _CLASSES: dict[str, type[AgentMessage]] = {each.__name__: each for each in get_args(AgentMessage)}
 
