@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
-EVERYTHING := -e '.[spark,connect,server,objects,workloads,plots,test]' -e lab
+EVERYTHING := -e '.[spark,connect,ray,server,objects,workloads,plots,test]' -e lab
 
 # Some machines forbid Python to write bytecode; every process that a test starts would compile all sources, for 0.6 s.
 unexport PYTHONDONTWRITEBYTECODE

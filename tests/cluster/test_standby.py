@@ -350,4 +350,4 @@ def test_places_are_on_the_disk_before_anybody_acts_on_them(tmp_path: Path) -> N
     found.cover("node0", "standby2", 0)
     found.move(["node0"])
     kept = json.loads((tmp_path / "hosts.json").read_text())["node0"]
-    assert kept == {"host": "h3:1", "branch": 1, "standby": "", "is_covered": False}
+    assert kept == {"host": "h3:1", "branch": 1, "standby": "", "is_covered": False, "is_beside": False}

@@ -122,6 +122,8 @@ def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: 
         told = refused(str(home), "--nodes", "4")
         assert "another resize has been asked for" in told
     assert "the cluster is not running" in refused(str(home), "--nodes", "4")
-    (home / "checkpoint" / "hosts.json").write_text("{}")  # as if its machines had been elsewhere
+    kept = read_settings(home / "checkpoint")
+    assert kept is not None
+    (kept.root / "hosts.json").write_text("{}")  # as if its machines had been elsewhere
     with pytest.raises(ProcessError, match="what its machines have is on other hosts, and no --host is given"):
         daemon.start(settings_of(home))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from support.network_hosts import Host, Hosts, missing, write_certificates
 
@@ -20,6 +21,7 @@ pytestmark = [
     pytest.mark.xdist_group("network"),
     pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
 ]
+ROOT = Path(__file__).parents[2]
 VIEWS = """
 CREATE TABLE products (id INT PRIMARY KEY, kind VARCHAR);
 CREATE TABLE sales (id INT PRIMARY KEY, product INT REFERENCES products, price DECIMAL(9, 2));
@@ -278,6 +280,43 @@ def test_a_link_is_lost_after_seconds_of_silence_and_a_pair_that_cannot_meet_is_
         "c.view('kinds', after=c.delete('sales', [(900, 1, 1), (901, 2, 1), (902, 3, 1)]))"
     )
     send(first, 20, 20)
+
+
+@pytest.mark.slow
+def test_pods_of_the_page_are_hosts_of_a_cluster(tmp_path: Path) -> None:
+    """The commands of docs/kubernetes.yaml, on hosts with the names that Kubernetes gives."""
+    service, pods = yaml.safe_load_all((ROOT / "docs" / "kubernetes.yaml").read_text())
+    spec = pods["spec"]
+    [container] = spec["template"]["spec"]["containers"]
+    assert spec["serviceName"] == service["metadata"]["name"]
+    assert service["spec"]["clusterIP"] == "None", "it is headless"
+    assert service["spec"]["selector"] == spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    assert {each["name"] for each in container["volumeMounts"]} == {"secret", "state"}
+    assert container["command"] == ["cumulus", "cluster", "agent"]
+    (tmp_path / "own").mkdir()
+    domain = f"{spec['serviceName']}.default.svc.cluster.local"
+    write_certificates(tmp_path, [f"*.{domain}"])
+    with Hosts(tmp_path / "own", spec["replicas"]) as hosts:
+        names = {f"{pods['metadata']['name']}-{number}.{domain}": host for number, host in enumerate(hosts)}
+        for name, host in names.items():
+            host.name({each: other.address for each, other in names.items()})
+            host.write("agents.secret", "of agents", is_secret=True)
+            for file, source in (("ca.pem", "ca.pem"), ("tls.pem", f"*.{domain}.pem"), ("tls.key", f"*.{domain}.key")):
+                host.write(file, (tmp_path / source).read_text(), is_secret=True)
+            given = [each.replace("$(POD)", name.partition(".")[0]) for each in container["args"]]
+            words = [each.replace("/etc/cumulus/", "").replace("/var/lib/cumulus/", "") for each in given]
+            agent = host.start(sys.executable, "-m", "cumulus", "cluster", "agent", *words)
+            assert agent.stdout is not None
+            assert "the agent listens" in agent.stdout.readline()
+        first, second, _ = hosts
+        first.write("views.sql", VIEWS)
+        options = [word for name in names for word in ("--host", name)]
+        options += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem", "--standby", "1", "--trigger", "250ms"]
+        first.cumulus("cluster", "start", "views.sql", "--home", "live", "--nodes", 3, *options)
+        send(first, 0, 20)
+        second.write("clients.secret", first.run("cat", "live/checkpoint/secret"), is_secret=True)
+        send(second, 20, 20, f"cluster://{list(names)[2]}", "clients.secret")
+        first.cumulus("cluster", "stop", "live")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,11 @@ class Host:
         mask = "umask 077; " if is_secret else ""
         subprocess.run(self.inside("sh", "-c", f"{mask}cat > {name}"), input=text, text=True, check=True)
         return self.own / name
+
+    def name(self, addresses: Mapping[str, str]) -> None:
+        """Let this host know others by names: name → address."""
+        self.write("hosts", "127.0.0.1 localhost\n" + "".join(f"{at} {name}\n" for name, at in addresses.items()))
+        self.run("mount", "--bind", "hosts", "/etc/hosts")
 
     def cut(self) -> None:
         """Pull the cable."""
@@ -198,7 +203,10 @@ class Hosts:
 
 
 def write_certificates(folder: Path, addresses: Sequence[str]) -> None:
-    """Write an authority, `ca.pem`, and for each address a certificate and its key, `ADDRESS.pem` and `ADDRESS.key`."""
+    """Write an authority, `ca.pem`, and for each address, or name of hosts, a certificate and its key.
+
+    They are `ADDRESS.pem` and `ADDRESS.key`.
+    """
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
@@ -206,7 +214,8 @@ def write_certificates(folder: Path, addresses: Sequence[str]) -> None:
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=authority")
     for address in addresses:
-        (folder / "names").write_text(f"subjectAltName=IP:{address}")
+        kind = "IP" if address.replace(".", "").isdecimal() else "DNS"
+        (folder / "names").write_text(f"subjectAltName={kind}:{address}")
         openssl("req", *new_key, "-keyout", f"{address}.key", "-out", "asked", "-subj", f"/CN={address}")
         signed = ("-in", "asked", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2", "-extfile", "names")
         openssl("x509", "-req", *signed, "-out", f"{address}.pem")

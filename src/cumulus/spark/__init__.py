@@ -1,6 +1,6 @@
 """M3 programs as PySpark streaming queries: `maintain` keeps views up to date, exactly once.
 
-`feed` sends the rows of a stream to a cluster.
+`feed` sends the rows of a stream to a cluster, and `host` lets a cluster run in the executors of an application.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from cumulus.spark.streams import Frame
     from cumulus.spark.tables import register
 
-__all__ = ["Frame", "Run", "feed", "local_session", "maintain", "register", "stored_parts"]
+__all__ = ["Frame", "Run", "feed", "host", "local_session", "maintain", "register", "stored_parts"]
 
 _PLACES = {
     "Frame": "cumulus.spark.streams",
     "Run": "cumulus.spark.pipeline",
     "feed": "cumulus.cluster.live.stream_feed",  # above this room: it is both Spark's and the cluster's
+    "host": "cumulus.cluster.hosted.spark_hosts",
     "local_session": "cumulus.spark.session",
     "maintain": "cumulus.spark.pipeline",
     "register": "cumulus.spark.tables",

@@ -46,6 +46,8 @@ class ClusterAddress:
         Machine → the number of its process, where it runs.
     tls_ca
         The file with the certificates to trust; "": links are not encrypted.
+    driver
+        The engine whose driver the process is, which does other things, too; "" for none.
     """
 
     pid: int
@@ -55,6 +57,7 @@ class ClusterAddress:
     machines: Mapping[Name, tuple[str, int]]
     pids: Mapping[Name, int]
     tls_ca: str = ""
+    driver: str = ""
 
     def write(self, home: Path) -> None:
         """Put it into a home."""

@@ -69,6 +69,8 @@ class LiveSettings:
         For how long a machine may hang until all start anew.
     hosts
         Where the machines run; None: on this computer alone.
+    driver
+        The engine in whose driver this runs; "" for none.
     """
 
     program: str
@@ -84,6 +86,7 @@ class LiveSettings:
     origin: Origin | None = None
     dead_after_s: float = DEAD_AFTER_SECONDS
     hosts: HostSettings | None = None
+    driver: str = ""
 
 
 def serve(
@@ -198,7 +201,8 @@ def _keep(
         machines, pids = supervisor.addresses(), supervisor.pids()
         own = os.getpid()
         tls_ca = "" if live.hosts is None else live.hosts.tls_ca
-        address = ClusterAddress(own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca)
+        told = (own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca, live.driver)
+        address = ClusterAddress(*told)
         address.write(place)
         if done is not None and resize_wish.wished(place) == done:
             resize_wish.answer(place)
@@ -261,10 +265,18 @@ def stop(home: Path) -> None:
         If the cluster does not run.
     ProcessError
         If it does not end.
+    UsageError
+        If the driver of an engine keeps it.
     """
     pid = detached_holder(lock_of(home), _MODULE)  # one that starts has no address yet
     if pid is None:
-        pid = read_address(home).pid
+        found = read_address(home)
+        pid = found.pid
+        if found.driver:
+            raise UsageError(
+                f"{home}: the cluster is kept by process {pid}, the driver of {found.driver}, which does other things",
+                hint="Close it there, or stop it by an agent: cumulus cluster stop --at HOST:PORT.",
+            )
         if not is_in_use(home):  # the number of the process is another's now
             (home / ADDRESS).unlink(missing_ok=True)
             raise NotRunningError(f"{home}: the cluster is not running", hint="It has ended without being stopped.")

@@ -46,6 +46,8 @@ class HostSettings:
         On how many other hosts there is a copy of what a machine has: 0 or 1.
     ack
         What an accepted row waits for.
+    spares_first
+        Whether only those machines are at the host of the home that must be, as far as nobody has placed them.
     """
 
     agents: tuple[str, ...]
@@ -56,6 +58,7 @@ class HostSettings:
     lease_s: float = LEASE_SECONDS
     standbys: int = 0
     ack: AckPolicy = "standby"
+    spares_first: bool = False
 
     def addresses(self) -> tuple[Address, ...]:
         """Return where the agents are.
@@ -112,6 +115,8 @@ class HostSettings:
         load = dict.fromkeys(agents, 0)
         for each in known.values():
             load[each] += 1
+        if self.spares_first and len(agents) > 1:
+            del load[agents[0]]
         for machine in machines:
             wanted = by_name.get(self.place.get(machine, ""))
             if machine in fixed:
@@ -126,7 +131,7 @@ class HostSettings:
             elif machine in known:
                 found[machine] = known[machine]
             else:
-                found[machine] = min(agents, key=load.__getitem__)
+                found[machine] = min(load, key=load.__getitem__)
                 load[found[machine]] += 1
         return found
 

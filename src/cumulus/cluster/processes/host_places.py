@@ -28,17 +28,30 @@ class _Residence:
         Of its log: how often it has moved.
     is_covered
         Whether the standby has all that the machine has told anybody.
+    is_beside
+        Whether its state is in the home, and not in the folder of its host's agent.
     """
 
     host: str
     branch: int = 0
     standby: str = ""
     is_covered: bool = False
+    is_beside: bool = False
 
 
 def has_places(root: Path) -> bool:
     """Whether the machines of a layout have run on hosts with agents; its folder beside the home says so."""
     return (root / PLACES_FILE).is_file()
+
+
+def rename_hosts(root: Path, names: Mapping[str, str]) -> None:
+    """Let hosts of a layout be called otherwise from now on: old address → new one, as `place_text` writes them."""
+    if not has_places(root):
+        return
+    places = json.loads((root / PLACES_FILE).read_text())
+    for each in places.values():
+        each["host"], each["standby"] = (names.get(at, at) for at in (each["host"], each["standby"]))
+    write_durably(root / PLACES_FILE, json.dumps(places, indent=1).encode())
 
 
 class HostPlaces:
@@ -90,11 +103,11 @@ class HostPlaces:
             found[name] = self._by_text[residence.host]
         return found
 
-    def settle(self, placed: Mapping[Name, Address]) -> None:
-        """Take down where machines are."""
+    def settle(self, placed: Mapping[Name, Address], beside: Collection[Name] = ()) -> None:
+        """Take down where machines are, and which of those that are new keep their state in the home."""
         for name, address in placed.items():
             text = place_text(address)
-            residence = self._there.setdefault(name, _Residence(text))
+            residence = self._there.setdefault(name, _Residence(text, is_beside=name in beside))
             if residence.host != text:
                 residence.host, residence.is_covered = text, False
         self._save()
@@ -102,6 +115,10 @@ class HostPlaces:
     def address(self, machine: Name) -> Address:
         """Return the host of a machine."""
         return self._by_text[self._there[machine].host]
+
+    def beside(self) -> frozenset[Name]:
+        """Return the machines that keep their state in the home."""
+        return frozenset(name for name, each in self._there.items() if each.is_beside)
 
     def branches(self) -> dict[Name, int]:
         """Return the branches of the logs of machines that have moved."""
@@ -184,7 +201,7 @@ class HostPlaces:
 
     def _move(self, residence: _Residence) -> None:
         residence.host, residence.standby, residence.is_covered = residence.standby, "", False
-        residence.branch += 1
+        residence.branch, residence.is_beside = residence.branch + 1, False
 
     def _save(self) -> None:
         plain = {name: asdict(each) for name, each in self._there.items()}

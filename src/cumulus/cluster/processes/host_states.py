@@ -57,8 +57,8 @@ class HostStates:
         self, home: Home, after: ClusterSettings, hosts: HostSettings | None, note: Callable[[str], None]
     ) -> None:
         self._home, self._after, self._hosts, self._note = home, after, hosts, note
-        self._beside = frozenset((PUBLISHER, *file_readers(home.settings, home.plan)))
         self._known: dict[Name, Address] = {}
+        """Machine → the host that has its state; one that is not named has it in the home."""
         self._opened = ExitStack()
         self._carriers: dict[Address, Name] = {}
         self._branches: dict[Name, int] = {}
@@ -70,8 +70,9 @@ class HostStates:
                 hint="Give --host for each of them.",
             )
         places = HostPlaces(home.settings.root, hosts.addresses())
-        self._known = places.known(())
-        places.settle(self._known)  # one whose host is gone has moved to its standby
+        known = places.known(())
+        places.settle(known)  # one whose host is gone has moved to its standby
+        self._known = {name: at for name, at in known.items() if name not in places.beside()}
         self._branches = places.branches()
 
     def __enter__(self) -> HostStates:
@@ -113,7 +114,7 @@ class HostStates:
         """
         home, found, away = self._home, dict[Name, HeldState](), set[Name]()
         for name in names:
-            if name in self._known and name not in self._beside:
+            if name in self._known:
                 away.add(name)
                 self._tell(self._known[name], GiveState(name))
                 continue
@@ -130,7 +131,9 @@ class HostStates:
         return found
 
     def place(self, plan: ClusterPlan) -> dict[Name, Address]:
-        """Choose where the machines of the next layout are, and take it down in its folder; nothing without hosts.
+        """Choose where the machines of the next layout are, and take it down in its folder.
+
+        Return the host that gets the state of each; one that is not named keeps it in the home.
 
         Raises
         ------
@@ -141,9 +144,11 @@ class HostStates:
             return {}
         names = machine_names(self._after)
         known = {name: at for name, at in self._known.items() if name in names and name not in self._hosts.place}
-        placed = self._hosts.placed(names, file_readers(self._after, plan), known)
-        HostPlaces(self._after.root, self._hosts.addresses()).settle(placed)
-        return placed
+        readers = file_readers(self._after, plan)
+        placed = self._hosts.placed(names, readers, known)
+        beside = {PUBLISHER, *readers}
+        HostPlaces(self._after.root, self._hosts.addresses()).settle(placed, beside)
+        return {name: at for name, at in placed.items() if name not in beside}
 
     def keep(self, states: Mapping[Name, HeldState], placed: Mapping[Name, Address]) -> None:
         """Write what machines of the next layout are to begin with.
@@ -164,7 +169,7 @@ class HostStates:
         """
         away = set()
         for name, held in states.items():
-            if name not in placed or name in self._beside:
+            if name not in placed:
                 keep_state(name, self._after, self._home.epoch, held)
                 continue
             away.add(name)

@@ -74,14 +74,14 @@ class MachineHosts:
         if hosts is None:
             return
         readers = file_readers(home.settings, home.plan)
-        self._beside = frozenset((PUBLISHER, *readers))
         if hosts.standbys and len(hosts.agents) < 2:
             raise UsageError(
                 "--standby 1 needs another host, and one --host is given", hint="Give --host again, or leave it out."
             )
         self._places = HostPlaces(home.settings.root, hosts.addresses())
         known = self._places.known(hosts.place)
-        self._places.settle(hosts.placed(self._names, readers, known))
+        self._places.settle(hosts.placed(self._names, readers, known), {PUBLISHER, *readers})
+        self._beside = self._places.beside()
         if not hosts.standbys:
             self._places.give_up_standbys()
         self._links = agents_of(hosts, home.settings.checkpoint)

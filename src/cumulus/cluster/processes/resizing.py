@@ -21,8 +21,8 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
-from cumulus.cluster.processes.home import Home
-from cumulus.cluster.processes.host_places import PLACES_FILE, has_places
+from cumulus.cluster.processes.home import Home, file_readers
+from cumulus.cluster.processes.host_places import PLACES_FILE, HostPlaces, has_places
 from cumulus.cluster.processes.host_states import HostStates
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.processes.run import ClusterRun
@@ -80,7 +80,7 @@ def open_home(
 ) -> Home:
     """Open the folders of a cluster; if it had another number of nodes, or other cuts, its state is dealt out before.
 
-    So it is if its machines were beside the home and are to be on hosts.
+    So it is if its machines were beside the home and are to be on hosts, or a switch is to read files that did not.
 
     Parameters
     ----------
@@ -107,9 +107,11 @@ def open_home(
     is_same = before is not None and (before.mode, before.switches) == (mode.value, switches)
     if before is not None and is_same:
         is_other = (before.nodes, before.cuts) != (nodes, tuple(cuts)) or is_moved
-        if is_other or (hosts is not None) != has_places(before.root):
+        is_other |= (hosts is not None) != has_places(before.root)
+        if is_other or hosts is not None:
             with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
-                resize(old, nodes, cuts, note, hosts)
+                if is_other or (hosts is not None and _lacks_files(old, hosts)):
+                    resize(old, nodes, cuts, note, hosts)
     return Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
 
 
@@ -165,6 +167,11 @@ def resize(
         else:
             each.unlink(missing_ok=True)
     note(f"{before.nodes} nodes → {nodes}: what they had after epoch {home.epoch} is dealt out anew")
+
+
+def _lacks_files(home: Home, hosts: HostSettings) -> bool:
+    """Whether a switch that reads files now is not where these are."""
+    return not file_readers(home.settings, home.plan) <= HostPlaces(home.settings.root, hosts.addresses()).beside()
 
 
 def _keepers(settings: ClusterSettings) -> list[Name]:

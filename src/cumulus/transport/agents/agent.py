@@ -22,8 +22,10 @@ from cumulus.transport.agents.agent_messages import (
     AGENT_NAME,
     BEAT_SECONDS,
     INCARNATION,
+    JOINING,
     OPERATOR_NAME,
     RELEASE,
+    AgentJoined,
     AgentMessage,
     Announced,
     Beat,
@@ -114,6 +116,8 @@ class Agent:
     ----------
     note
         Takes a line about what happens.
+    on_joined
+        Takes what an agent says that an engine has started for the one who runs this one.
 
     Raises
     ------
@@ -123,9 +127,14 @@ class Agent:
 
     incarnation = INCARNATION
 
-    def __init__(self, settings: AgentSettings, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: AgentSettings,
+        note: Callable[[str], None],
+        on_joined: Callable[[AgentJoined], None] | None = None,
+    ) -> None:
         self.me = Credentials(AGENT_NAME, RELEASE, settings.secret, tls=settings.tls)
-        self._settings, self._note = settings, note
+        self._settings, self._note, self._on_joined = settings, note, on_joined
         self._refusals = RefusalNotes(note)
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}
@@ -215,6 +224,9 @@ class Agent:
         message = decode(payload)
         if peer == OPERATOR_NAME and isinstance(message, StopWished) and self._supervisor is not None:
             self._send(self._supervisor, message)
+            return
+        if isinstance(message, AgentJoined) and peer.startswith(JOINING) and self._on_joined is not None:
+            self._on_joined(message)
             return
         if peer != SUPERVISOR:
             raise RemoteProtocolError(f"{type(message).__name__} from {peer} is not for an agent")
@@ -308,12 +320,15 @@ class Agent:
     # --- what connections tell --------------------------------------------------------------------------------------
 
     def is_client(self, name: Name) -> bool:
-        """Whether a name is neither a supervisor's nor an operator's."""
-        return name not in (SUPERVISOR, OPERATOR_NAME)
+        """Whether a name is of none of those who know the secret of agents."""
+        return name not in (SUPERVISOR, OPERATOR_NAME) and not name.startswith(JOINING)
 
     def admit(self, name: Name) -> None:
         """Raise RefusalError if somebody of this name, which is proved, may not connect now."""
-        if name != SUPERVISOR:
+        if name.startswith(JOINING):
+            if self._on_joined is None:
+                raise RefusalError("no agent is waited for here", RefusalPolicy.NEVER)
+        elif name != SUPERVISOR:
             if self.me.clients_secret is None or not self._directory.machines:
                 if self._claim is not None or time.monotonic() - self._lost_at < _BETWEEN_SECONDS:
                     raise RefusalError("the cluster is starting, or has just ended", RefusalPolicy.AGAIN)
@@ -340,6 +355,8 @@ class Agent:
         self._strangers.pop(connection, None)
         if connection.peer == SUPERVISOR:
             self._supervisor, self._heard = connection, time.monotonic()
+            return
+        if connection.peer.startswith(JOINING):
             return
         self._clients.add(connection)
         self._send(connection, self._directory)  # all that a client can want to know

@@ -234,7 +234,7 @@ class AgentLinks:
         self._agents, self._claim = agents, Claim(cluster, lease_s)
         self._me = Credentials(SUPERVISOR, RELEASE, secret, tls=tls)
         self._context = None if tls is None else tls.client_context()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()  # whatever the application has for its own
         self._links: dict[Address, _AgentLink] = {}
         self._begun = time.monotonic()
         self._thread = Thread(target=self._loop.run_forever, name="links to agents", daemon=True)

@@ -12,7 +12,8 @@ from cumulus.machine import Name
 from cumulus.version import VERSION
 
 OPERATOR_NAME, AGENT_NAME = "operator", "agent"
-"""With `SUPERVISOR` those who know the secret of agents; everybody else who connects to an agent is a client."""
+JOINING = "joining-"
+"""What the names begin with of agents that are started by another one's driver."""
 INCARNATION = 1
 """Connections to an agent are of no cluster's incarnation."""
 RELEASE = f"cumulus {VERSION}".encode()
@@ -111,6 +112,26 @@ class StopWished:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentJoined:
+    """From an agent that an engine has started, to that of the driver: where it is. It ends with the connection.
+
+    Parameters
+    ----------
+    number
+        Of the task that runs it.
+    slot
+        A name of the state that it has, for as long as that is there.
+    host, port
+        Where it listens.
+    """
+
+    number: int
+    slot: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Directory:
     """To each client: machine → host and port, in which incarnation; and what the cluster is, as it says itself."""
 
@@ -148,6 +169,7 @@ AgentMessage: TypeAlias = (
     | StopWished
     | Directory
     | Announced
+    | AgentJoined
 )
 _CLASSES: dict[str, type[AgentMessage]] = {each.__name__: each for each in get_args(AgentMessage)}
 

@@ -1,0 +1,178 @@
+"""A cluster whose machines run in the executors of a Spark application: `host`.
+
+References
+----------
+Cumulus introduction, section 1.2: a warehouse runs in a cluster or computing cloud that is there.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from cumulus.cluster.hosted.hosted_agents import AgentTask, run_agent
+from cumulus.cluster.hosted.hosted_cluster import HostedCluster, HostedSettings
+from cumulus.errors import CumulusError, ProcessError, UsageError
+from cumulus.m3.program import Program
+from cumulus.spark.errors import carried_error, carry_errors_through_spark
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+_SLOTS_S = 5.0
+"""How long executors may take to be there."""
+_END_S, _LOOK_S = 120.0, 0.1
+_BACK_S = 60.0
+"""How long an executor that was lost may take to be replaced."""
+_SOUND_S, _MOST_LOSSES = 60.0, 5
+"""Tasks may be lost so often in a row without a minute in between."""
+_PYTHON_ERROR = re.compile(r"^\w+Error: .+$", re.MULTILINE)
+_SPARK_ERROR = re.compile(r"Exception: (.+)$", re.MULTILINE)
+
+
+def host(spark: SparkSession, program: Program | str, home: str | Path, **settings: Any) -> HostedCluster:
+    """Start a cluster whose nodes and switches run in the executors of a Spark application, until it is closed.
+
+    Each host is a barrier task that runs an agent, for as long as the cluster runs: it takes as many slots of the
+    application as there are hosts. The driver has the home and commits.
+
+    Parameters
+    ----------
+    spark
+        A session of an application with as many free slots as `hosts`.
+    program, home, settings
+        As `cumulus.cluster.hosted.hosted_cluster.HostedSettings` has them: ``data="/var/lib/cumulus", nodes=4``.
+
+    Raises
+    ------
+    UsageError
+        If there are too few slots, or links would be in the clear.
+    CumulusError
+        What else is against it.
+
+    Notes
+    -----
+    If Spark loses an executor, all barrier tasks end, and are started anew. Those that come to a host that they had
+    find their state there, and the cluster goes on as after the loss of these hosts (docs/cluster-hosts.md). The secret
+    of the agents goes to the tasks as Spark sends them.
+    """
+    context = spark.sparkContext
+    given = HostedSettings(program, home, **settings)
+    _check_slots(context, given.hosts)
+    if not given.address:
+        given = replace(given, address=context.getConf().get("spark.driver.host", "127.0.0.1"))
+    return HostedCluster(given, lambda task: _BarrierTasks(context, given.hosts, task), "Spark")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Why a job of barrier tasks has ended, and whether the next one would, too."""
+
+    error: CumulusError
+    is_final: bool
+
+
+def _check_slots(context: SparkContext, wanted: int, seconds: float = _SLOTS_S) -> None:
+    """Refuse more barrier tasks than can run at a time: Spark would look for slots for ten minutes.
+
+    Raises
+    ------
+    UsageError
+        If there are too few, after a few seconds in which executors may come.
+    """
+    scala = context._jsc.sc()
+    until = time.monotonic() + seconds
+    while True:
+        slots = int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+        if slots >= wanted > 0:
+            return
+        if time.monotonic() > until or wanted < 1:
+            raise UsageError(
+                f"{wanted} hosts are asked for, and this Spark application has slots for {slots}",
+                hint=f"Give hosts={slots}, or start the application with more cores." if slots else "Add executors.",
+            )
+        time.sleep(_LOOK_S)
+
+
+class _BarrierTasks:
+    """A job of barrier tasks with an agent in each; a `cumulus.cluster.hosted.hosted_cluster.EngineTasks`."""
+
+    def __init__(self, context: SparkContext, count: int, task: AgentTask) -> None:
+        self._context, self._group = context, f"cumulus agents {id(self)}"
+        self._problem: CumulusError | None = None
+        self._is_ended = False
+        self._job = Thread(target=self._keep, args=(count, task), name="barrier tasks", daemon=True)
+        self._job.start()
+
+    def _keep(self, count: int, task: AgentTask) -> None:
+        """Run the job, and run it anew when a task is lost, as Spark does not: it has no tasks behind it."""
+        losses = 0
+        while not self._is_ended:
+            begun = time.monotonic()
+            problem = self._run(count, task)
+            losses = 1 if time.monotonic() - begun > _SOUND_S else losses + 1
+            if problem.is_final or losses >= _MOST_LOSSES:
+                self._problem = problem.error
+                return
+            if not self._is_ended:
+                print(f"cumulus: {problem.error.message}; they are started again", file=sys.stderr, flush=True)
+
+    def _run(self, count: int, task: AgentTask) -> _Loss:
+        """Run the job to its end; return why it has ended."""
+        self._context.setJobGroup(self._group, "agents of a Cumulus cluster", interruptOnCancel=True)
+
+        def keep(_: Iterable[int]) -> Iterator[int]:
+            yield from _keep_agent(task)
+
+        try:
+            _check_slots(self._context, count, _BACK_S)
+            self._context.parallelize(range(count), count).barrier().mapPartitions(keep).collect()
+        except UsageError as problem:
+            return _Loss(problem, is_final=True)
+        except Exception as problem:  # noqa: BLE001  # Py4J's, Spark's, or of a context that was stopped
+            own = carried_error(problem)
+            if own is not None:
+                return _Loss(own, is_final=True)
+            why = f"Spark has ended the tasks with the agents: {_reason(problem)}"
+            hint = "Look into Spark's log. What was accepted is kept: start the cluster again."
+            return _Loss(ProcessError(why, hint=hint), is_final=_PYTHON_ERROR.search(str(problem)) is not None)
+        why, hint = "the agents in Spark's tasks have ended", "Look into the log of the executors."
+        return _Loss(ProcessError(why, hint=hint), is_final=False)
+
+    def problem(self) -> CumulusError | None:
+        """Return why they do not run."""
+        return None if self._is_ended else self._problem
+
+    def end(self) -> None:
+        """End them, if they do not end by themselves."""
+        self._is_ended = True
+        self._job.join(_SLOTS_S)
+        if self._job.is_alive():
+            self._context.cancelJobGroup(self._group)
+            self._job.join(_END_S)
+
+
+def _reason(problem: Exception) -> str:
+    """Return the line that says what has happened of the pages that Spark gives."""
+    told = str(problem).strip()
+    found = _PYTHON_ERROR.findall(told) or _SPARK_ERROR.findall(told) or told.splitlines()[:1]
+    return str(found[0]) if found else type(problem).__name__
+
+
+def _keep_agent(task: AgentTask) -> Iterator[int]:
+    """Run an agent in a barrier task, at the address that Spark knows of its host."""
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    number = context.partitionId()
+    addresses = [each.rpartition(":")[0].strip("[]") for each in (info.address for info in context.getTaskInfos())]
+    with carry_errors_through_spark():
+        run_agent(number, addresses[number], task)
+    yield number

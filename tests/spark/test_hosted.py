@@ -1,0 +1,34 @@
+"""A cluster in the executors of Spark, and in the actors of Ray: the shop's epochs, with a worker killed in between."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from cumulus.spark.java import find_java
+
+pytestmark = pytest.mark.spark_hosts
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    "engine", ["spark", pytest.param("ray", marks=pytest.mark.skipif(find_spec("ray") is None, reason="no Ray"))]
+)
+def test_the_shop_runs_where_an_engine_has_places(engine: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"JAVA_HOME": find_java().home, "RAY_USAGE_STATS_ENABLED": "0"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "support.hosted_shop", engine, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    said = done.stdout.splitlines()
+    assert any(line.startswith("refused: 5 hosts are asked for, and this") for line in said)
+    assert "difference: " in said
+    assert "counted: ('Nowhere', Decimal('5.0000'))" in said
+    assert "was lost with its host" in done.stderr
+    assert ("the page's: 3 nodes" in said) == (engine == "spark")
