@@ -27,7 +27,7 @@ def test_the_shop_runs_where_an_engine_has_places(engine: str, tmp_path: Path) -
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     said = done.stdout.splitlines()
-    assert any(line.startswith("refused: 5 hosts are asked for, and this") for line in said)
+    assert any(line.startswith("refused: 5 hosts are asked for, and the") for line in said)
     assert "difference: " in said
     assert "counted: ('Nowhere', Decimal('5.0000'))" in said
     assert "was lost with its host" in done.stderr

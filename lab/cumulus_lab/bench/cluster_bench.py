@@ -51,7 +51,7 @@ def cluster_bench(
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
         folder = Path(scratch)
-        text = _write_input(workload, folder / "in", events, epochs, seed, cache)
+        text = write_input(workload, folder / "in", events, epochs, seed, cache)
         program = compile_sql(text, rely=False, enforced=False)
         shapes = [
             ClusterShape(each, count, others, size, by, chosen)
@@ -83,7 +83,7 @@ def _is_of(mode: Mode, options: Sequence[str]) -> bool:
     return True
 
 
-def _write_input(workload: str, folder: Path, events: int, epochs: int, seed: int, cache: Path | None) -> str:
+def write_input(workload: str, folder: Path, events: int, epochs: int, seed: int, cache: Path | None) -> str:
     """Write the files of a workload; return its SQL."""
     from cumulus.workloads import changes
     from cumulus_lab.bench.cluster_runs import write_orders

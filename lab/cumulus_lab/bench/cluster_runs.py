@@ -53,7 +53,7 @@ class ClusterShape:
 
 def write_orders(folder: Path, *, events: int, epochs: int, seed: int) -> None:
     """Write the stream for example 2.1 as files of epochs; a tenth of the events are deletions."""
-    stream = orders.stream(scale=events / 2_805_000, seed=seed)
+    stream = orders.stream(scale=events / orders.EVENTS, seed=seed)
     step = -(-len(stream.kinds) // epochs)
     for number in range(epochs):
         part = stream.part(number * step, min(len(stream.kinds), (number + 1) * step))
@@ -91,8 +91,13 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         names = machine_names(home.settings)
         processes = [Process(name, "cumulus.cluster.processes.processes:equip", argument) for name in names]
         with Supervisor(processes) as supervisor:
-            pids = list(supervisor.pids().values())
-            marks = [(time.perf_counter(), cpu_seconds(pids), events) for events in _committed(supervisor, out)]
+            named = supervisor.pids()
+            pids = list(named.values())
+            marks = []
+            alone: list[dict[str, float]] = []
+            for events in _committed(supervisor, out):
+                marks.append((time.perf_counter(), cpu_seconds(pids), events))
+                alone.append({name: cpu_seconds([pid]) for name, pid in named.items()})
             status = _status(supervisor, names)
             health = [each for each in supervisor.health(_STATUS_S).values() if each is not None]
             resident = sum(map(resident_bytes, pids))
@@ -107,6 +112,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         "block": shape.block,
         "order": shape.order,
         **_speed(marks),
+        **_speed_alone(marks, alone),
         "pushes": late + in_order,
         "late_deltas": late,
         "late_rows": rows,
@@ -129,6 +135,19 @@ def _speed(marks: Sequence[tuple[float, float, int]]) -> dict[str, Any]:
         "cpu_us_per_event": round(cpu / events * 1e6, 2),
         "commit_gap_p50_ms": round(median(gaps) * 1000),
         "commit_gap_max_ms": round(gaps[-1] * 1000),
+    }
+
+
+def _speed_alone(marks: Sequence[tuple[float, float, int]], alone: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the CPU time of an event at all nodes, and at the switch and the node that have the most to do."""
+    begin = min(WARM, len(marks) - 1) - 1
+    events = marks[-1][2] - marks[begin][2]
+    used = {name: (alone[-1][name] - alone[begin][name]) / events * 1e6 for name in alone[-1]}
+    nodes = [each for name, each in used.items() if name.startswith("node")]
+    return {
+        "nodes_us": round(sum(nodes), 3),
+        "busiest_node_us": round(max(nodes), 3),
+        "busiest_switch_us": round(max(each for name, each in used.items() if name.startswith("switch")), 3),
     }
 
 

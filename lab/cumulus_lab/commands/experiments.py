@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cumulus.errors import UsageError
+
 if TYPE_CHECKING:
+    from cumulus_lab.experiments.cluster.claims import Claim, ClaimFound
     from cumulus_lab.experiments.ring.figures import FigureRun
     from cumulus_lab.experiments.ring.rows import RingRow
     from cumulus_lab.experiments.ring.set_up import RingSetUp
@@ -104,6 +108,60 @@ def experiments_ring(
     if plot is not None:
         draw_figure(figure, run.rows, run.findings, plot)
     tell_figure(run, set_up, as_json)
+
+
+@experiments.command("cluster")
+def experiments_cluster(
+    claim: str = typer.Argument(
+        help="updates, reads, broadcast, latency, buffer, corrections, elision, constant; or all."
+    ),
+    scale: str = typer.Option("full", help="full, or ci, which takes a few minutes for all."),
+    plot: Path = typer.Option(None, help="Draw it into this file: .png, .svg or .pdf; needs matplotlib."),
+    as_json: bool = typer.Option(False, "--json", help="Print the rows as JSON."),
+) -> None:
+    """Measure what the papers claim of a cluster: rows, a sentence, and where it stops being true.
+
+    Rows say whether they were measured here or computed, for more nodes than there are, from what was measured.
+    Example: cumulus experiments cluster updates --scale ci
+    """
+    from cumulus.machine_facts import facts, load_average
+    from cumulus_lab.commands.ring_set_up import known
+    from cumulus_lab.experiments.cluster.claims import SCALES
+    from cumulus_lab.experiments.cluster.pictures import draw_claim
+    from cumulus_lab.experiments.cluster.table import CLAIMS
+    from cumulus_lab.experiments.ring.pictures import check_picture
+
+    known(claim, [*CLAIMS, "all"], "claim")
+    known(scale, SCALES, "scale")
+    if plot is not None:
+        check_picture(plot)
+        if claim == "all":
+            raise UsageError("a picture has one claim", hint="Name one of them.")
+    load = load_average()
+    for name in CLAIMS if claim == "all" else [claim]:
+        with tempfile.TemporaryDirectory(prefix="cumulus-claims-") as scratch:
+            found = CLAIMS[name].run(SCALES[scale], Path(scratch))
+        if plot is not None:
+            draw_claim(CLAIMS[name], found, plot)
+        tell_claim(name, CLAIMS[name], found, as_json)
+    if not as_json:
+        print(" ".join(f"{name}={value}" for name, value in {"scale": scale, **facts(load)}.items()))
+
+
+def tell_claim(name: str, claim: Claim, found: ClaimFound, as_json: bool) -> None:
+    """Print what was found of a claim."""
+    if as_json:
+        told = {"claim": name, "says": claim.says, "source": claim.source, **asdict(found)}
+        print(json.dumps(told))
+        return
+    print(f"{name}: “{claim.says}” ({claim.source})\n")
+    names = list(found.rows[0])
+    _print_table([names, *([_cell(row.get(each)) for each in names] for row in found.rows)])
+    print(f"{found.sentence}\nUntil: {found.until}\n")
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else f"{value:,}"
 
 
 def tell_figure(run: FigureRun, set_up: RingSetUp, as_json: bool) -> None:

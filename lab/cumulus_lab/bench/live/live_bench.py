@@ -57,8 +57,11 @@ def live_bench(
     load_before = load_average()
     rows: list[load_rows.LoadRow] = []
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
-        home, shape = Path(scratch) / "home", {"nodes": nodes, "switches": switches}
-        with RunningCluster(SQL, home, **shape, every_s=every_s, engine=engine, keep=100) as cluster:
+        home = Path(scratch) / "home"
+        shape = {"nodes": nodes, "switches": switches}
+        with RunningCluster(
+            SQL, home, nodes=nodes, switches=switches, every_s=every_s, engine=engine, keep=100
+        ) as cluster:
             load = ShopLoad(cluster, batch=batch, held=held, events_per_s=events_per_s, seed=seed)
             cpu = cluster.cpu_seconds()
             load.start()

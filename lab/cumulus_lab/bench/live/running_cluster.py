@@ -30,6 +30,8 @@ class RunningCluster:
         How often an epoch may begin.
     keep
         How many epochs stay there.
+    mode, options
+        How nodes keep the maps.
 
     Attributes
     ----------
@@ -47,19 +49,21 @@ class RunningCluster:
         every_s: float,
         engine: str = "auto",
         keep: int = 1_000_000,
+        mode: Mode = Mode.EVENTUAL,
+        options: tuple[str, ...] = (),
     ) -> None:
         self.home = home.absolute()
         self._settings = daemon.LiveSettings(
             str(compile_sql(script, rely=False, enforced=False)),
             (),
             str(self.home),
-            Mode.EVENTUAL.value,
+            mode.value,
             nodes,
             switches,
             every_s,
             "",
             (),
-            {"engine": engine, "files_per_epoch": 1, "keep": keep},
+            {"engine": engine, "files_per_epoch": 1, "keep": keep, "options": options},
         )
 
     def __enter__(self) -> RunningCluster:

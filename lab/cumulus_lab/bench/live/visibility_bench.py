@@ -41,7 +41,7 @@ def visibility_bench(
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
         sync_s = visibility.sync_s(Path(scratch), batch * 24)
         for each in rate:
-            stream = orders.stream(scale=each * seconds / 2_805_000, seed=seed)
+            stream = orders.stream(scale=each * seconds / orders.EVENTS, seed=seed)
             home = Path(scratch) / str(each)
             shape = RunningCluster(orders.SQL, home, nodes=nodes, switches=switches, every_s=every_s, engine=engine)
             with shape as cluster:

@@ -35,6 +35,8 @@ from cumulus.transport.tls import TlsFiles
 
 _AGENT, _SECRET, _SLOTS = "agent", "agents.secret", "agents.json"
 _START_S, _LOOK_S = 120.0, 0.1
+PLACES_S = 5.0
+"""How long workers of an engine may take to be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,33 @@ class EngineTasks(Protocol):
 
     def end(self) -> None:
         """End those that have not ended by themselves."""
+
+
+def require_places(wanted: int, free: Callable[[], int], what: str, seconds: float = PLACES_S) -> None:
+    """Refuse more agents than can run at a time: an engine would look for places for long, or for ever.
+
+    Parameters
+    ----------
+    free
+        Returns how many places there are.
+    what
+        How to say it, before their number.
+    seconds
+        How long workers may take to be there.
+
+    Raises
+    ------
+    UsageError
+        If there are too few.
+    """
+    until = time.monotonic() + seconds
+    while (places := free()) < wanted or wanted < 1:
+        if time.monotonic() > until or wanted < 1:
+            raise UsageError(
+                f"{wanted} hosts are asked for, and {what} {places}",
+                hint=f"Give hosts={places}, or add workers." if places else "Add workers.",
+            )
+        time.sleep(_LOOK_S)
 
 
 class HostedCluster:

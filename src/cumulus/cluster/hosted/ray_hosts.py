@@ -7,20 +7,19 @@ Cumulus introduction, section 1.2: a warehouse runs in a cluster or computing cl
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.hosted.hosted_agents import AgentTask, run_agent
-from cumulus.cluster.hosted.hosted_cluster import HostedCluster, HostedSettings
+from cumulus.cluster.hosted.hosted_cluster import HostedCluster, HostedSettings, require_places
 from cumulus.errors import CumulusError, MissingError, ProcessError, UsageError
 from cumulus.m3.program import Program
 
-_PLACES_S, _END_S = 5.0, 10.0
-"""How long nodes of Ray may take to be there, and actors to end by themselves."""
-_LOOK_S = 0.1
+_END_S = 10.0
+"""How long actors may take to end by themselves."""
 
 
 def host(program: Program | str, home: str | Path, **settings: Any) -> HostedCluster:
@@ -50,31 +49,14 @@ def host(program: Program | str, home: str | Path, **settings: Any) -> HostedClu
     if not ray.is_initialized():
         raise UsageError("this process belongs to no Ray cluster", hint="Call ray.init() before.")
     given = HostedSettings(program, home, **settings)
-    _check_places(ray, given.hosts)
+    require_places(given.hosts, partial(_free_cpus, ray), "the free CPUs of this Ray cluster are")
     if not given.address:
         given = replace(given, address=ray.util.get_node_ip_address())
     return HostedCluster(given, lambda task: _Actors(ray, given.hosts, task), "Ray")
 
 
-def _check_places(ray: Any, wanted: int) -> None:
-    """Refuse more actors than can run at a time: Ray would wait for further nodes.
-
-    Raises
-    ------
-    UsageError
-        If there are too few CPUs, after a few seconds in which some may become free.
-    """
-    until = time.monotonic() + _PLACES_S
-    while True:
-        free = int(ray.available_resources().get("CPU", 0))
-        if free >= wanted > 0:
-            return
-        if time.monotonic() > until or wanted < 1:
-            raise UsageError(
-                f"{wanted} hosts are asked for, and this Ray cluster has {free} free CPUs",
-                hint=f"Give hosts={free}, or add nodes." if free else "Add nodes.",
-            )
-        time.sleep(_LOOK_S)
+def _free_cpus(ray: Any) -> int:
+    return int(ray.available_resources().get("CPU", 0))
 
 
 class _AgentActor:

@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from cumulus.cluster.hosted.hosted_agents import AgentTask, run_agent
-from cumulus.cluster.hosted.hosted_cluster import HostedCluster, HostedSettings
+from cumulus.cluster.hosted.hosted_cluster import PLACES_S, HostedCluster, HostedSettings, require_places
 from cumulus.errors import CumulusError, ProcessError, UsageError
 from cumulus.m3.program import Program
 from cumulus.spark.errors import carried_error, carry_errors_through_spark
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_SLOTS_S = 5.0
-"""How long executors may take to be there."""
 _END_S, _LOOK_S = 120.0, 0.1
 _BACK_S = 60.0
 """How long an executor that was lost may take to be replaced."""
@@ -65,7 +64,7 @@ def host(spark: SparkSession, program: Program | str, home: str | Path, **settin
     """
     context = spark.sparkContext
     given = HostedSettings(program, home, **settings)
-    _check_slots(context, given.hosts)
+    _require_slots(context, given.hosts)
     if not given.address:
         given = replace(given, address=context.getConf().get("spark.driver.host", "127.0.0.1"))
     return HostedCluster(given, lambda task: _BarrierTasks(context, given.hosts, task), "Spark")
@@ -79,26 +78,12 @@ class _Loss:
     is_final: bool
 
 
-def _check_slots(context: SparkContext, wanted: int, seconds: float = _SLOTS_S) -> None:
-    """Refuse more barrier tasks than can run at a time: Spark would look for slots for ten minutes.
-
-    Raises
-    ------
-    UsageError
-        If there are too few, after a few seconds in which executors may come.
-    """
+def _require_slots(context: SparkContext, wanted: int, seconds: float = PLACES_S) -> None:
+    """Refuse more barrier tasks than can run at a time: Spark would look for slots for ten minutes."""
     scala = context._jsc.sc()
-    until = time.monotonic() + seconds
-    while True:
-        slots = int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
-        if slots >= wanted > 0:
-            return
-        if time.monotonic() > until or wanted < 1:
-            raise UsageError(
-                f"{wanted} hosts are asked for, and this Spark application has slots for {slots}",
-                hint=f"Give hosts={slots}, or start the application with more cores." if slots else "Add executors.",
-            )
-        time.sleep(_LOOK_S)
+    profile = scala.resourceProfileManager().defaultResourceProfile()
+    slots = partial(scala.maxNumConcurrentTasks, profile)
+    require_places(wanted, slots, "the slots of this Spark application are", seconds)
 
 
 class _BarrierTasks:
@@ -132,7 +117,7 @@ class _BarrierTasks:
             yield from _keep_agent(task)
 
         try:
-            _check_slots(self._context, count, _BACK_S)
+            _require_slots(self._context, count, _BACK_S)
             self._context.parallelize(range(count), count).barrier().mapPartitions(keep).collect()
         except UsageError as problem:
             return _Loss(problem, is_final=True)
@@ -153,7 +138,7 @@ class _BarrierTasks:
     def end(self) -> None:
         """End them, if they do not end by themselves."""
         self._is_ended = True
-        self._job.join(_SLOTS_S)
+        self._job.join(PLACES_S)
         if self._job.is_alive():
             self._context.cancelJobGroup(self._group)
             self._job.join(_END_S)

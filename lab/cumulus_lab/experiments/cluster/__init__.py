@@ -1,0 +1,1 @@
+"""What the papers claim of a cluster, measured: `cumulus experiments cluster`."""
