@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
-from cumulus_lab.experiments.cluster.claims import Claim, ClaimFound, ClaimScale
+from cumulus_lab.experiments.cluster.claims import ClaimFound, ClaimScale, PaperClaim
 from cumulus_lab.experiments.cluster.constant import constant_updates
 from cumulus_lab.experiments.cluster.costs import NodeCosts, fitted_costs
 from cumulus_lab.experiments.cluster.pictures import draw_claim
@@ -61,7 +61,7 @@ def test_what_needs_no_cluster_is_measured(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*CLAIMS} - {"constant", "broadcast", "elision"}))
 def test_each_claim_is_measured_on_a_cluster(name: str, tmp_path: Path) -> None:
-    claim: Claim = CLAIMS[name]
+    claim: PaperClaim = CLAIMS[name]
     found: ClaimFound = claim.run(TINY, tmp_path)
     across, up, by = claim.axes
     assert all({across, up, *filter(None, [by])} <= row.keys() for row in found.rows)

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,14 +20,13 @@ import pytest
 from typer.testing import CliRunner
 
 import cumulus
-from cumulus import m3
 from cumulus.cli.main import app
 from cumulus.cluster.live.address import read_address
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.epochs.output.query import query
 from cumulus.errors import CumulusError
 from cumulus.hosts import WriteReceipt
-from support.paper_programs import PROGRAMS, Event, one_by_one, random_events
+from support.paper_programs import CIRCLES, PROGRAMS, Event, one_by_one, random_events, write_epochs
 from support.tiers import one_mode_each, sampled
 
 pytestmark = pytest.mark.xdist_group("paper programs")  # processes of clusters, one after the other
@@ -48,22 +47,10 @@ def rows_of(out: Path, view: str) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in found.to_pylist()]
 
 
-def write_epochs(folder: Path, events: Sequence[Event], text: str, epochs: int) -> list[list[Event]]:
-    """Write events as CSV, a file for each table and epoch; return those of each epoch."""
-    tables = {relation.name: relation.column_names for relation in m3.parse(text).relations}
-    parts = [list(events[at::epochs]) for at in range(epochs)]
-    for number, part in enumerate(parts, 1):
-        for name, columns in tables.items():
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            lines = [",".join(map(str, ("+" if sign > 0 else "-", *row))) for sign, to, row in part if to == name]
-            (folder / name / f"{number}.csv").write_text("\n".join([",".join(("op", *columns)), *lines, ""]))
-    return parts
-
-
-@pytest.mark.parametrize(("place", "order"), one_mode_each(PROGRAMS, ("clock", "switch"), of=6))
+@pytest.mark.parametrize(("place", "order"), one_mode_each([*PROGRAMS, *CIRCLES], ("clock", "switch"), of=6))
 def test_a_run_over_folders_has_the_views_of_its_events_one_by_one(place: str, order: str, tmp_path: Path) -> None:
     """Events of an epoch come switch by switch, on each table by table: one file of a table is one block."""
-    text, draw = PROGRAMS[place], random.Random(f"{place} {order}")
+    text, draw = (PROGRAMS | CIRCLES)[place], random.Random(f"{place} {order}")
     file = tmp_path / "paper.m3"
     file.write_text(text)
     parts = write_epochs(tmp_path / "in", random_events(text, 60, draw), text, 3)
@@ -129,10 +116,10 @@ def kill(home: Path, machine: str) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("place", sampled(list(PROGRAMS)[1:], of=7))
+@pytest.mark.parametrize("place", sampled([*list(PROGRAMS)[1:], *CIRCLES], of=8))
 def test_clients_of_two_switches_have_the_views_of_their_events_one_by_one(place: str, tmp_path: Path) -> None:
     """Also after a node and a switch were killed, and after all have been stopped and started again."""
-    text, draw = PROGRAMS[place], random.Random(place)
+    text, draw = (PROGRAMS | CIRCLES)[place], random.Random(place)
     events = random_events(text, 90, draw)
     fixed = ("--nodes", 2, "--switches", 2)
     with live(tmp_path, text, *fixed) as home:
@@ -212,7 +199,7 @@ NOT_IN_ORDER = {
     ),
     "a circle (semester paper, example 3.2)": (
         f"RELATION r(a INT, x INT); {ORDERED} ON +r(a, x) {{ q[] += p[]; }} ON -r(a, x) {{ p[] += q[]; }}",
-        "",
+        "--mode ticks",
         "the maps feed each other in a circle.*: q → p → q",
     ),
 }

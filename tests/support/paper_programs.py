@@ -7,7 +7,8 @@ streams that change what it reads are ours, and so are deletions.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import cumulus
@@ -62,6 +63,34 @@ PROGRAMS = {
 }
 """Place → program; none can be told from a set of rows but the last one."""
 
+CIRCLES = {
+    "semester paper, example 3.2": """
+        RELATION S(A INT); RELATION T(B INT); MAP m1[A INT](v HUGEINT) START (1: 1), (2: 2);
+        MAP m2[B INT](v HUGEINT) START (1: 3), (3: 1);
+        VIEW m1(A INT, v HUGEINT) FROM m1 SELECT A, v; VIEW m2(B INT, v HUGEINT) FROM m2 SELECT B, v;
+        ON +S(A) { m1[A] += m2[A]; } ON +T(B) { m2[B] += m1[B]; }""",
+    "a circle whose maps lie apart": """
+        RELATION S(A INT, B INT); RELATION T(A INT, B INT); MAP m1[A INT](v HUGEINT) START (1: 1), (2: 2);
+        MAP m2[B INT](v HUGEINT) START (1: 3), (3: 1);
+        VIEW m1(A INT, v HUGEINT) FROM m1 SELECT A, v; VIEW m2(B INT, v HUGEINT) FROM m2 SELECT B, v;
+        ON +S(A, B) { m1[A] += m2[B]; } ON -S(A, B) { m1[A] += -1 * m2[B]; } ON +T(A, B) { m2[B] += m1[A]; }""",
+    "a circle in one trigger, with a loop": """
+        RELATION R(A INT, B INT); RELATION S(A INT); MAP m1[A INT](v HUGEINT) START (1: 1);
+        MAP m2[B INT](v HUGEINT) START (2: 1); MAP q[](v HUGEINT); VIEW q(v HUGEINT) FROM q SELECT v;
+        VIEW m1(A INT, v HUGEINT) FROM m1 SELECT A, v;
+        ON +R(A, B) { m1[A] += m2[B]; m2[B] += m1[A]; q[] += m1[A] * m2[B]; } ON +S(A) { m1[A] += m2[B]; }""",
+    "a map made from itself": """
+        RELATION R(A INT, B INT); RELATION S(A INT); MAP m[A INT](v HUGEINT) START (1: 1), (3: 2);
+        VIEW m(A INT, v HUGEINT) FROM m SELECT A, v; ON +R(A, B) { m[A] += m[B]; } ON +S(A) { m[A] += 1; }""",
+    "three maps, and one beside": """
+        RELATION R(A INT, B INT); RELATION S(B INT, C INT); RELATION T(C INT, A INT);
+        MAP x[A INT](v HUGEINT) START (1: 1);
+        MAP y[B INT](v HUGEINT); MAP z[C INT](v HUGEINT) START (4: 2); MAP n[](v BIGINT);
+        VIEW x(A INT, v HUGEINT) FROM x SELECT A, v; VIEW n(v BIGINT) FROM n SELECT v;
+        ON +R(A, B) { y[B] += x[A]; n[] += 1; } ON +S(B, C) { z[C] += y[B]; } ON +T(C, A) { x[A] += z[C]; }""",
+}
+"""Name → program whose maps feed each other in a circle."""
+
 
 def random_events(text: str, count: int, draw: random.Random) -> list[Event]:
     """Return events of a program, for which it has triggers."""
@@ -78,6 +107,18 @@ def random_events(text: str, count: int, draw: random.Random) -> list[Event]:
         (draw.choice(signs[relation.name]), relation.name, tuple(draw.randint(1, 4) for _ in relation.columns))
         for relation in draw.choices(program.relations, k=count)
     ]
+
+
+def write_epochs(folder: Path, events: Sequence[Event], text: str, epochs: int) -> list[list[Event]]:
+    """Write events as CSV, a file for each table and epoch; return those of each epoch."""
+    tables = {relation.name: relation.column_names for relation in m3.parse(text).relations}
+    parts = [list(events[at::epochs]) for at in range(epochs)]
+    for number, part in enumerate(parts, 1):
+        for name, columns in tables.items():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            lines = [",".join(map(str, ("+" if sign > 0 else "-", *row))) for sign, to, row in part if to == name]
+            (folder / name / f"{number}.csv").write_text("\n".join([",".join(("op", *columns)), *lines, ""]))
+    return parts
 
 
 def one_by_one(text: str, events: Iterable[Event]) -> cumulus.Warehouse:

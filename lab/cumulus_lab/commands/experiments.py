@@ -14,7 +14,7 @@ import typer
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
-    from cumulus_lab.experiments.cluster.claims import Claim, ClaimFound
+    from cumulus_lab.experiments.cluster.claims import ClaimFound, PaperClaim
     from cumulus_lab.experiments.ring.figures import FigureRun
     from cumulus_lab.experiments.ring.rows import RingRow
     from cumulus_lab.experiments.ring.set_up import RingSetUp
@@ -148,7 +148,7 @@ def experiments_cluster(
         print(" ".join(f"{name}={value}" for name, value in {"scale": scale, **facts(load)}.items()))
 
 
-def tell_claim(name: str, claim: Claim, found: ClaimFound, as_json: bool) -> None:
+def tell_claim(name: str, claim: PaperClaim, found: ClaimFound, as_json: bool) -> None:
     """Print what was found of a claim."""
     if as_json:
         told = {"claim": name, "says": claim.says, "source": claim.source, **asdict(found)}

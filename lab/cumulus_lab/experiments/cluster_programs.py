@@ -154,9 +154,9 @@ REFUSED = {
     "without definitions, and gated": """
         RELATION r(a INTEGER, x INTEGER); MAP q[a INTEGER](s HUGEINT); MAP p[a INTEGER](s HUGEINT);
         VIEW v(a INTEGER, q HUGEINT) FROM q SELECT a, s; ON +r(a, x) { q[a] += {p[a] > 2} * x; p[a] += x; }""",
-    "in a circle": """
+    "gated, in a circle": """
         RELATION r(a INTEGER, x INTEGER); MAP q[a INTEGER](s HUGEINT); MAP p[a INTEGER](s HUGEINT);
-        VIEW v(a INTEGER, q HUGEINT) FROM q SELECT a, s; ON +r(a, x) { q[a] += p[a] * x; p[a] += q[a]; }""",
+        VIEW v(a INTEGER, q HUGEINT) FROM q SELECT a, s; ON +r(a, x) { q[a] += {p[a] > 2} * x; p[a] += q[a]; }""",
 }
 """Name → M3 that no host of epochs takes."""
 

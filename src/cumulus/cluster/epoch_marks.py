@@ -3,6 +3,11 @@
 The two phases of the Cumulus consistency paper, §4.3: switches end an epoch, then nodes tell each other, depth by depth
 of the map graph, that no more deltas of the epoch come from them. Links keep the order of what is sent, so a mark that
 has come says that everything before it has come, too.
+
+Maps that feed each other in a circle have no depths. Then nodes tell each other in rounds, each mark behind all those
+of the round before, and with it whether the node has sent deltas of the epoch since its own mark of that round. What
+was sent before the marks of a round has come before those of the next are told, with all that follows from it. So if no
+node has sent anything between its marks of two rounds, nothing is on its way.
 """
 
 from __future__ import annotations
@@ -14,12 +19,15 @@ from dataclasses import dataclass, field
 @dataclass(slots=True)
 class _Marks:
     """Of one epoch: the switches that have ended it; for each depth the nodes that have sent all their deltas; and the
-    first depth of which this node has not told so.
+    first depth of which this node has not told so. In rounds: whether this node has sent anything since its last mark.
     """
 
     ended: set[int] = field(default_factory=set)
     flushed: list[set[int]] = field(default_factory=list)
     untold: int = 0
+    quiet: list[set[int]] = field(default_factory=list)
+    """Round → the nodes that had sent nothing since the one before."""
+    has_sent: bool = True
 
 
 class EpochMarks:
@@ -31,6 +39,8 @@ class EpochMarks:
         How many depths the map graph has.
     committed
         The last epoch that is over.
+    in_rounds
+        Whether there are no depths: maps feed each other in a circle.
 
     Attributes
     ----------
@@ -38,8 +48,9 @@ class EpochMarks:
         The last epoch of which all is in.
     """
 
-    def __init__(self, nodes: int, switches: int, depths: int, committed: int) -> None:
-        self._nodes, self._switches, self._depths = nodes, switches, depths
+    def __init__(self, nodes: int, switches: int, depths: int, committed: int, *, in_rounds: bool = False) -> None:
+        self._nodes, self._switches, self._depths = nodes, switches, 0 if in_rounds else depths
+        self._in_rounds = in_rounds
         self.over = committed
         self._marks: dict[int, _Marks] = {}
 
@@ -52,14 +63,38 @@ class EpochMarks:
         ended.add(switch)
         return is_new
 
-    def checkpoint(self, epoch: int, depth: int, node: int) -> bool:
-        """Note that a node has sent all deltas of a depth; False if that was known, or cannot be."""
-        if epoch <= self.over or not 0 <= depth < self._depths:
+    def checkpoint(self, epoch: int, depth: int, node: int, *, is_quiet: bool = True) -> bool:
+        """Note that a node has sent all deltas of a depth, or its mark of a round; False if it has, or cannot have.
+
+        Parameters
+        ----------
+        is_quiet
+            In rounds: whether it has sent nothing since the round before.
+        """
+        if epoch <= self.over or depth < 0:
             return False
-        flushed = self._of(epoch).flushed[depth]
-        is_new = node not in flushed
-        flushed.add(node)
+        marks = self._of(epoch)
+        if self._in_rounds and depth == len(marks.flushed):
+            marks.flushed.append(set())
+            marks.quiet.append(set())
+        if depth >= len(marks.flushed):
+            return False
+        is_new = node not in marks.flushed[depth]
+        marks.flushed[depth].add(node)
+        if is_quiet and self._in_rounds:
+            marks.quiet[depth].add(node)
         return is_new
+
+    def note_sent(self, epoch: int) -> None:
+        """Note that this node has sent deltas of an epoch: it and those after it are not quiet."""
+        for at, marks in self._marks.items():
+            marks.has_sent |= at >= epoch
+
+    def take_quiet(self, epoch: int) -> bool:
+        """Return whether this node has sent nothing of an epoch since it was asked last."""
+        marks = self._marks[epoch]
+        is_quiet, marks.has_sent = not marks.has_sent, False
+        return is_quiet
 
     def _of(self, epoch: int) -> _Marks:
         if epoch not in self._marks:
@@ -80,6 +115,11 @@ class EpochMarks:
         for epoch in sorted(self._marks):
             marks = self._marks[epoch]
             if len(marks.ended) == self._switches and is_done(epoch):
+                if self._in_rounds:  # one at a time: this node's own mark is the last of a round, or lets others go on
+                    if self._is_flushed(marks, marks.untold) and not self._is_over(marks):
+                        told.append((epoch, marks.untold))
+                        marks.untold += 1
+                    continue
                 while marks.untold < self._depths and self._is_flushed(marks, marks.untold):
                     told.append((epoch, marks.untold))
                     marks.untold += 1
@@ -88,6 +128,12 @@ class EpochMarks:
     def _is_flushed(self, marks: _Marks, depth: int) -> bool:
         """Whether all nodes have told all depths below one."""
         return depth == 0 or len(marks.flushed[depth - 1]) == self._nodes
+
+    def _is_over(self, marks: _Marks) -> bool:
+        """Whether no deltas come any more."""
+        if self._in_rounds:
+            return any(len(each) == self._nodes for each in marks.quiet)
+        return self._is_flushed(marks, self._depths)
 
     @property
     def ended(self) -> int:
@@ -106,7 +152,7 @@ class EpochMarks:
             As in `tell`.
         """
         marks = self._marks.get(self.over + 1)
-        if marks is None or len(marks.ended) < self._switches or not self._is_flushed(marks, self._depths):
+        if marks is None or len(marks.ended) < self._switches or not self._is_over(marks):
             return None
         if not is_done(self.over + 1):
             return None

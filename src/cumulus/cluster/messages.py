@@ -159,10 +159,19 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class MapCheckpoint:
-    """From a node to all others: it has sent all deltas of an epoch to maps of a depth."""
+    """From a node to all others: it has sent all deltas of an epoch to maps of a depth.
+
+    Parameters
+    ----------
+    depth
+        Or the number of a round, where maps feed each other in a circle (`cumulus.cluster.epoch_marks`).
+    is_quiet
+        In rounds: whether it has sent nothing of the epoch since the round before.
+    """
 
     epoch: int
     depth: int
+    is_quiet: bool = True
 
 
 @dataclass(frozen=True, slots=True)

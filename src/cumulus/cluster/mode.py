@@ -42,6 +42,8 @@ class ModeRules:
         Whether all is as if events came in the order of their versions; else in some order of their own.
     has_row_blocks
         Whether each row of a block whose rows read what they write is a block of its own; else it has a version alone.
+    takes_circles
+        Whether maps may feed each other in a circle.
     """
 
     is_spread: bool = True
@@ -50,6 +52,7 @@ class ModeRules:
     needs_one_switch: bool = False
     has_row_blocks: bool = True
     keeps_order: bool = True
+    takes_circles: bool = False
 
 
 CUT_HELP = (
@@ -60,7 +63,7 @@ MODE_HELP = (
     "gated: all waits for its epoch."
 )
 RULES: Mapping[Mode, ModeRules] = {
-    Mode.EVENTUAL: ModeRules(corrects=True, has_row_blocks=False),
+    Mode.EVENTUAL: ModeRules(corrects=True, has_row_blocks=False, takes_circles=True),
     Mode.CENTRAL_TARGET: ModeRules(has_replicas=False, needs_one_switch=True),
     Mode.CENTRAL_SOURCE: ModeRules(needs_one_switch=True),
     Mode.FOUR_LOGS: ModeRules(has_replicas=False, corrects=True),

@@ -127,7 +127,8 @@ class ClusterNode:
 
     def _new_marks(self) -> EpochMarks:
         depths = 0 if self._protocol is None else self._protocol.depths
-        return EpochMarks(len(self._peers), len(self._switches), depths, self._committed)
+        in_rounds = self._protocol is not None and self._protocol.maps.sent_epochs.is_cyclic
+        return EpochMarks(len(self._peers), len(self._switches), depths, self._committed, in_rounds=in_rounds)
 
     def _load(self, state: NodeState) -> None:
         if self._gate is not None:
@@ -177,8 +178,8 @@ class ClusterNode:
     def _take(self, sender: Name, message: object, effects: list[Effect]) -> None:
         spread = self._spread
         match message:
-            case MapCheckpoint(epoch, depth) if sender in self._peers:
-                if not self._marks.checkpoint(epoch, depth, self._peers[sender]):
+            case MapCheckpoint(epoch, depth, is_quiet) if sender in self._peers:
+                if not self._marks.checkpoint(epoch, depth, self._peers[sender], is_quiet=is_quiet):
                     raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
             case EpochEnd(epoch, final, payload) if sender in self._switches:
                 if not self._marks.end(epoch, self._switches[sender]):
@@ -228,11 +229,14 @@ class ClusterNode:
         if self._protocol is not None:
             for to, message in self._protocol.drain(self._marks.ended, is_time=is_time):
                 effects.append(Send(node_name(to) if to >= 0 else switch_name(-1 - to), message))
+            if (oldest := self._protocol.maps.sent_epochs.take()) is not None:
+                self._marks.note_sent(oldest)
             self._protocol.move_on(self._committed)
         while told := self._marks.tell(self._is_flushed):
             for epoch, depth in told:
-                self._marks.checkpoint(epoch, depth, self._number)
-                effects += (Send(each, MapCheckpoint(epoch, depth)) for each in self._others)
+                is_quiet = self._marks.take_quiet(epoch)
+                self._marks.checkpoint(epoch, depth, self._number, is_quiet=is_quiet)
+                effects += (Send(each, MapCheckpoint(epoch, depth, is_quiet)) for each in self._others)
         while (over := self._marks.next_over(self._is_flushed)) is not None:
             self._over.append(over)
         self._urge(effects)

@@ -9,7 +9,7 @@ are. All else is *gated*: it waits for the end of the epoch, and is computed by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -36,6 +36,7 @@ from cumulus.algebra.terms import (
 )
 from cumulus.catalog.types import BIGDECIMAL
 from cumulus.cluster.node_programs.monomials import monomials
+from cumulus.epochs.layouts import undefined_maps
 from cumulus.m3.dataflow import reachable, reads
 from cumulus.m3.infer import nodes
 from cumulus.m3.program import On, Program, Statement, Trigger, ViewDef
@@ -76,10 +77,16 @@ class Division:
     views: Mapping[str, str]
 
 
-def divide(program: Program) -> Division:
+def divide(program: Program, *, circles: bool = False) -> Division:
     """Return which part of a program is spread, and which is gated.
 
     In a program without views all maps count, but for those that only keep rows.
+
+    Parameters
+    ----------
+    circles
+        Whether maps may be spread that feed each other in a circle. Those with a definition are gated all the same:
+        there the net change of an epoch is enough.
 
     Examples
     --------
@@ -88,7 +95,7 @@ def divide(program: Program) -> Division:
     >>> [each.name for each in found.spread.maps], dict(found.maps)
     (['q', 'm'], {'most': 'A statement of ON +r puts m into a condition.'})
     """
-    maps = _gated_maps(program)
+    maps = _gated_maps(program, undefined_maps(program) if circles else ())
     views = {view.name: why for view in program.views if (why := _why_gated(program, view, maps))}
     for cube in program.cubes:  # one read of it is of one state, whichever level answers
         names = (cube.name, *(level.view for level in cube.levels))
@@ -158,14 +165,14 @@ def _why_gated(program: Program, view: ViewDef, maps: Mapping[str, str]) -> str:
     return ""
 
 
-def _gated_maps(program: Program) -> dict[str, str]:
-    """Return the maps that are not spread, and why."""
+def _gated_maps(program: Program, free: Collection[str]) -> dict[str, str]:
+    """Return the maps that are not spread, and why; those that are free may be made from themselves."""
     graph = reads(program)
     found: dict[str, str] = {}
     for definition in program.maps:
         if any(value.type == BIGDECIMAL for value in definition.values):
             found[definition.name] = "It keeps sums of DOUBLE exactly, as numbers of any length."
-        elif definition.name in reachable(graph, graph[definition.name]):
+        elif definition.name not in free and definition.name in reachable(graph, graph[definition.name]):
             found[definition.name] = "It is made from itself, by way of other maps or not."
     for trigger, statement in _own_statements(program):
         why = _broken_rule(program, trigger, statement)

@@ -148,6 +148,36 @@ class BlockRows:
     places: npt.NDArray[np.int64]
 
 
+class SentEpochs:
+    """From which epoch on deltas were sent, where maps feed each other in a circle (`cumulus.cluster.epoch_marks`).
+
+    Parameters
+    ----------
+    is_cyclic
+        Whether they do; else nothing is noted.
+    """
+
+    def __init__(self, is_cyclic: bool) -> None:
+        self.is_cyclic = is_cyclic
+        self._oldest: int | None = None
+
+    def note(self, deltas: Mapping[str, MapFrame], window: EpochWindow) -> None:
+        """Note deltas that are sent, whose last key is the version."""
+        if self.is_cyclic:
+            for frame in deltas.values():
+                oldest = window.epoch_of(int(frame.numbers(len(frame.layout.keys) - 1).min()))
+                self._oldest = oldest if self._oldest is None else min(oldest, self._oldest)
+
+    def note_all(self) -> None:
+        """Note that something is sent which concerns all epochs."""
+        self._oldest = 0 if self.is_cyclic else None
+
+    def take(self) -> int | None:
+        """Return the first epoch of what was sent since the last call; None if nothing was."""
+        oldest, self._oldest = self._oldest, None
+        return oldest
+
+
 class SpreadMaps:
     """The spread maps of a node, by the numbers and bytes that messages have.
 
@@ -168,8 +198,8 @@ class SpreadMaps:
         The spread maps, by their numbers.
     seen
         Switch → the last version of it that may be in the newest values.
-    failed
-        Which maps are wrong.
+    failed, sent_epochs
+        Which maps are wrong; and of which epochs deltas were sent.
     """
 
     def __init__(
@@ -185,7 +215,7 @@ class SpreadMaps:
         self.seen: dict[int, int] = {}
         self.failed = FailedMaps(plan.division.spread)
         self.layout, self._program, self._compresses = plan.layout, plan.division.spread, plan.options.compress
-        self._parts = plan.spread_parts
+        self._parts, self.sent_epochs = plan.spread_parts, SentEpochs(plan.is_cyclic)
         self.names = [definition.name for definition in self._program.maps]
         self._numbers = {name: at for at, name in enumerate(self.names)}
 
@@ -228,6 +258,7 @@ class SpreadMaps:
 
     def sent(self, deltas: Mapping[str, MapFrame]) -> NumberedFrames:
         """Return deltas as another node gets them."""
+        self.sent_epochs.note(deltas, self.window)
         return [(self._numbers[name], self.bytes_of(frame)) for name, frame in deltas.items()]
 
     def note_errors(self) -> None:
@@ -244,6 +275,7 @@ class SpreadMaps:
     def failures(self) -> Iterator[tuple[int, Deltas]]:
         """Yield what other nodes must be told of maps that are wrong, once."""
         if untold := self.failed.take_untold():
+            self.sent_epochs.note_all()
             yield from ((node, Deltas([], untold)) for node in range(self.layout.nodes) if node != self.number)
 
     def frame_of(self, name: str, data: bytes) -> MapFrame:

@@ -60,13 +60,29 @@ def require_rounds(program: Program) -> Program:
     ----------
     Cumulus architecture, "Pipeline Scheduling", on depths.
     """
-    circles = cycles(program)
-    if circles:
-        path = " → ".join([*circles[0], circles[0][0]])
+    circle = circle_text(program)
+    if circle:
         raise LayoutError(
-            f"the maps feed each other in a circle, so they cannot be done in rounds: {path}",
-            hint="Give the program to `cumulus.Warehouse`: it goes event by event and needs no rounds.",
+            f"the maps feed each other in a circle, so they cannot be done in rounds: {circle}",
+            hint="Give the program to `cumulus.Warehouse`, which goes event by event, or run it on a cluster.",
         )
+    return require_columns(program)
+
+
+def circle_text(program: Program) -> str:
+    """Return the maps of a circle in which maps feed each other, "" without one."""
+    circles = cycles(program)
+    return " → ".join([*circles[0], circles[0][0]]) if circles else ""
+
+
+def require_columns(program: Program) -> Program:
+    """Return `program` if its views fit files.
+
+    Raises
+    ------
+    UsageError
+        Naming a column of a view that Parquet has no type for.
+    """
     for view in program.views:
         for column in view.columns:
             if column.type is not None and column.type.kind is Kind.INTERVAL:

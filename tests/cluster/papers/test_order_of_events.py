@@ -15,7 +15,7 @@ from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.cluster.spread import divide
 from cumulus.engine.interpreter.engine import Interpreter
-from support.paper_programs import PROGRAMS, Event, random_events
+from support.paper_programs import CIRCLES, PROGRAMS, Event, random_events
 from support.spread_cases import Block
 from support.tiers import examples
 from support.told_deliveries import ToldDeliveries
@@ -33,14 +33,16 @@ def fired(text: str, events: list[Event]) -> Interpreter:
 
 
 @pytest.mark.parametrize("seed", range(examples(25)))
-@pytest.mark.parametrize("place", PROGRAMS)
+@pytest.mark.parametrize("place", [*PROGRAMS, *CIRCLES])
 def test_maps_follow_the_order_of_versions_whatever_the_order_of_messages(place: str, seed: int) -> None:
     draw = random.Random(f"{place} {seed}")
-    plan = require_order(plan_cluster(m3.parse(PROGRAMS[place]), nodes=draw.randint(1, 3), switches=draw.randint(1, 3)))
+    text = (PROGRAMS | CIRCLES)[place]
+    plan = require_order(plan_cluster(m3.parse(text), nodes=draw.randint(1, 3), switches=draw.randint(1, 3)))
+    assert plan.is_cyclic == (place in CIRCLES)
     assert plan.gate is None
     assert plan.maps_by_order
     world = ToldDeliveries(plan)
-    events = random_events(PROGRAMS[place], 12, draw)
+    events = random_events(text, 12, draw)
     for label, (sign, relation, row) in enumerate(events):
         world.event(str(label), relation, *row, sign=sign, stands_for="")
         while world.waiting and draw.random() < 0.6:
@@ -48,7 +50,7 @@ def test_maps_follow_the_order_of_versions_whatever_the_order_of_messages(place:
     while world.waiting:
         world.deliver(*draw.choice(world.waiting), "")
     ordered = [events[int(label)] for label in world.order]
-    expected = fired(PROGRAMS[place], ordered)
+    expected = fired(text, ordered)
     for definition in plan.program.maps:
         found = {
             key: value

@@ -55,7 +55,7 @@ class ClaimFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PaperClaim:
     """A claim of a paper.
 
     Parameters

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cumulus_lab.experiments.cluster.claims import Claim, ClaimFound
+from cumulus_lab.experiments.cluster.claims import ClaimFound, PaperClaim
 
 _INCHES = (7.0, 4.5)
 
 
-def draw_claim(claim: Claim, found: ClaimFound, path: Path) -> None:
+def draw_claim(claim: PaperClaim, found: ClaimFound, path: Path) -> None:
     """Draw what was measured as points, and what was computed as lines, with the claim above."""
     from matplotlib.figure import Figure
 

@@ -60,10 +60,10 @@ def plan(
     from cumulus.cluster.planning.cluster_plan import plan_cluster
     from cumulus.cluster.planning.order_of_events import require_order
     from cumulus.cluster.planning.plan_report import plan_data, plan_text
-    from cumulus.epochs.layouts import require_rounds
+    from cumulus.epochs.layouts import require_columns
 
     # Nothing promises the order of tables, and a reference is checked where its tables are, not where maps are.
-    whole = require_rounds(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
+    whole = require_columns(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     statistics, homes = statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
     found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=cut, options=option))
     if messages:

@@ -27,14 +27,14 @@ from cumulus.cluster.placement.statement_placement import choose_homes, estimate
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
-from cumulus.epochs.layouts import polled_tables, unchecked_keys, undefined_maps
+from cumulus.epochs.layouts import circle_text, polled_tables, unchecked_keys, undefined_maps
 from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.epochs.plan import BucketPlan
-from cumulus.errors import UsageError
+from cumulus.errors import LayoutError, UsageError
 from cumulus.explain.layout.choice import choose_layout
 from cumulus.explain.layout.co_partitioning import Partitioned, partition_text
 from cumulus.explain.sizes import Statistics
-from cumulus.m3.dataflow import depths, reachable
+from cumulus.m3.dataflow import cycles, depths, reachable
 from cumulus.m3.program import Program
 
 
@@ -92,8 +92,13 @@ class ClusterPlan:
 
     @cached_property
     def depths(self) -> int:
-        """How many depths the graph of the spread maps has."""
-        return 1 + max(depths(self.division.spread).values(), default=-1)
+        """How many depths the graph of the spread maps has; 1 where maps feed each other in a circle."""
+        return 1 if self.is_cyclic else 1 + max(depths(self.division.spread).values(), default=-1)
+
+    @cached_property
+    def is_cyclic(self) -> bool:
+        """Whether spread maps feed each other in a circle."""
+        return bool(cycles(self.division.spread))
 
     @cached_property
     def checks(self) -> Checks:
@@ -179,6 +184,8 @@ def plan_cluster(
     ------
     UsageError
         If a home is asked for where nothing is computed, the mode needs one switch, or does not take an option.
+    LayoutError
+        If maps feed each other in a circle, and the mode does not take that, or they are gated.
     """
     rules, chosen = RULES[mode], options_of(mode, options)
     if rules.needs_one_switch and switches > 1:
@@ -187,9 +194,10 @@ def plan_cluster(
             hint="Take --switches 1, or --mode eventual, which takes any number.",
         )
     known = statistics or Statistics()
-    division = divide(program) if rules.is_spread else gate_all(program)
+    division = divide(program, circles=rules.takes_circles) if rules.is_spread else gate_all(program)
     if not division.spread.maps and not division.gated.maps:  # nobody asks for anything, but rows are still checked
         division = gate_all(program, "There are no views.")
+    _refuse_circles(division, mode)
     spread = division.spread
     for table in hints or {}:
         if not any(trigger.relation == table for trigger in spread.triggers):
@@ -220,6 +228,18 @@ def plan_cluster(
         assign_tables(program, switches, rows),
         chosen,
     )
+
+
+def _refuse_circles(division: Division, mode: Mode) -> None:
+    """Refuse maps that feed each other in a circle where they would be gone through by depth; LayoutError then."""
+    circle = circle_text(division.gated)
+    if circle:
+        why = f" {division.maps[circle.partition(' ')[0]]}" if RULES[mode].takes_circles else ""
+        other = "" if why else f"Take --mode {Mode.EVENTUAL}, or "
+        raise LayoutError(
+            f"the maps feed each other in a circle, which --mode {mode} cannot do in rounds: {circle}.{why}",
+            hint=f"{other or 'Give the program to '}`cumulus.Warehouse`, which goes event by event.",
+        )
 
 
 def gate_all(program: Program, why: str = "All is gated, as asked for.") -> Division:

@@ -18,7 +18,7 @@ from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_set
 from cumulus.durable.folders import check_output, lock_file, make_private
 from cumulus.epochs.committed.program_text import write_program
 from cumulus.epochs.folder_source import FolderSource
-from cumulus.epochs.layouts import match_sources_to_tables, require_rounds, undefined_maps
+from cumulus.epochs.layouts import circle_text, match_sources_to_tables, require_columns, undefined_maps
 from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
@@ -68,9 +68,9 @@ class Home:
         check_output(out, "--out")
         given = given_functions(functions_in(functions))
         runnable(program.functions, given)  # a missing one is told before folders are made
-        program, sources = match_sources_to_tables(require_rounds(program), sources)
+        program, sources = match_sources_to_tables(require_columns(program), sources)
         options_of(mode, options)
-        if undefined_maps(program):  # what no cluster can do is told before folders are made
+        if undefined_maps(program) or circle_text(program):  # what no cluster can do is told before folders are made
             require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts))
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
