@@ -110,3 +110,29 @@ def test_no_simple_queue_is_waited_for_with_a_limit() -> None:
     timed = re.compile(r"\.get\((?:True, |timeout=|block=)")
     texts = {name_of(path): path.read_text(encoding="utf-8") for path in MODULES}
     expect_none((name for name, text in texts.items() if "SimpleQueue" in text and timed.search(text)), "take a Queue")
+
+
+def wall_clocks(text: str) -> list[str]:
+    """Return the calls in a text that tell what time of the day it is."""
+    clocks = {"time": {"time", "time_ns", "localtime", "gmtime", "ctime"}, "datetime": {"now", "utcnow", "today"}}
+    clocks["date"] = {"today"}
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute) and node.attr in clocks.get(ast.unparse(node.value).rpartition(".")[2], ())
+    ]
+
+
+def test_no_machine_of_a_cluster_reads_the_wall_clock() -> None:
+    """Clocks of hosts may be a day apart."""
+    assert wall_clocks("import time, datetime; time.time(); datetime.datetime.now(); datetime.date.today()") == [
+        "time.time",
+        "datetime.datetime.now",
+        "datetime.date.today",
+    ]
+    assert not wall_clocks("time.monotonic(); self.time.now")
+    rooms = ("src/cumulus/cluster/", "src/cumulus/transport/", "src/cumulus/machine.py")
+    mine = [path for path in MODULES if any(room in path.as_posix() for room in rooms)]
+    assert len(mine) > 100
+    found = [f"{name_of(path)}: {clock}" for path in mine for clock in wall_clocks(path.read_text(encoding="utf-8"))]
+    expect_none(found, "take the monotonic clock")

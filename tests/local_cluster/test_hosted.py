@@ -117,6 +117,10 @@ def test_what_is_against_it_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         hosted(tmp_path, tasks, address="192.0.2.2")
     with pytest.raises(UsageError, match="cannot be used"):
         hosted(tmp_path, tasks, address="192.0.2.77", insecure=True)  # no address of this computer
+    with pytest.raises(UsageError, match="there is no mode 'none'"):
+        hosted(tmp_path, tasks, mode="none")
+    with pytest.raises(UsageError, match="standby=2 is no cluster"):
+        hosted(tmp_path, tasks, standby=2)
     with pytest.raises(CumulusError, match="no table"):
         hosted(tmp_path, tasks, sources=["nothing=/nowhere"])
     assert not tasks
@@ -129,6 +133,8 @@ def test_what_is_against_it_is_told_and_leaves_nothing(tmp_path: Path) -> None:
             super().__init__(0, task)
             self.why = ProcessError("the engine has none", hint="-")
 
+    with pytest.raises(TypeError, match="wrong"):
+        hosted(tmp_path / "odd", tasks, hosts=1, settings={"wrong": 1})
     settings = HostedSettings(SQL, tmp_path / "other", str(tmp_path / "data"), address="127.0.0.1")
     with pytest.raises(ProcessError, match="the engine has none"):
         HostedCluster(settings, Broken, "-")

@@ -14,7 +14,7 @@ import typer
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
-    from cumulus_lab.experiments.cluster.claims import ClaimFound, PaperClaim
+    from cumulus_lab.claims.claims import ClaimFound, PaperClaim
     from cumulus_lab.experiments.ring.figures import FigureRun
     from cumulus_lab.experiments.ring.rows import RingRow
     from cumulus_lab.experiments.ring.set_up import RingSetUp
@@ -125,10 +125,10 @@ def experiments_cluster(
     Example: cumulus experiments cluster updates --scale ci
     """
     from cumulus.machine_facts import facts, load_average
+    from cumulus_lab.claims.claims import SCALES
+    from cumulus_lab.claims.pictures import draw_claim
+    from cumulus_lab.claims.table import CLAIMS
     from cumulus_lab.commands.ring_set_up import known
-    from cumulus_lab.experiments.cluster.claims import SCALES
-    from cumulus_lab.experiments.cluster.pictures import draw_claim
-    from cumulus_lab.experiments.cluster.table import CLAIMS
     from cumulus_lab.experiments.ring.pictures import check_picture
 
     known(claim, [*CLAIMS, "all"], "claim")

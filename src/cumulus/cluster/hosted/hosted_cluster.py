@@ -19,6 +19,7 @@ from cumulus.cluster.hosted.hosted_agents import AgentSlot, AgentTask, RunningAg
 from cumulus.cluster.live.address import STATE
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.live.daemon import LiveSettings, serve
+from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.host_places import rename_hosts
@@ -148,7 +149,7 @@ class HostedCluster:
 
     def __init__(self, settings: HostedSettings, start: Callable[[AgentTask], EngineTasks], driver: str) -> None:
         self.home = Path(settings.home).absolute()
-        self._problem: CumulusError | None = None
+        self._problem: Exception | None = None
         self._wish, self._has_begun, self._is_over = Event(), Event(), Event()
         live = self._checked(settings, driver)
         with ExitStack() as opened:
@@ -195,6 +196,13 @@ class HostedCluster:
         """
         home = Path(settings.home).absolute()
         check_output(home, "home")
+        if settings.mode not in list(Mode):
+            raise UsageError(f"there is no mode {settings.mode!r}", hint=f"Modes: {', '.join(Mode)}.")
+        if settings.standby not in (0, 1) or settings.nodes < 0 or settings.switches < 1:
+            raise UsageError(
+                f"nodes={settings.nodes}, switches={settings.switches}, standby={settings.standby} is no cluster",
+                hint="Give nodes and switches of at least 1, and standby=0 or 1.",
+            )
         program = settings.program
         if isinstance(program, str):
             program = compile_sql(program, rely=False, enforced=False)
@@ -227,7 +235,7 @@ class HostedCluster:
     def _serve(self, live: LiveSettings) -> None:
         try:
             serve(live, self._wish.is_set, self._has_begun.set, lambda _: None, _note)
-        except CumulusError as problem:
+        except Exception as problem:  # noqa: BLE001  # whoever has started it is told, whatever it is
             self._problem = problem
         finally:
             self._is_over.set()

@@ -11,7 +11,7 @@ from cumulus_lab.bench.cluster_bench import write_input
 from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row, write_orders
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 from cumulus_lab.bench.live.visibility import measure
-from cumulus_lab.experiments.cluster.claims import ClaimFound, ClaimScale, Rows, ratio, row_of
+from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, ratio, row_of
 from cumulus_lab.workloads import orders
 
 _RATE = 2_000

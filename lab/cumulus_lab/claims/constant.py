@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from cumulus.warehouse.warehouse import Warehouse
-from cumulus_lab.experiments.cluster.claims import ClaimFound, ClaimScale, Rows, ratio
+from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, ratio
 from cumulus_lab.workloads import orders
 
 _PARTS, _PART = 20, 1_000

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
-from cumulus_lab.experiments.cluster.claims import ClaimFound, ClaimScale, PaperClaim
-from cumulus_lab.experiments.cluster.constant import constant_updates
-from cumulus_lab.experiments.cluster.costs import NodeCosts, fitted_costs
-from cumulus_lab.experiments.cluster.pictures import draw_claim
-from cumulus_lab.experiments.cluster.scaling import _where_it_stops, broadcast
-from cumulus_lab.experiments.cluster.table import CLAIMS
+from cumulus_lab.claims.claims import ClaimFound, ClaimScale, PaperClaim
+from cumulus_lab.claims.constant import constant_updates
+from cumulus_lab.claims.costs import NodeCosts, fitted_costs
+from cumulus_lab.claims.pictures import draw_claim
+from cumulus_lab.claims.scaling import _where_it_stops, broadcast
+from cumulus_lab.claims.table import CLAIMS
 from support.tiers import examples
 
 TINY = ClaimScale(2_000, 4, 0.5, largest=16)

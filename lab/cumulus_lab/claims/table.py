@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cumulus_lab.experiments.cluster.claims import PaperClaim
-from cumulus_lab.experiments.cluster.constant import constant_updates
-from cumulus_lab.experiments.cluster.freshness import buffers, corrections, elision, latency
-from cumulus_lab.experiments.cluster.scaling import broadcast, linear_reads, linear_updates
+from cumulus_lab.claims.claims import PaperClaim
+from cumulus_lab.claims.constant import constant_updates
+from cumulus_lab.claims.freshness import buffers, corrections, elision, latency
+from cumulus_lab.claims.scaling import broadcast, linear_reads, linear_updates
 
 CLAIMS = {
     "updates": PaperClaim(

@@ -24,8 +24,8 @@ from cumulus.m3.program import Program
 from cumulus.machine_facts import cpu_seconds
 from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row, write_orders
 from cumulus_lab.bench.live.running_cluster import RunningCluster
-from cumulus_lab.experiments.cluster.claims import ClaimFound, ClaimScale, Rows, row_of
-from cumulus_lab.experiments.cluster.costs import fitted_costs
+from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, row_of
+from cumulus_lab.claims.costs import fitted_costs
 from cumulus_lab.workloads import orders
 
 _BLOCKS = (1_000, 10_000)

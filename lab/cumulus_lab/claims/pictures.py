@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cumulus_lab.experiments.cluster.claims import ClaimFound, PaperClaim
+from cumulus_lab.claims.claims import ClaimFound, PaperClaim
 
 _INCHES = (7.0, 4.5)
 
