@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,20 +21,22 @@ from support.cluster_world import run_cluster
 from support.paper_programs import CIRCLES, one_by_one, random_events, write_epochs
 from support.tiers import examples
 
-SWITCHES, EPOCHS = 2, 4
+EPOCHS = 4
+MODES = [mode for mode, rules in RULES.items() if rules.takes_circles]
 
 
-def differing(name: str, folder: Path, seed: int) -> list[tuple[int, str]]:
+def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) -> list[tuple[int, str]]:
     """Return the epochs and views of a run that are not as they would be, event after event."""
     text, draw = CIRCLES[name], random.Random(f"{name} {seed}")
     program, nodes = m3.parse(text), draw.randint(1, 4)
+    switches = 1 if RULES[mode].needs_one_switch else 2
     parts = write_epochs(folder / "in", random_events(text, 40, draw), text, EPOCHS)
     sources = sources_from([str(folder / "in")], program)
-    options = draw.choice(((), ("buffer=20",), ("compress",)))
-    run_cluster(
-        program, sources, folder / "out", nodes=nodes, switches=SWITCHES, seed=seed, order="switch", options=options
-    )
-    switch_of = plan_cluster(program, nodes, SWITCHES).tables.switch_of
+    own = {Mode.EVENTUAL: ("buffer=20",), Mode.FOUR_LOGS: ("bypass",)}.get(mode, ())
+    options = draw.choice(((), own, ("compress",)))
+    given: dict[str, Any] = {"nodes": nodes, "switches": switches, "mode": mode, "order": "switch"}
+    run_cluster(program, sources, folder / "out", **given, seed=seed, options=options)
+    switch_of = plan_cluster(program, nodes, switches, mode).tables.switch_of
     tables = [each.name for each in program.relations]
     ordered, found = [], []
     assert committed_epochs(folder / "out") == list(range(1, EPOCHS + 1))
@@ -48,9 +51,10 @@ def differing(name: str, folder: Path, seed: int) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CIRCLES)
-def test_each_epoch_is_what_events_have_made_one_by_one(name: str, seed: int, tmp_path: Path) -> None:
-    assert not differing(name, tmp_path, seed)
+def test_each_epoch_is_what_events_have_made_one_by_one(name: str, mode: Mode, seed: int, tmp_path: Path) -> None:
+    assert not differing(name, tmp_path, seed, mode)
 
 
 def test_whoever_ends_the_rounds_too_early_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +104,12 @@ def test_other_modes_refuse_them_and_name_one_that_does_not(mode: Mode) -> None:
     with pytest.raises(LayoutError, match=f"a circle, which --mode {mode} cannot do in rounds: m1 → m2 → m1") as told:
         plan_cluster(program, 2, 1, mode)
     assert "Take --mode eventual" in told.value.hint
+
+
+def test_so_does_an_option_that_lets_nothing_wait() -> None:
+    program = m3.parse(CIRCLES["semester paper, example 3.2"])
+    with pytest.raises(LayoutError, match="which --mode four-logs --option elide-push=correct cannot do in rounds"):
+        plan_cluster(program, 2, 1, Mode.FOUR_LOGS, options=("elide-push=correct",))
 
 
 def test_a_circle_with_definitions_is_gated_and_then_refused_by_name() -> None:

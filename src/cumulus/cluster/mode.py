@@ -64,9 +64,9 @@ MODE_HELP = (
 )
 RULES: Mapping[Mode, ModeRules] = {
     Mode.EVENTUAL: ModeRules(corrects=True, has_row_blocks=False, takes_circles=True),
-    Mode.CENTRAL_TARGET: ModeRules(has_replicas=False, needs_one_switch=True),
-    Mode.CENTRAL_SOURCE: ModeRules(needs_one_switch=True),
-    Mode.FOUR_LOGS: ModeRules(has_replicas=False, corrects=True),
+    Mode.CENTRAL_TARGET: ModeRules(has_replicas=False, needs_one_switch=True, takes_circles=True),
+    Mode.CENTRAL_SOURCE: ModeRules(needs_one_switch=True, takes_circles=True),
+    Mode.FOUR_LOGS: ModeRules(has_replicas=False, corrects=True, takes_circles=True),
     Mode.TICKS: ModeRules(has_replicas=False, keeps_order=False),
     Mode.GATED: ModeRules(is_spread=False),
 }

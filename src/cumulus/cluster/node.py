@@ -127,7 +127,7 @@ class ClusterNode:
 
     def _new_marks(self) -> EpochMarks:
         depths = 0 if self._protocol is None else self._protocol.depths
-        in_rounds = self._protocol is not None and self._protocol.maps.sent_epochs.is_cyclic
+        in_rounds = self._protocol is not None and depths > 0 and self._protocol.maps.sent_epochs.is_cyclic
         return EpochMarks(len(self._peers), len(self._switches), depths, self._committed, in_rounds=in_rounds)
 
     def _load(self, state: NodeState) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -161,10 +161,10 @@ class SentEpochs:
         self.is_cyclic = is_cyclic
         self._oldest: int | None = None
 
-    def note(self, deltas: Mapping[str, MapFrame], window: EpochWindow) -> None:
-        """Note deltas that are sent, whose last key is the version."""
+    def note(self, deltas: Iterable[MapFrame], window: EpochWindow) -> None:
+        """Note deltas that are sent, whose last key is the version; what answers a question is waited for anyway."""
         if self.is_cyclic:
-            for frame in deltas.values():
+            for frame in deltas:
                 oldest = window.epoch_of(int(frame.numbers(len(frame.layout.keys) - 1).min()))
                 self._oldest = oldest if self._oldest is None else min(oldest, self._oldest)
 
@@ -258,7 +258,7 @@ class SpreadMaps:
 
     def sent(self, deltas: Mapping[str, MapFrame]) -> NumberedFrames:
         """Return deltas as another node gets them."""
-        self.sent_epochs.note(deltas, self.window)
+        self.sent_epochs.note(deltas.values(), self.window)
         return [(self._numbers[name], self.bytes_of(frame)) for name, frame in deltas.items()]
 
     def note_errors(self) -> None:

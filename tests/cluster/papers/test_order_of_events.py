@@ -65,13 +65,14 @@ def test_maps_follow_the_order_of_versions_whatever_the_order_of_messages(place:
 
 @pytest.mark.parametrize("seed", range(examples(6)))
 @pytest.mark.parametrize("mode", [Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS])
-@pytest.mark.parametrize("place", PROGRAMS)
+@pytest.mark.parametrize("place", [*PROGRAMS, *CIRCLES])
 def test_they_do_in_the_other_modes(place: str, mode: Mode, seed: int) -> None:
     draw = random.Random(f"{place} {mode} {seed}")
-    program = m3.parse(PROGRAMS[place])
+    text = (PROGRAMS | CIRCLES)[place]
+    program = m3.parse(text)
     switches = 1 if RULES[mode].needs_one_switch else draw.randint(1, 3)
-    world = CentralNodes(divide(program).spread, mode, draw.randint(1, 3), seed, switches=switches)
-    events = random_events(PROGRAMS[place], 12, draw)
+    world = CentralNodes(divide(program, circles=True).spread, mode, draw.randint(1, 3), seed, switches=switches)
+    events = random_events(text, 12, draw)
     world.run([Block(at, relation, ((sign, row),)) for at, (sign, relation, row) in enumerate(events)])
-    expected = fired(PROGRAMS[place], events)
+    expected = fired(text, events)
     assert world.entries() == {name: dict(expected.items(name)) for name in world.nodes[0].maps.names}

@@ -194,10 +194,11 @@ def plan_cluster(
             hint="Take --switches 1, or --mode eventual, which takes any number.",
         )
     known = statistics or Statistics()
-    division = divide(program, circles=rules.takes_circles) if rules.is_spread else gate_all(program)
+    takes_circles = rules.takes_circles and not chosen.elide_push
+    division = divide(program, circles=takes_circles) if rules.is_spread else gate_all(program)
     if not division.spread.maps and not division.gated.maps:  # nobody asks for anything, but rows are still checked
         division = gate_all(program, "There are no views.")
-    _refuse_circles(division, mode)
+    _refuse_circles(division, " --option ".join((f"--mode {mode}", *options)), takes_circles=takes_circles)
     spread = division.spread
     for table in hints or {}:
         if not any(trigger.relation == table for trigger in spread.triggers):
@@ -230,14 +231,14 @@ def plan_cluster(
     )
 
 
-def _refuse_circles(division: Division, mode: Mode) -> None:
+def _refuse_circles(division: Division, asked: str, *, takes_circles: bool) -> None:
     """Refuse maps that feed each other in a circle where they would be gone through by depth; LayoutError then."""
     circle = circle_text(division.gated)
     if circle:
-        why = f" {division.maps[circle.partition(' ')[0]]}" if RULES[mode].takes_circles else ""
+        why = f" {division.maps[circle.partition(' ')[0]]}" if takes_circles else ""
         other = "" if why else f"Take --mode {Mode.EVENTUAL}, or "
         raise LayoutError(
-            f"the maps feed each other in a circle, which --mode {mode} cannot do in rounds: {circle}.{why}",
+            f"the maps feed each other in a circle, which {asked} cannot do in rounds: {circle}.{why}",
             hint=f"{other or 'Give the program to '}`cumulus.Warehouse`, which goes event by event.",
         )
 

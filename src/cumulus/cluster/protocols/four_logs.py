@@ -8,7 +8,7 @@ done when it comes. So
   version (SendLog);
 * a delta of an entry that went out for a later version is sent there as a CORRECT, with its own version;
 * who gets a CORRECT corrects what was got for later versions (ReceiveLog), and what the rows of these versions have
-  added (OperationLog); these deltas may be late in turn. Programs have no cycles, so it ends.
+  added (OperationLog); these deltas may be late in turn. Each has a later version, so it ends, in circles, too.
 
 A CORRECT stands behind all PUSHes on its link that do not have it. Those of them whose PUT waits are corrected where
 they lie, those whose block was computed by the node program (`cumulus.cluster.node_programs.four_logs_program`).
@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 
 import numpy as np
 
@@ -157,6 +158,7 @@ class FourLogsNode:
             frames = [
                 (number, self.maps.bytes_of(self.logs.together(number, found))) for number, found in slices.items()
             ]
+            self.maps.sent_epochs.note(list(chain.from_iterable(slices.values())), self.maps.window)
             yield node, Correct(frames)
 
     def _correct(self) -> None:
