@@ -19,7 +19,7 @@ from cumulus.cluster.hosted.hosted_agents import AgentSlot, AgentTask, run_agent
 from cumulus.cluster.hosted.hosted_cluster import HostedCluster, HostedSettings
 from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import is_running
-from cumulus.errors import CumulusError, MissingError, ProcessError, UsageError
+from cumulus.errors import CumulusError, LockedError, MissingError, ProcessError, UsageError
 from cumulus.ray import host as host_on_ray
 from cumulus.transport.agents.agent_messages import AGENT_NAME, INCARNATION, RELEASE
 from cumulus.transport.client_connection import ClientConnection
@@ -140,7 +140,7 @@ def test_what_is_against_it_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         HostedCluster(settings, Broken, "-")
     with (
         hosted(tmp_path, tasks, hosts=1, nodes=1),
-        pytest.raises(CumulusError, match="home"),
+        pytest.raises(LockedError, match="the cluster of this home runs already"),
     ):
         hosted(tmp_path, tasks, hosts=1, nodes=1)
 

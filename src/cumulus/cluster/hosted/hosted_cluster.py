@@ -16,7 +16,7 @@ from threading import Event, Thread
 from typing import Any, Protocol
 
 from cumulus.cluster.hosted.hosted_agents import AgentSlot, AgentTask, RunningAgent
-from cumulus.cluster.live.address import STATE
+from cumulus.cluster.live.address import STATE, is_in_use
 from cumulus.cluster.live.client import ClusterClient
 from cumulus.cluster.live.daemon import LiveSettings, serve
 from cumulus.cluster.mode import Mode
@@ -28,7 +28,7 @@ from cumulus.durable.files import write_durably
 from cumulus.durable.folders import check_output, make_private
 from cumulus.epochs.sources import sources_from
 from cumulus.epochs.trigger import parse_interval, parse_patience
-from cumulus.errors import CumulusError, ProcessError, StoreError, UsageError
+from cumulus.errors import CumulusError, LockedError, ProcessError, StoreError, UsageError
 from cumulus.m3.program import Program
 from cumulus.transport.connections import place_text
 from cumulus.transport.greeting import is_loopback
@@ -119,7 +119,7 @@ def require_places(wanted: int, free: Callable[[], int], what: str, seconds: flo
         if time.monotonic() > until or wanted < 1:
             raise UsageError(
                 f"{wanted} hosts are asked for, and {what} {places}",
-                hint=f"Give hosts={places}, or add workers." if places else "Add workers.",
+                hint=f"Give hosts={places}, or add workers." if places else "Add workers, or wait for them.",
             )
         time.sleep(_LOOK_S)
 
@@ -210,6 +210,10 @@ class HostedCluster:
             raise UsageError(
                 f"what goes between {settings.address} and the workers could be read, and changed, on the way",
                 hint="Give tls=(ca, cert, key), or insecure=True in a network of yours alone.",
+            )
+        if (home / STATE).is_dir() and is_in_use(home):
+            raise LockedError(
+                f"{home}: the cluster of this home runs already", hint="Use it, close it, or give another home."
             )
         try:
             make_private(home / STATE)

@@ -111,12 +111,16 @@ class _BarrierTasks:
 
     def _run(self, count: int, task: AgentTask) -> _Loss:
         """Run the job to its end; return why it has ended."""
-        self._context.setJobGroup(self._group, "agents of a Cumulus cluster", interruptOnCancel=True)
 
         def keep(_: Iterable[int]) -> Iterator[int]:
             yield from _keep_agent(task)
 
+        if self._context._jsc is None:  # pyspark has no other way to ask
+            why = "the Spark application has ended, and with it the agents"
+            hint = "What was accepted is kept: start the cluster again in another one."
+            return _Loss(ProcessError(why, hint=hint), is_final=True)
         try:
+            self._context.setJobGroup(self._group, "agents of a Cumulus cluster", interruptOnCancel=True)
             _require_slots(self._context, count, _BACK_S)
             self._context.parallelize(range(count), count).barrier().mapPartitions(keep).collect()
         except UsageError as problem:

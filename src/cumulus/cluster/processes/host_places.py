@@ -97,7 +97,8 @@ class HostPlaces:
                 if not residence.is_covered or residence.standby not in self._by_text:
                     raise UsageError(
                         f"{name} has its state at {residence.host}, and no --host names it",
-                        hint=f"Give --host {residence.host}; if it is called otherwise now, --place {name}=HOST.",
+                        hint=f"Give --host {residence.host} (an engine: as many hosts as before, on the same workers); "
+                        f"if it is called otherwise now, --place {name}=HOST.",
                     )
                 self._move(residence)
             found[name] = self._by_text[residence.host]
