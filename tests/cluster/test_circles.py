@@ -19,10 +19,10 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from support.cluster_world import run_cluster
 from support.paper_programs import CIRCLES, one_by_one, random_events, write_epochs
-from support.tiers import examples
+from support.tiers import examples, one_mode_each
 
 EPOCHS = 4
-MODES = [mode for mode, rules in RULES.items() if rules.takes_circles]
+MODES = tuple(mode for mode, rules in RULES.items() if rules.takes_circles)
 
 
 def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) -> list[tuple[int, str]]:
@@ -51,8 +51,7 @@ def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) ->
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", CIRCLES)
+@pytest.mark.parametrize(("name", "mode"), one_mode_each(CIRCLES, MODES))
 def test_each_epoch_is_what_events_have_made_one_by_one(name: str, mode: Mode, seed: int, tmp_path: Path) -> None:
     assert not differing(name, tmp_path, seed, mode)
 
