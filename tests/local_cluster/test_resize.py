@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +74,22 @@ def test_nodes_come_and_go_while_clients_send_and_read(tmp_path: Path) -> None:
         assert nodes_of(home) == 2
         load.settle()
     assert load.check() > 3
+
+
+@pytest.mark.kill
+def test_nodes_may_be_asked_for_while_a_machine_that_died_starts_again(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running(home):
+        begin(home)
+        with LiveLoad(home, timeout_s=90) as load:
+            for nodes, killed in ((3, "node1"), (1, "switch0"), (2, "publisher")):
+                load.wait_for_rows(20)
+                os.kill(read_address(home).pids[killed], signal.SIGKILL)
+                time.sleep(0.1 * nodes)
+                resized(home, nodes)
+        load.settle()
+        assert not load.failed
+    load.check()
 
 
 @pytest.mark.kill

@@ -50,6 +50,10 @@ class StartError(ProcessError):
         super().__init__(f"{ended.name} cannot start: {ended.reason}", hint=ended.hint)
 
 
+class UnwantedError(ProcessError):
+    """Processes were not wanted any more before they were ready."""
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """How a machine is.
@@ -137,7 +141,8 @@ class Supervisor:
         Raises
         ------
         ProcessError
-            If one of them cannot start; none is left then. `StartError` if it has ended.
+            If one of them cannot start; none is left then. `StartError` if it has ended, `UnwantedError` if they are
+            not to be started any more.
         """
         try:
             self._start(self._processes, self._message)
@@ -306,7 +311,7 @@ class Supervisor:
                     raise StartError(each.end)
             waiting = [each for each in waiting if each.address is None]
             if waiting and self._is_unwanted():
-                raise ProcessError(f"it was stopped before {waiting[0].name} was ready", hint="Start it again.")
+                raise UnwantedError(f"it was stopped before {waiting[0].name} was ready", hint="Start it again.")
             if waiting and time.monotonic() > until:
                 raise StartError(waiting[0].given_up(f"it was not ready after {self._start_seconds:g} s"))
             if self._idle_seconds is not None:

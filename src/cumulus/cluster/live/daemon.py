@@ -41,7 +41,7 @@ from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreErro
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.secret_file import read_secret
-from cumulus.transport.supervisor import Supervisor
+from cumulus.transport.supervisor import Supervisor, UnwantedError
 
 _MODULE = "cumulus.cluster.live.daemon"
 _STOP_SECONDS = 60.0
@@ -116,7 +116,11 @@ def serve(
     try:
         while True:
             with home:
-                _keep(home, live, done, is_stopped, on_up, on_epoch, note)
+                try:
+                    _keep(home, live, done, is_stopped, on_up, on_epoch, note)
+                except UnwantedError:  # machines that were starting, the first time or again
+                    if is_stopped():
+                        raise
             wish = resize_wish.wished(place)
             if is_stopped() or wish is None:
                 return
@@ -193,11 +197,7 @@ def _keep(
     if live.origin is not None:
         write_origin(place, live.origin)
 
-    has_begun = False
-
     def up(supervisor: Supervisor) -> None:
-        nonlocal has_begun
-        has_begun = True
         machines, pids = supervisor.addresses(), supervisor.pids()
         own = os.getpid()
         tls_ca = "" if live.hosts is None else live.hosts.tls_ca
@@ -209,8 +209,7 @@ def _keep(
         on_up()
 
     def is_over() -> bool:
-        # What is asked for while machines start waits until they have: their start would be given up, as an error.
-        return is_stopped() or (has_begun and resize_wish.wished(place) not in (None, done))
+        return is_stopped() or resize_wish.wished(place) not in (None, done)
 
     running = ClusterRun(
         home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts
