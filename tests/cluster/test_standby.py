@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from cumulus.cluster.machine_tasks import SaveState
 from cumulus.cluster.messages import EpochReady, RowsAccepted
-from cumulus.cluster.processes.copy_files import OwnLogTasks, StandbyTasks, branch_of, take_over
+from cumulus.cluster.processes.cluster_settings import ClusterSettings
+from cumulus.cluster.processes.copy_files import (
+    OwnLogTasks,
+    StandbyTasks,
+    branch_of,
+    remove_older_layouts,
+    take_over,
+)
 from cumulus.cluster.processes.host_places import HostPlaces
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.cluster.resets import Reset
@@ -351,3 +358,19 @@ def test_places_are_on_the_disk_before_anybody_acts_on_them(tmp_path: Path) -> N
     found.move(["node0"])
     kept = json.loads((tmp_path / "hosts.json").read_text())["node0"]
     assert kept == {"host": "h3:1", "branch": 1, "standby": "", "is_covered": False, "is_beside": False}
+
+
+def test_what_was_dealt_out_anew_is_removed_where_machines_start_and_nothing_else(tmp_path: Path) -> None:
+    def laid_out(layout: int) -> ClusterSettings:
+        return ClusterSettings("-", str(tmp_path / "data"), "c", "p", 2, 1, "eventual", (), (), layout=layout)
+
+    remove_older_layouts(laid_out(2))  # of a standby on a host that has never had anything
+    folders = ("node0", "copies/node1", "layout1/node0", "layout2/node0", "layout3/node1", "layout10/node0")
+    for folder in folders:
+        (tmp_path / "data" / folder).mkdir(parents=True)
+    remove_older_layouts(laid_out(0))
+    assert len([*(tmp_path / "data").iterdir()]) == 6
+    remove_older_layouts(laid_out(2))
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"layout2", "layout3", "layout10"}
+    assert laid_out(2).root == tmp_path / "data" / "layout2"
+    assert laid_out(2).folder("publisher") == tmp_path / "data" / "publisher", "which reads no older state than its own"

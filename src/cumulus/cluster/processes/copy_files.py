@@ -45,8 +45,8 @@ def branch_of(folder: Path) -> int:
 
 def remove_older_layouts(settings: ClusterSettings) -> None:
     """Remove what machines of a cluster had on this host before it was dealt out anew: nobody reads that any more."""
-    if not settings.layout:
-        return
+    if not settings.layout or not Path(settings.home).is_dir():
+        return  # the first of its machines that comes to this host
     for folder in Path(settings.home).iterdir():
         digits = folder.name.removeprefix(LAYOUT)
         is_layout = folder.name.startswith(LAYOUT) and digits.isdecimal()
