@@ -96,8 +96,8 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
             marks = []
             alone: list[dict[str, float]] = []
             for events in _committed(supervisor, out):
-                marks.append((time.perf_counter(), cpu_seconds(pids), events))
                 alone.append({name: cpu_seconds([pid]) for name, pid in named.items()})
+                marks.append((time.perf_counter(), sum(alone[-1].values()), events))
             status = _status(supervisor, names)
             health = [each for each in supervisor.health(_STATUS_S).values() if each is not None]
             resident = sum(map(resident_bytes, pids))

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cumulus.compiler import compile_sql
+from cumulus.m3.program import Program
+from cumulus_lab.bench.cluster_bench import write_input
+
 Rows: TypeAlias = list[dict[str, Any]]
 
 
@@ -75,6 +79,12 @@ class PaperClaim:
     run: Callable[[ClaimScale, Path], ClaimFound]
     axes: tuple[str, str, str]
     is_log: bool = False
+
+
+def write_program(workload: str, folder: Path, scale: ClaimScale) -> Program:
+    """Write the files of a workload of `cumulus bench cluster`; return its program, as a cluster runs it."""
+    text = write_input(workload, folder, scale.events, scale.epochs, 0, None)
+    return compile_sql(text, rely=False, enforced=False)
 
 
 def row_of(rows: Sequence[Mapping[str, Any]], **chosen: Any) -> Mapping[str, Any]:

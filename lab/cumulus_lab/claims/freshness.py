@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.cluster.mode import Mode
-from cumulus.compiler import compile_sql
-from cumulus_lab.bench.cluster_bench import write_input
-from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row, write_orders
+from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row
 from cumulus_lab.bench.live.running_cluster import RunningCluster
 from cumulus_lab.bench.live.visibility import measure
-from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, ratio, row_of
+from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, ratio, row_of, write_program
 from cumulus_lab.workloads import orders
 
 _RATE = 2_000
@@ -46,8 +44,7 @@ def latency(scale: ClaimScale, scratch: Path) -> ClaimFound:
 
 def buffers(scale: ClaimScale, scratch: Path) -> ClaimFound:
     """Measure what a buffer of deltas costs in time, and gains in work."""
-    program = compile_sql(orders.SQL, rely=False, enforced=False)
-    write_orders(scratch / "in", events=scale.events, epochs=scale.epochs, seed=0)
+    program = write_program("example-2.1", scratch / "in", scale)
     rows: Rows = []
     for each in _BUFFERS:
         options = () if each == "0" else (f"buffer={each}",)
@@ -77,8 +74,7 @@ def buffers(scale: ClaimScale, scratch: Path) -> ClaimFound:
 
 def corrections(scale: ClaimScale, scratch: Path) -> ClaimFound:
     """Measure how much comes late and is corrected, by the order of versions, by blocks and by buffers."""
-    program = compile_sql(orders.SQL, rely=False, enforced=False)
-    write_orders(scratch / "in", events=scale.events, epochs=scale.epochs, seed=0)
+    program = write_program("example-2.1", scratch / "in", scale)
     rows: Rows = []
     for order in ("clock", "switch"):
         for block in (500, 10_000):
@@ -115,8 +111,7 @@ def elision(scale: ClaimScale, scratch: Path) -> ClaimFound:
     """Measure what it gains not to send again what the reader has already (PUSH elision), by how often keys return."""
     rows: Rows = []
     for workload in ("example-2.1", "q3"):
-        text = write_input(workload, scratch / workload, scale.events, scale.epochs, 0, None)
-        program = compile_sql(text, rely=False, enforced=False)
+        program = write_program(workload, scratch / workload, scale)
         for options in ((), ("elide-push=correct",)):
             shape = ClusterShape(Mode.FOUR_LOGS, 2, 1, 1_000, "clock", options)
             found = cluster_row(program, scratch / workload, scratch / f"{workload}-{len(options)}", shape)

@@ -17,16 +17,14 @@ import numpy as np
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.planning.message_counts import count_messages
-from cumulus.compiler import compile_sql
 from cumulus.epochs.layouts import match_sources_to_tables
 from cumulus.epochs.sources import sources_from
 from cumulus.m3.program import Program
 from cumulus.machine_facts import cpu_seconds
 from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row, write_orders
 from cumulus_lab.bench.live.running_cluster import RunningCluster
-from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, row_of
+from cumulus_lab.claims.claims import ClaimFound, ClaimScale, Rows, row_of, write_program
 from cumulus_lab.claims.costs import fitted_costs
-from cumulus_lab.workloads import orders
 
 _BLOCKS = (1_000, 10_000)
 _MEASURED = (1, 2, 4)
@@ -45,8 +43,7 @@ _DEPTHS = 3
 
 def linear_updates(scale: ClaimScale, scratch: Path) -> ClaimFound:
     """Measure events a second of modes by nodes, and compute larger clusters from what they cost."""
-    program = compile_sql(orders.SQL, rely=False, enforced=False)
-    write_orders(scratch / "in", events=scale.events, epochs=scale.epochs, seed=0)
+    program = write_program("example-2.1", scratch / "in", scale)
     write_orders(scratch / "block", events=_BLOCKS[-1], epochs=1, seed=0)
     rows: Rows = []
     said, stops = [], []
@@ -159,17 +156,7 @@ def linear_reads(scale: ClaimScale, scratch: Path) -> ClaimFound:
         rows.append(_read_row("measured", nodes, round(reads / took), round(used / reads * 1e6, 1)))
     costs = sorted(row["node_us"] for row in rows)
     middle = costs[len(costs) // 2]
-    rows += [
-        {
-            "kind": "computed",
-            "nodes": each,
-            "here_per_s": None,
-            "node_us": middle,
-            "reads_per_s": round(each / middle * 1e6),
-        }
-        for each in _COMPUTED
-        if each <= scale.largest
-    ]
+    rows += [_read_row("computed", nodes, None, middle) for nodes in _COMPUTED if nodes <= scale.largest]
     sentence = (
         f"A read of a key asks one node, whatever their number: {costs[0]} to {costs[-1]} µs of a node, "
         "so reads a second grow with the nodes."

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
+from functools import partial
 from pathlib import Path
 
 from cumulus.errors import InputError
+
+
+def write_secret(path: Path) -> None:
+    """Write a new secret into a file of this user alone, which must not be there; FileExistsError if it is."""
+    with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
+        file.write(secrets.token_hex(32))
 
 
 def read_secret(path: Path) -> bytes:

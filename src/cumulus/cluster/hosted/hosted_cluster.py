@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Protocol
 
 from cumulus.cluster.hosted.hosted_agents import AgentSlot, AgentTask, RunningAgent
-from cumulus.cluster.live.address import STATE, is_in_use
+from cumulus.cluster.live.address import STATE
 from cumulus.cluster.live.client import ClusterClient
-from cumulus.cluster.live.daemon import LiveSettings, serve
+from cumulus.cluster.live.daemon import LiveSettings, require_free, serve
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.host_places import rename_hosts
 from cumulus.compiler import compile_sql
 from cumulus.durable.files import write_durably
-from cumulus.durable.folders import check_output, make_private
+from cumulus.durable.folders import make_private
 from cumulus.epochs.sources import sources_from
 from cumulus.epochs.trigger import parse_interval, parse_patience
-from cumulus.errors import CumulusError, LockedError, ProcessError, StoreError, UsageError
+from cumulus.errors import CumulusError, ProcessError, StoreError, UsageError
 from cumulus.m3.program import Program
 from cumulus.transport.connections import place_text
 from cumulus.transport.greeting import is_loopback
+from cumulus.transport.secret_file import read_secret, write_secret
 from cumulus.transport.tls import TlsFiles
 
 _AGENT, _SECRET, _SLOTS = "agent", "agents.secret", "agents.json"
@@ -195,7 +193,7 @@ class HostedCluster:
             If that cannot be.
         """
         home = Path(settings.home).absolute()
-        check_output(home, "home")
+        require_free(home)
         if settings.mode not in list(Mode):
             raise UsageError(f"there is no mode {settings.mode!r}", hint=f"Modes: {', '.join(Mode)}.")
         if settings.standby not in (0, 1) or settings.nodes < 0 or settings.switches < 1:
@@ -210,10 +208,6 @@ class HostedCluster:
             raise UsageError(
                 f"what goes between {settings.address} and the workers could be read, and changed, on the way",
                 hint="Give tls=(ca, cert, key), or insecure=True in a network of yours alone.",
-            )
-        if (home / STATE).is_dir() and is_in_use(home):
-            raise LockedError(
-                f"{home}: the cluster of this home runs already", hint="Use it, close it, or give another home."
             )
         try:
             make_private(home / STATE)
@@ -295,12 +289,9 @@ class HostedCluster:
 
 def _secret(path: Path) -> bytes:
     """Return a new secret of agents, which is in a file, too, for who stops the cluster by an agent."""
-    secret = secrets.token_hex(32)
-    with suppress(FileNotFoundError):
-        path.unlink()
-    with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
-        file.write(secret)
-    return secret.encode()
+    path.unlink(missing_ok=True)
+    write_secret(path)
+    return read_secret(path)
 
 
 def _rename_hosts(state: Path, agents: Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_END_S, _LOOK_S = 120.0, 0.1
+_END_S = 120.0
 _BACK_S = 60.0
 """How long an executor that was lost may take to be replaced."""
 _SOUND_S, _MOST_LOSSES = 60.0, 5

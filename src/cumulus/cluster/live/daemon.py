@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +38,7 @@ from cumulus.epochs.progress import Epoch
 from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError, UsageError
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
-from cumulus.transport.secret_file import read_secret
+from cumulus.transport.secret_file import read_secret, write_secret
 from cumulus.transport.supervisor import Supervisor, UnwantedError
 
 _MODULE = "cumulus.cluster.live.daemon"
@@ -201,8 +199,8 @@ def _keep(
         machines, pids = supervisor.addresses(), supervisor.pids()
         own = os.getpid()
         tls_ca = "" if live.hosts is None else live.hosts.tls_ca
-        told = (own, begun_at(own), supervisor.incarnation, str(secret_file), machines, pids, tls_ca, live.driver)
-        address = ClusterAddress(*told)
+        begun, incarnation = begun_at(own), supervisor.incarnation
+        address = ClusterAddress(own, begun, incarnation, str(secret_file), machines, pids, tls_ca, live.driver)
         address.write(place)
         if done is not None and resize_wish.wished(place) == done:
             resize_wish.answer(place)
@@ -220,9 +218,25 @@ def _keep(
 
 
 def _own_secret(path: Path) -> Path:
-    with suppress(FileExistsError), open(path, "x", opener=partial(os.open, mode=0o600)) as file:
-        file.write(secrets.token_hex(32))
+    with suppress(FileExistsError):
+        write_secret(path)
     return path
+
+
+def require_free(home: Path) -> None:
+    """Refuse a home in which a cluster cannot start, before anything is begun.
+
+    Raises
+    ------
+    CumulusError
+        If it is no place for one, or the cluster of this home runs.
+    """
+    check_output(home, "--home")
+    if (home / STATE).is_dir() and is_in_use(home):
+        raise LockedError(
+            f"{home}: the cluster of this home runs already",
+            hint=f"Use it, stop it (cumulus cluster stop {home}), or give another --home.",
+        )
 
 
 def start(live: LiveSettings) -> None:
@@ -234,12 +248,7 @@ def start(live: LiveSettings) -> None:
         What the process has against it.
     """
     place = Path(live.home).absolute()
-    check_output(place, "--home")
-    if (place / STATE).is_dir() and is_in_use(place):
-        raise LockedError(
-            f"{place}: the cluster of this home runs already",
-            hint=f"Use it, stop it (cumulus cluster stop {place}), or give another --home.",
-        )
+    require_free(place)
     log = place / STATE / LOG
     try:
         make_private(log.parent)
