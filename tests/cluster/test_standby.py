@@ -21,7 +21,7 @@ from cumulus.cluster.processes.copy_files import (
     remove_older_layouts,
     take_over,
 )
-from cumulus.cluster.processes.host_places import HostPlaces
+from cumulus.cluster.processes.host_places import HostPlaces, rename_hosts
 from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.cluster.resets import Reset
 from cumulus.cluster.senders import Senders
@@ -374,3 +374,18 @@ def test_what_was_dealt_out_anew_is_removed_where_machines_start_and_nothing_els
     assert {path.name for path in (tmp_path / "data").iterdir()} == {"layout2", "layout3", "layout10"}
     assert laid_out(2).root == tmp_path / "data" / "layout2"
     assert laid_out(2).folder("publisher") == tmp_path / "data" / "publisher", "which reads no older state than its own"
+
+
+def test_places_of_an_earlier_release_say_of_nobody_that_it_is_beside_the_home(tmp_path: Path) -> None:
+    plain = {"host": "h1:1", "branch": 0, "standby": "", "is_covered": False}
+    (tmp_path / "hosts.json").write_text(json.dumps(dict.fromkeys(("publisher", "switch0", "node0"), plain)))
+    before = HostPlaces(tmp_path, [("h1", 1)])
+    before.settle({"node1": ("h1", 1), "switch1": ("h1", 1)}, {"switch1"})
+    for found in (before, HostPlaces(tmp_path, [("h1", 1)])):
+        assert found.beside({"publisher", "switch0"}) == {"publisher", "switch0", "switch1"}
+        assert found.beside({"publisher", "node1"}) == {"publisher", "switch1"}, "of whom it was told, that counts"
+    rename_hosts(tmp_path, {"h1:1": "h9:9"})
+    assert HostPlaces(tmp_path, [("h9", 9)]).address("node0") == ("h9", 9)
+    (tmp_path / "hosts.json").write_text("[]")
+    with pytest.raises(StoreError, match=r"hosts\.json cannot be read"):
+        rename_hosts(tmp_path, {})

@@ -109,6 +109,13 @@ def test_machines_run_where_the_engine_has_tasks_and_come_back_with_them(
             at = cluster.agents[0]
             with cumulus.connect(f"cluster://{at}", secret_file=cluster.secret_file) as other:
                 assert other.get("v", 2).row == (2, 1)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("a\n2\n9\n")
+    with hosted(tmp_path, tasks, nodes=1, sources=[f"r={tmp_path}/in"]) as cluster, cluster.connect() as client:
+        wait_for(lambda: client.view("v").at is not None and len(client.view("v").rows()) == 4)
+        assert sorted(client.view("v").rows()) == [(1, 2), (2, 2), (3, 1), (9, 1)]
+    places = json.loads((home / "checkpoint" / "layout2" / "hosts.json").read_text())
+    assert places["switch0"]["is_beside"], "it reads files now, so what it had was brought to the home"
 
 
 def test_what_is_against_it_is_told_and_leaves_nothing(tmp_path: Path) -> None:

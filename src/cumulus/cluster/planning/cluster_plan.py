@@ -235,12 +235,12 @@ def _refuse_circles(division: Division, asked: str, *, takes_circles: bool) -> N
     """Refuse maps that feed each other in a circle where they would be gone through by depth; LayoutError then."""
     circle = circle_text(division.gated)
     if circle:
-        why = f" {division.maps[circle.partition(' ')[0]]}" if takes_circles else ""
-        other = "" if why else f"Take --mode {Mode.EVENTUAL}, or "
-        raise LayoutError(
-            f"the maps feed each other in a circle, which {asked} cannot do in rounds: {circle}.{why}",
-            hint=f"{other or 'Give the program to '}`cumulus.Warehouse`, which goes event by event.",
-        )
+        told = f"the maps feed each other in a circle, which {asked} cannot do in rounds: {circle}."
+        warehouse = "`cumulus.Warehouse`, which goes event by event."
+        if takes_circles:
+            why = division.maps[circle.partition(" ")[0]]
+            raise LayoutError(f"{told} {why}", hint=f"Give the program to {warehouse}")
+        raise LayoutError(told, hint=f"Take --mode {Mode.EVENTUAL}, or {warehouse}")
 
 
 def gate_all(program: Program, why: str = "All is gated, as asked for.") -> Division:

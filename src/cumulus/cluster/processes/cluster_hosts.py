@@ -12,6 +12,7 @@ from cumulus.cluster.processes.cluster_settings import ClusterSettings, settings
 from cumulus.cluster.standby.copied_machine import AckPolicy
 from cumulus.epochs.committed.manifest import Manifest, newest_manifest
 from cumulus.epochs.committed.program_text import program_of
+from cumulus.epochs.output.identity import resumed_program
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
@@ -192,8 +193,13 @@ def check_encrypted(address: Address, *, is_encrypted: bool, insecure: bool, opt
         )
 
 
-def card_of(settings: ClusterSettings, program: Program) -> dict[str, Any]:
-    """Return what a machine on another host is built from, as JSON has it: settings, program, and the last epoch."""
+def card_of(settings: ClusterSettings) -> dict[str, Any]:
+    """Return what a machine on another host is built from, as JSON has it: settings, program, and the last epoch.
+
+    The home has been opened, so its program is there.
+    """
+    program = resumed_program(settings.home)
+    assert program is not None, f"{settings.home} has no program"
     newest = newest_manifest(settings.out)
     return {
         "settings": settings.plain(),

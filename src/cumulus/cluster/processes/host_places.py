@@ -29,14 +29,15 @@ class _Residence:
     is_covered
         Whether the standby has all that the machine has told anybody.
     is_beside
-        Whether its state is in the home, and not in the folder of its host's agent.
+        Whether its state is in the home, and not in the folder of its host's agent; None if it was taken down before
+        anybody asked.
     """
 
     host: str
     branch: int = 0
     standby: str = ""
     is_covered: bool = False
-    is_beside: bool = False
+    is_beside: bool | None = None
 
 
 def has_places(root: Path) -> bool:
@@ -48,10 +49,28 @@ def rename_hosts(root: Path, names: Mapping[str, str]) -> None:
     """Let hosts of a layout be called otherwise from now on: old address → new one, as `place_text` writes them."""
     if not has_places(root):
         return
-    places = json.loads((root / PLACES_FILE).read_text())
-    for each in places.values():
-        each["host"], each["standby"] = (names.get(at, at) for at in (each["host"], each["standby"]))
-    write_durably(root / PLACES_FILE, json.dumps(places, indent=1).encode())
+    there = _read(root / PLACES_FILE)
+    for each in there.values():
+        each.host, each.standby = (names.get(at, at) for at in (each.host, each.standby))
+    _write(root / PLACES_FILE, there)
+
+
+def _read(path: Path) -> dict[Name, _Residence]:
+    """Return machine → where it is, nothing without a file; StoreError if it cannot be read."""
+    try:
+        return {name: _Residence(**each) for name, each in json.loads(path.read_text()).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        raise StoreError(
+            f"{path} cannot be read: {problem}",
+            hint="Bring it back from a copy, or remove it and say with --place where machines ran last.",
+        ) from None
+
+
+def _write(path: Path, there: Mapping[Name, _Residence]) -> None:
+    plain = {name: asdict(each) for name, each in there.items()}
+    write_durably(path, json.dumps(plain, indent=1).encode())
 
 
 class HostPlaces:
@@ -70,16 +89,7 @@ class HostPlaces:
         self._by_text = {place_text(each): each for each in agents}
         self._barred: set[Address] = set()
         """Hosts whose standby cannot go on."""
-        try:
-            found = json.loads(self._path.read_text())
-            self._there = {name: _Residence(**each) for name, each in found.items()}
-        except FileNotFoundError:
-            self._there = {}
-        except (OSError, ValueError, TypeError, AttributeError) as problem:
-            raise StoreError(
-                f"{self._path} cannot be read: {problem}",
-                hint="Bring it back from a copy, or remove it and say with --place where machines ran last.",
-            ) from None
+        self._there = _read(self._path)
 
     def known(self, placed: Collection[Name]) -> dict[Name, Address]:
         """Return where machines are that are not among those placed by hand; one whose host is not named moves.
@@ -117,9 +127,11 @@ class HostPlaces:
         """Return the host of a machine."""
         return self._by_text[self._there[machine].host]
 
-    def beside(self) -> frozenset[Name]:
-        """Return the machines that keep their state in the home."""
-        return frozenset(name for name, each in self._there.items() if each.is_beside)
+    def beside(self, needed: Collection[Name]) -> frozenset[Name]:
+        """Return the machines that keep their state in the home; those that need it, where that was not taken down."""
+        return frozenset(
+            name for name, each in self._there.items() if (name in needed if each.is_beside is None else each.is_beside)
+        )
 
     def branches(self) -> dict[Name, int]:
         """Return the branches of the logs of machines that have moved."""
@@ -205,5 +217,4 @@ class HostPlaces:
         residence.branch, residence.is_beside = residence.branch + 1, False
 
     def _save(self) -> None:
-        plain = {name: asdict(each) for name, each in self._there.items()}
-        write_durably(self._path, json.dumps(plain, indent=1).encode())
+        _write(self._path, self._there)

@@ -17,7 +17,6 @@ from cumulus.cluster.processes.processes import equip_by_plan, machine_names
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import HeldState
 from cumulus.cluster.standby.state_pieces import GiveState, StateKept, StatePiece
-from cumulus.epochs.output.identity import resumed_program
 from cumulus.errors import MismatchError, ProcessError
 from cumulus.machine import Name
 from cumulus.transport.connections import Address, place_text
@@ -72,7 +71,8 @@ class HostStates:
         places = HostPlaces(home.settings.root, hosts.addresses())
         known = places.known(())
         places.settle(known)  # one whose host is gone has moved to its standby
-        self._known = {name: at for name, at in known.items() if name not in places.beside()}
+        beside = places.beside({PUBLISHER, *file_readers(home.settings, home.plan)})
+        self._known = {name: at for name, at in known.items() if name not in beside}
         self._branches = places.branches()
 
     def __enter__(self) -> HostStates:
@@ -83,11 +83,9 @@ class HostStates:
             links = opened.enter_context(agents_of(self._hosts, self._home.settings.checkpoint))
             links.connect(lambda: False, self._note, _PATIENCE_S, agents)
             self._carriers = {host: f"carrier{number}" for number, host in enumerate(agents)}
-            program = resumed_program(self._home.settings.home)
-            assert program is not None, "the home has been opened"
             argument = {
-                "before": card_of(self._home.settings, program),
-                "after": card_of(self._after, program),
+                "before": card_of(self._home.settings),
+                "after": card_of(self._after),
                 "branches": self._branches,
             }
             self._supervisor = Supervisor(
@@ -96,6 +94,7 @@ class HostStates:
                 idle_seconds=DEAD_AFTER_SECONDS,
             )
             opened.enter_context(self._supervisor)
+            self._watch = HangWatch(self._supervisor, DEAD_AFTER_SECONDS, self._note)
             self._opened = opened.pop_all()
         return self
 
@@ -185,10 +184,9 @@ class HostStates:
 
     def _heard(self) -> Any:
         """Return what a carrier says next; ProcessError if one ends, or hangs."""
-        watch = HangWatch(self._supervisor, DEAD_AFTER_SECONDS, self._note)
         hosts = {name: place_text(host) for host, name in self._carriers.items()}
         while True:
-            hung = watch.poll()
+            hung = self._watch.poll()
             if hung is not None:
                 raise ProcessError(
                     f"the states at {hosts[hung]} are not moved: it has not answered for {DEAD_AFTER_SECONDS:g} s",

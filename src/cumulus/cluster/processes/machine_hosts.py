@@ -20,7 +20,6 @@ from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
 from cumulus.cluster.standby.copies import CopyReady
 from cumulus.cluster.standby.standby import STANDBY
-from cumulus.epochs.output.identity import resumed_program
 from cumulus.errors import UsageError
 from cumulus.machine import Name
 from cumulus.transport.agents.agent_messages import Directory
@@ -80,8 +79,9 @@ class MachineHosts:
             )
         self._places = HostPlaces(home.settings.root, hosts.addresses())
         known = self._places.known(hosts.place)
-        self._places.settle(hosts.placed(self._names, readers, known), {PUBLISHER, *readers})
-        self._beside = self._places.beside()
+        beside = {PUBLISHER, *readers}
+        self._places.settle(hosts.placed(self._names, readers, known), beside)
+        self._beside = self._places.beside(beside)
         if not hosts.standbys:
             self._places.give_up_standbys()
         self._links = agents_of(hosts, home.settings.checkpoint)
@@ -214,7 +214,7 @@ class MachineHosts:
         """Return what to start: who is not beside the home is told all that it needs of it."""
         if self._hosts is None:
             return [Process(name, self._factory, dict(self._argument)) for name in self._names]
-        argument = {**self._argument, "card": self._card()}
+        argument = {**self._argument, "card": card_of(self._home.settings)}
         if self._hosts.standbys:
             argument |= {"ack": self._hosts.ack, "hosts": len(self._hosts.agents)}
         away = {**argument, "is_away": True, "branches": self._places.branches()}
@@ -226,12 +226,7 @@ class MachineHosts:
         if self._hosts is None or clients_secret is None:
             return
         machines = {name: list(address) for name, address in supervisor.addresses().items() if name in self._names}
-        self._links.announce(Directory(machines, supervisor.incarnation, self._card()), clients_secret)
-
-    def _card(self) -> dict[str, Any]:
-        program = resumed_program(self._home.settings.home)
-        assert program is not None, "the home has just written it"
-        return card_of(self._home.settings, program)
+        self._links.announce(Directory(machines, supervisor.incarnation, card_of(self._home.settings)), clients_secret)
 
     def reset(self, committed: int) -> bytes:
         """Return what all are told when they meet."""

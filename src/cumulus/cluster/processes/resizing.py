@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,16 @@ def open_home(
     if before is not None and is_same:
         is_other = (before.nodes, before.cuts) != (nodes, tuple(cuts)) or is_moved
         is_other |= (hosts is not None) != has_places(before.root)
-        if is_other or hosts is not None:
+        if is_other:
             with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
-                if is_other or (hosts is not None and _lacks_files(old, hosts)):
-                    resize(old, nodes, cuts, note, hosts)
+                resize(old, nodes, cuts, note, hosts)
+    home = Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
+    with ExitStack() as opened:
+        opened.enter_context(home)
+        if hosts is None or not _lacks_files(home, hosts):
+            opened.pop_all()
+            return home
+        resize(home, nodes, cuts, note, hosts)
     return Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
 
 
@@ -170,8 +177,11 @@ def resize(
 
 
 def _lacks_files(home: Home, hosts: HostSettings) -> bool:
-    """Whether a switch that reads files now is not where these are."""
-    return not file_readers(home.settings, home.plan) <= HostPlaces(home.settings.root, hosts.addresses()).beside()
+    """Whether a switch that reads files now is not where these are; it is, where nothing has run yet."""
+    if not has_places(home.settings.root):
+        return False
+    readers = file_readers(home.settings, home.plan)
+    return not readers <= HostPlaces(home.settings.root, hosts.addresses()).beside(readers)
 
 
 def _keepers(settings: ClusterSettings) -> list[Name]:
