@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach
+from cumulus.cluster.placement.slots import SLOTS, SlotTable, table_of_hash
 from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
@@ -54,6 +55,28 @@ def test_chosen_homes_find_all_that_they_read(seed):
     homes = choose_homes(program, random_statistics(rng, program))
     layout = ClusterLayout(program, homes, rng.randint(1, 6))
     assert_nodes_are_embedded(layout, random_events(rng, 40))
+
+
+@pytest.mark.parametrize("seed", sampled(range(SEEDS), of=6))
+def test_slots_may_be_on_any_nodes(seed):
+    rng = random.Random(seed)
+    program = parse(RandomProgram(seed).text())
+    nodes = rng.randint(1, 5)
+    slots = SlotTable([rng.choice([*range(nodes), 0]) for _ in range(SLOTS)])
+    layout = ClusterLayout(program, random_homes(rng, program), nodes, slots=slots)
+    assert_nodes_are_embedded(layout, random_events(rng, 40))
+
+
+@pytest.mark.parametrize("seed", sampled(range(SEEDS), of=6))
+def test_slots_of_the_hash_are_no_other_layout(seed):
+    rng = random.Random(seed)
+    program = parse(RandomProgram(seed).text())
+    homes = random_homes(rng, program)
+    one, other = (ClusterLayout(program, homes, 4, slots=slots) for slots in (None, table_of_hash(4)))
+    for _, event, row in random_events(rng, 20):
+        for definition in program.maps:
+            key = tuple(rng.choice(row) if row else event for _ in definition.keys)
+            assert one.nodes_of(definition.name, key) == other.nodes_of(definition.name, key)
 
 
 @pytest.mark.parametrize("seed", sampled(range(SEEDS), of=6))

@@ -76,6 +76,43 @@ def test_nodes_come_and_go_while_clients_send_and_read(tmp_path: Path) -> None:
     assert load.check() > 3
 
 
+def keys_of(home: Path) -> list[int]:
+    with cumulus.connect(home, timeout_s=60) as client:
+        status = client.status()
+    return [int(facts["rows"]) for name, facts in sorted(status.items()) if name.startswith("node")]
+
+
+def test_keys_move_to_a_node_and_are_dealt_out_evenly(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running(home):
+        begin(home)
+        with LiveLoad(home, timeout_s=60) as load:
+            sales = [(10**9 + number, number % 20, number) for number in range(3_000)]
+            with cumulus.connect(home, timeout_s=60) as client:
+                load.inserted |= dict.fromkeys(sales, client.insert("sales", sales).epoch)
+            told = [move(home, "--move", "0-2047=node0", "--move", "2048-4095=node0")]
+            first, second = keys_of(home)
+            assert second < first / 20, "all that lies by a key is on node0"
+            told.append(move(home, "--balance"))
+            rows = keys_of(home)
+            assert max(rows) < 1.1 * sum(rows) / len(rows)
+            assert "2 nodes → 5" in resized(home, 5)
+            rows = keys_of(home)
+            assert max(rows) < 1.1 * sum(rows) / len(rows)
+            load.wait_for_rows(10)
+        load.settle()
+        assert not load.failed
+    load.check()
+    assert "0-2047=node0, 2048-4095=node0" in told[0]
+    assert "balanced" in told[1]
+
+
+def move(home: Path, *how: str) -> str:
+    result = CliRunner().invoke(app, ["cluster", "resize", str(home), *how])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
 @pytest.mark.kill
 def test_nodes_may_be_asked_for_while_a_machine_that_died_starts_again(tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -125,6 +162,10 @@ def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: 
         begin(home)
         assert "nothing is asked for" in refused(str(home), "--nodes", "0")
         assert "--place node0 is none" in refused(str(home), "--place", "node0")
+        assert "there is no node2" in refused(str(home), "--move", "0-9=node2")
+        until = time.monotonic() + 60
+        while not is_running(home):
+            assert time.monotonic() < until
         wish = home / "checkpoint" / "resize.json"
         told = refused(str(home), "--nodes", "3", "--host", "h2:7070")
         assert "it stays as it was: all machines of this cluster are on this computer" in told

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from cumulus.algebra.terms import Var, number, product_of
 from cumulus.catalog.events import Event
-from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column, Relation
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
 from cumulus.engine.interpreter.engine import Interpreter
@@ -32,7 +31,7 @@ class RoutedNodes:
         sign, relation, row = event
         table = self.layout.program.relation(relation)
         for home in self._at_homes[relation]:
-            node = 0 if home is None else bucket_of(row[table.position(home)], self.layout.nodes)
+            node = 0 if home is None else self.layout.whole.part_of(row[table.position(home)])
             self._fire(node, sign, _at(relation, home), row)
         made = [(node, name, entry) for node in range(self.layout.nodes) for name, entry in self._taken(node)]
         for node, name, (key, values) in made:
@@ -77,7 +76,7 @@ class RoutedNodes:
                 entries = dict(self.engines[node].items(name))
                 if name != definition.maps[0]:
                     return entries
-                return {k: v for k, v in entries.items() if bucket_of(k[placement.axis], self.layout.nodes) == node}
+                return {k: v for k, v in entries.items() if self.layout.whole.part_of(k[placement.axis]) == node}
 
             rows += rows_of(program, definition, mine)
         return rows

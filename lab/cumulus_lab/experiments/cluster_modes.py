@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TypeAlias
+
 from cumulus.cluster.mode import RULES, Mode
-from cumulus.cluster.planning.cluster_plan import plan_cluster
+from cumulus.cluster.placement.slots import SLOTS, SlotTable
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.mode_options import OPTIONS
 from cumulus.cluster.spread import divide
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
+from cumulus_lab.experiments.cluster_programs import program_named
 from cumulus_lab.simulation import Choices, ChoiceStream
+
+Runs: TypeAlias = tuple[tuple[int, int], ...]
 
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
@@ -17,6 +24,8 @@ OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
 CUT = 1 / 4
 """How often the maps of a cluster whose nodes fetch entries are cut in another way."""
+SLOTTED = 1 / 5
+"""How often keys lie by slots that were moved, where there is more than one node."""
 FETCHING = 1 / 4
 """The share of clusters whose nodes fetch entries among the others that spread maps."""
 
@@ -55,3 +64,29 @@ def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> t
     except UsageError:
         return ()  # keys that have the same values cannot be cut in two ways
     return cuts
+
+
+def chosen_placement(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[tuple[str, ...], Runs]:
+    """Return how maps of a seed are cut, and else the runs of its slots; one in four nodes has none of these at all."""
+    cuts, stream = chosen_cuts(choices, program, nodes, mode), choices.stream("slots")
+    if cuts or nodes == 1 or not stream.chance(SLOTTED):
+        return cuts, ()
+    having = [node for node in range(nodes) if stream.chance(3 / 4)] or [nodes - 1]
+    runs = 1 + stream.below(64)
+    return (), SlotTable.of_runs([(at * SLOTS // runs, stream.one(having)) for at in range(runs)]).runs()
+
+
+@cache
+def planned(
+    name: str,
+    nodes: int,
+    switches: int,
+    mode: Mode,
+    options: tuple[str, ...] = (),
+    cuts: tuple[str, ...] = (),
+    slots: Runs = (),
+) -> ClusterPlan:
+    """Return the plan of a program; many seeds have the same."""
+    used = 1 if RULES[mode].needs_one_switch else switches
+    table = SlotTable.of_runs(slots) if slots else None
+    return plan_cluster(program_named(name), nodes, used, mode, options=options, cuts=cuts, slots=table)

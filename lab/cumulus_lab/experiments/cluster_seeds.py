@@ -11,16 +11,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
-from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
-from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
@@ -43,7 +43,7 @@ from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens,
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
-from cumulus_lab.experiments.cluster_modes import chosen_cuts, chosen_mode, chosen_options
+from cumulus_lab.experiments.cluster_modes import chosen_mode, chosen_options, chosen_placement, planned
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_states import check_nodes
@@ -267,8 +267,8 @@ class Case:
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
         options = chosen_options(choices, mode) if wanted is None else wanted
-        cuts = chosen_cuts(choices, program_named(self._name), shape[0], mode)
-        self._plan = planned(self._name, shape[0], 1 if RULES[mode].needs_one_switch else shape[1], mode, options, cuts)
+        cuts, slots = chosen_placement(choices, program_named(self._name), shape[0], mode)
+        self._plan = planned(self._name, *shape, mode, options, cuts, slots)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -296,6 +296,7 @@ class Case:
             engine=extremes.one(ENGINES),
             options=options,
             cuts=cuts,
+            slots=slots,
             functions=functions_of(self._name),
         )
         self._settings = settings
@@ -438,14 +439,6 @@ class Case:
 def any_waits(clients: Sequence[SendingClient]) -> bool:
     """Whether a client waits for an answer."""
     return any(each.waits for each in clients)
-
-
-@cache
-def planned(
-    name: str, nodes: int, switches: int, mode: Mode, options: tuple[str, ...] = (), cuts: tuple[str, ...] = ()
-) -> ClusterPlan:
-    """Return the plan of a program; many seeds have the same."""
-    return plan_cluster(program_named(name), nodes, switches, mode, options=options, cuts=cuts)
 
 
 def cluster_case(

@@ -414,7 +414,7 @@ class SpreadMaps:
 
     def _by_key(self, share: ShareOfMap, axis: int) -> ShareOfMap:
         """Return the rows that are this node's by a key."""
-        mine = [each.buckets(axis, self.layout.nodes) == self.number for each in share]
+        mine = [self.layout.whole.parts_of_key(each, axis) == self.number for each in share]
         return share[0].filter(mine[0]), share[1].filter(mine[1])
 
     def cut(self, epoch: int) -> None:
@@ -455,7 +455,7 @@ class SpreadMaps:
             "overlay_rows": overlay_rows,
             "history_rows": history_rows,
             "bytes": engine.memory(),
-        }
+        } | self.layout.whole.facts(self.number)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ is begun: tasks read files, too. All others are read on, so that two machines ne
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ from cumulus.machine import (
     Send,
     Tick,
 )
+from cumulus.machine_facts import resident_bytes
 from cumulus.transport.connections import Address
 from cumulus.transport.framing import Piece
 from cumulus.transport.greeting import Credentials, RefusalNotes
@@ -153,6 +155,7 @@ class Driver:
             "sent_messages": self.links.sent_messages,
             "sent_bytes": self.links.sent_bytes,
             "sent_kinds": dict(self._sent_kinds),
+            "resident_bytes": resident_bytes(os.getpid()),
         }
 
     # --- what the links tell ---

@@ -175,6 +175,7 @@ class MachineProcess:
         self.end: ProcessEnded | None = None
         self.health: Queue[tuple[float, dict[str, Any]]] = Queue()  # when it came, and what
         self.is_probed = False  # it was asked how it is, and has not answered
+        self.resident_bytes = 0  # by its last answer
         self._reason = self._hint = ""
         self._lines: deque[str] = deque(maxlen=_TOLD_LINES)
         self._on_line = on_line

@@ -70,6 +70,8 @@ class Health:
         To other machines, since the process began.
     sent_kinds
         How many of them are of each class.
+    resident_bytes
+        Of memory that the process has.
     """
 
     pid: int
@@ -82,6 +84,7 @@ class Health:
     sent_messages: int
     sent_bytes: int
     sent_kinds: Mapping[str, int]
+    resident_bytes: int
 
 
 class Supervisor:
@@ -253,11 +256,16 @@ class Supervisor:
         for name, each in self._running.items():
             found[name] = not each.is_probed
             while not each.health.empty():
-                each.health.get()
+                _, said = each.health.get()
+                each.resident_bytes = said["resident_bytes"]
             if not each.is_probed:
                 each.is_probed = True
                 each.running.send(FrameKind.ASK, b"")
         return found
+
+    def resident_bytes(self) -> dict[Name, int]:
+        """Return how much memory the process of each machine had when it was probed last; 0 if it never was."""
+        return {name: each.resident_bytes for name, each in self._running.items()}
 
     def kill(self, name: Name) -> None:
         """End a process at once; `wait` tells it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cumulus.cluster.live.daemon import LiveSettings
     from cumulus.cluster.processes.cluster_hosts import HostSettings
     from cumulus.epochs.folder_source import FolderSource
+    from cumulus.epochs.output.origin import Origin
     from cumulus.m3.program import Program
 
 HOME_OR_AT = typer.Argument(None, metavar="[HOME]", help="The folder that `cumulus cluster start --home` was given.")
@@ -54,6 +55,9 @@ def start(
         None, help="A file with what all machines and clients must know; one is made in HOME if not given."
     ),
     dead_after: str = typer.Option("30s", help="A machine that hangs so long is ended; then all start anew."),
+    most_memory: str = typer.Option(
+        "none", "--most-memory", help="What a node may have, such as 4GB or 50%: beyond it keys move to other nodes."
+    ),
     host: list[str] = typer.Option(
         [], "--host", help="HOST:PORT of an agent that runs machines; again for each. The first is the host of HOME."
     ),
@@ -78,7 +82,6 @@ def start(
     from cumulus.cluster.live import daemon
     from cumulus.cluster.live.address import read_address
     from cumulus.engine.engines import check_engine
-    from cumulus.epochs.output.origin import Origin, with_absolute_path
     from cumulus.epochs.trigger import parse_interval, parse_patience
 
     check_engine(engine)
@@ -95,15 +98,10 @@ def start(
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
         {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **_of_mode(cut, option)},
-        Origin(
-            file.name,
-            file.read_text(encoding="utf-8-sig"),
-            tuple(map(with_absolute_path, source)),
-            files_per_epoch=files_per_epoch,
-            has_clients=True,
-        ),
+        _origin(file, source, files_per_epoch),
         parse_patience(dead_after),
         _hosts(host, place, agents_secret, tls_ca, insecure, lease, standby, ack),
+        most_memory=_bytes(most_memory),
     )
     if foreground:
         _serve(live, home)
@@ -111,6 +109,13 @@ def start(
     daemon.start(live)
     machines = len(read_address(home.absolute()).machines)
     print(f"{home}: {machines} machines run. Stop them: cumulus cluster stop {home}")
+
+
+def _origin(file: Path, source: list[str], files_per_epoch: int) -> Origin:
+    from cumulus.epochs.output.origin import Origin, with_absolute_path
+
+    script, places = file.read_text(encoding="utf-8-sig"), tuple(map(with_absolute_path, source))
+    return Origin(file.name, script, places, files_per_epoch=files_per_epoch, has_clients=True)
 
 
 def _serve(live: LiveSettings, home: Path) -> None:
@@ -123,6 +128,18 @@ def _serve(live: LiveSettings, home: Path) -> None:
         daemon.serve(
             live, lambda: stop_wish.wished, lambda: progress.say(f"{home}: all run"), progress.epoch, progress.say
         )
+
+
+def _bytes(most_memory: str) -> int:
+    from cumulus.engine.limits import bytes_of
+    from cumulus.errors import UsageError
+
+    try:
+        return bytes_of(most_memory) or 0
+    except UsageError:
+        raise UsageError(
+            f"--most-memory {most_memory!r} is no size", hint="Give one such as 4GB, 512MiB, 50% or none."
+        ) from None
 
 
 def _of_mode(cut: list[str], option: list[str]) -> dict[str, tuple[str, ...]]:

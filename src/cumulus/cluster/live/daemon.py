@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from cumulus.cluster.live.address import (
     note_error,
     read_address,
 )
+from cumulus.cluster.live.memory_guard import MemoryGuard
 from cumulus.cluster.live.resize_wish import ResizeWish
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
@@ -36,6 +37,7 @@ from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError, UsageError
+from cumulus.machine import Name
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.secret_file import read_secret, write_secret
@@ -69,6 +71,8 @@ class LiveSettings:
         Where the machines run; None: on this computer alone.
     driver
         The engine in whose driver this runs; "" for none.
+    most_memory
+        In bytes; a node whose process has more gives keys to others. 0: any number.
     """
 
     program: str
@@ -85,6 +89,7 @@ class LiveSettings:
     dead_after_s: float = DEAD_AFTER_SECONDS
     hosts: HostSettings | None = None
     driver: str = ""
+    most_memory: int = 0
 
 
 def serve(
@@ -124,7 +129,7 @@ def serve(
                 return
             try:
                 wanted = _with_wish(live, wish)
-                home = _opened(wanted, wish.nodes, note, is_moved=bool(wish.place))
+                home = _opened(wanted, wish.nodes, note, is_moved=wish.is_of_all, moves=wish.moves)
             except CumulusError as problem:
                 note(f"it stays as it was: {problem.message}")
                 resize_wish.answer(place, problem)
@@ -152,7 +157,14 @@ def _with_wish(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
     return replace(live, hosts=replace(live.hosts, agents=agents, place=wish.place))
 
 
-def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None], *, is_moved: bool = False) -> Home:
+def _opened(
+    live: LiveSettings,
+    nodes: int,
+    note: Callable[[str], None],
+    *,
+    is_moved: bool = False,
+    moves: tuple[str, ...] = (),
+) -> Home:
     return open_home(
         program_of(live.program),
         live.sources,
@@ -164,6 +176,7 @@ def _opened(live: LiveSettings, nodes: int, note: Callable[[str], None], *, is_m
         note=note,
         hosts=live.hosts,
         is_moved=is_moved,
+        moves=moves,
         functions=live.functions,
         **live.settings,
     )
@@ -209,8 +222,21 @@ def _keep(
     def is_over() -> bool:
         return is_stopped() or resize_wish.wished(place) not in (None, done)
 
+    guard = MemoryGuard(live.most_memory, note)
+
+    def watch(resident: Mapping[Name, int]) -> None:
+        if guard.is_due(resident) and resize_wish.wished(place) is None:
+            resize_wish.write(place, ResizeWish(0, is_balanced=True))
+
     running = ClusterRun(
-        home, live.every_s, note=note, secret=secret, on_up=up, dead_after_s=live.dead_after_s, hosts=live.hosts
+        home,
+        live.every_s,
+        note=note,
+        secret=secret,
+        on_up=up,
+        dead_after_s=live.dead_after_s,
+        hosts=live.hosts,
+        on_memory=watch,
     )
     begin_without_error(place)
     for epoch in running.epochs(is_over):

@@ -31,6 +31,10 @@ class ResizeWish:
         Agents of further hosts, as host:port.
     place
         Machine → the host that it is to run on.
+    moves
+        Which slots of keys are to be on which nodes, as ``0-99=node1``.
+    is_balanced
+        Whether nodes are to get equal parts, whatever their number.
     number
         Its own, so that the same can be asked for twice.
     """
@@ -38,7 +42,14 @@ class ResizeWish:
     nodes: int
     hosts: tuple[str, ...] = ()
     place: Mapping[str, str] = field(default_factory=dict)
+    moves: tuple[str, ...] = ()
+    is_balanced: bool = False
     number: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether something changes if there are as many nodes as now."""
+        return bool(self.place or self.moves or self.is_balanced)
 
 
 def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
@@ -62,13 +73,13 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
     if before is None:
         raise InputError(f"{home}: not the home of a cluster", hint="Give the folder that --home has named.")
     nodes = wish.nodes or before.nodes
-    if before.nodes == nodes and not wish.place:
+    if before.nodes == nodes and not wish.is_of_all:
         return nodes, nodes
     path, said = home / STATE / _WISH, home / STATE / _ANSWER
     if path.exists():
         raise UsageError(f"{home}: another resize has been asked for", hint=f"Wait for it, or remove {path}.")
     said.unlink(missing_ok=True)
-    write_durably(path, json.dumps(asdict(wish)).encode())
+    write(home, wish)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with suppress(FileNotFoundError):
@@ -82,12 +93,19 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
     raise DelayError(f"{home}: the new nodes do not run yet", hint=f"Look again: cumulus cluster status {home}.")
 
 
+def write(home: Path, wish: ResizeWish) -> None:
+    """Put down how the cluster of a home is to go on."""
+    write_durably(home / STATE / _WISH, json.dumps(asdict(wish)).encode())
+
+
 def wished(home: Path) -> ResizeWish | None:
     """Return what the cluster of a home was asked for; None for nothing."""
     try:
         found = json.loads((home / STATE / _WISH).read_text(encoding="utf-8"))
         place = {str(name): str(at) for name, at in found.get("place", {}).items()}
-        return ResizeWish(int(found["nodes"]), tuple(map(str, found.get("hosts", ()))), place, str(found.get("number")))
+        hosts, moves = (tuple(map(str, found.get(name, ()))) for name in ("hosts", "moves"))
+        is_balanced = bool(found.get("is_balanced"))
+        return ResizeWish(int(found["nodes"]), hosts, place, moves, is_balanced, str(found.get("number")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

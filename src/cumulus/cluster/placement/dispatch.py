@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cumulus.catalog.partition import buckets_of
 from cumulus.cluster.placement.layout import divided
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from cumulus.cluster.node_programs.program import Group
     from cumulus.cluster.placement.layout import Indices
+    from cumulus.cluster.placement.regions import AxisCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Dispatch:
     ----------
     groups
         Of the node program (`cumulus.cluster.node_programs.program.NodeProgram.groups`), by their numbers.
-    nodes
-        At least one.
+    whole
+        How the values of home columns are cut into parts, one for each node.
     """
 
-    def __init__(self, groups: Sequence[Group], nodes: int) -> None:
-        self.nodes = nodes
+    def __init__(self, groups: Sequence[Group], whole: AxisCut) -> None:
+        self.nodes, self._whole = whole.parts, whole
         self._groups: dict[str, list[tuple[int, Group]]] = {}
         for number, group in enumerate(groups):
             self._groups.setdefault(group.relation, []).append((number, group))
@@ -88,4 +88,4 @@ class Dispatch:
 
         if home is None:
             return divided(np.zeros(rows.num_rows, np.int64), self.nodes)
-        return divided(buckets_of(rows.column(home), self.nodes).to_numpy(zero_copy_only=False), self.nodes)
+        return divided(self._whole.parts_of(rows.column(home)), self.nodes)

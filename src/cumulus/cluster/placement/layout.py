@@ -18,7 +18,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.algebra.terms import MapExtremum, MapRead, Range, Term, Var, children
-from cumulus.catalog.partition import bucket_of
 from cumulus.catalog.schema import Column
 from cumulus.cluster.node_programs.program import Homes
 from cumulus.cluster.placement.regions import AxisCut, Regions
@@ -35,6 +34,7 @@ from cumulus.cluster.placement.segments import (
     hashed_alike,
     needed,
 )
+from cumulus.cluster.placement.slots import SlotTable
 from cumulus.m3.program import Program, ViewDef
 
 if TYPE_CHECKING:
@@ -76,9 +76,13 @@ class ClusterLayout:
         Whether maps lie where statements read them, too; else each entry lies with its owner alone.
     regions
         Map → where its entries lie, where that is asked for; without replicas alone.
+    slots
+        The node of each slot of keys; None: by their hash modulo the number of nodes.
 
     Attributes
     ----------
+    whole
+        How keys are cut into parts, one for each node.
     sets
         Map → its replica sets, the owner first. One on every node contains all others.
 
@@ -99,6 +103,7 @@ class ClusterLayout:
         *,
         has_replicas: bool = True,
         regions: Mapping[str, Regions] | None = None,
+        slots: SlotTable | None = None,
     ) -> None:
         assert nodes > 0, "there is at least one node"
         self.program, self.homes, self.nodes = program, homes, nodes
@@ -110,9 +115,9 @@ class ClusterLayout:
         ordered = {name: _in_order(tuple(found), axes[name]) for name, found in wanted.items()}
         self.sets = ordered if has_replicas else {name: sets[:1] for name, sets in ordered.items()}
         assert not regions or not has_replicas, "copies of regions lie where nobody looks for them"
-        whole = AxisCut(nodes)
+        self.whole = AxisCut(nodes, slots=slots)
         self.regions = {
-            name: Regions(()) if sets[0].reach is Reach.FIRST else Regions(((sets[0].axis, whole),))
+            name: Regions(()) if sets[0].reach is Reach.FIRST else Regions(((sets[0].axis, self.whole),))
             for name, sets in self.sets.items()
         } | {**(regions or {})}
         self._cut = frozenset(regions or ())
@@ -171,7 +176,7 @@ class ClusterLayout:
             if each.reach is Reach.FIRST:
                 holds[0] = True
             else:
-                holds[deltas.buckets(each.axis, self.nodes), every] = True
+                holds[self.whole.parts_of_key(deltas, each.axis), every] = True
         return [np.flatnonzero(mine) for mine in holds]
 
     def owners(self, name: str, entries: MapFrame) -> Indices:
@@ -189,9 +194,7 @@ class ClusterLayout:
             return (self.owner_of(name, key),)
         if EVERYWHERE in sets:
             return tuple(range(self.nodes))
-        return tuple(
-            sorted({0 if each.reach is Reach.FIRST else bucket_of(key[each.axis], self.nodes) for each in sets})
-        )
+        return tuple(sorted({0 if each.reach is Reach.FIRST else self.whole.part_of(key[each.axis]) for each in sets}))
 
     # --- views ------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from math import gcd, lcm
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.catalog.partition import bucket_of, buckets_of
+from cumulus.cluster.placement.slots import SLOTS, SlotTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,11 +40,14 @@ class AxisCut:
     bounds
         Of parts by value, ascending: a value belongs to the part behind the last bound that is not greater. Empty where
         it is cut by hash. NULL belongs to the first part.
+    slots
+        The part of each slot of the hash; None: the part is the hash modulo their number.
     """
 
     parts: int
     stride: int = 1
     bounds: tuple[Any, ...] = ()
+    slots: SlotTable | None = None
 
     @property
     def text(self) -> str:
@@ -60,6 +64,8 @@ class AxisCut:
         >>> [by_value.part_of(value) for value in (None, 9, 10, 1000)]
         [0, 0, 1, 2]
         """
+        if self.slots is not None:
+            return self.slots.nodes[bucket_of(value, SLOTS)]
         if not self.bounds:
             return bucket_of(value, self.parts)
         return 0 if value is None else sum(value >= bound for bound in self.bounds)
@@ -71,7 +77,8 @@ class AxisCut:
         import pyarrow.compute as pc
 
         if not self.bounds:
-            return np.asarray(buckets_of(values, self.parts).to_numpy(zero_copy_only=False), np.int64)
+            found = np.asarray(buckets_of(values, self._hashed).to_numpy(zero_copy_only=False), np.int64)
+            return found if self.slots is None else self.slots.take(found)
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
         found = np.zeros(len(values), np.int64)
@@ -81,7 +88,23 @@ class AxisCut:
 
     def parts_of_key(self, entries: MapFrame, place: int) -> Parts:
         """Return the parts of a key of entries."""
-        return self.parts_of(entries.key(place)) if self.bounds else entries.buckets(place, self.parts)
+        if self.bounds:
+            return self.parts_of(entries.key(place))
+        found = entries.buckets(place, self._hashed)
+        return found if self.slots is None else self.slots.take(found)
+
+    @property
+    def _hashed(self) -> int:
+        return self.parts if self.slots is None else SLOTS
+
+    @property
+    def is_modular(self) -> bool:
+        """Whether a value's part is its hash modulo their number."""
+        return not self.bounds and self.slots is None
+
+    def facts(self, part: int) -> dict[str, int]:
+        """Return how many slots a part has, if there are any."""
+        return {} if self.slots is None else {"slots": self.slots.nodes.count(part)}
 
     def part_at(self, node: int) -> int:
         """Return the part that a node has."""
@@ -132,12 +155,12 @@ def common_parts(dimensions: Sequence[AxisCut]) -> list[tuple[int, ...]]:
     >>> common_parts([AxisCut(2), AxisCut(2)])
     [(0, 0), (1, 1)]
     """
-    by_hash = [each for each in dict.fromkeys(dimensions) if not each.bounds]
-    by_value = [each for each in dict.fromkeys(dimensions) if each.bounds]
+    by_hash = [each for each in dict.fromkeys(dimensions) if each.is_modular]
+    by_value = [each for each in dict.fromkeys(dimensions) if not each.is_modular]
     cells: list[dict[AxisCut, int]] = [
         {each: at % each.parts for each in by_hash} for at in range(lcm(*(each.parts for each in by_hash)))
     ]
-    for each in by_value:  # nothing is known of which hashes a part by value has
+    for each in by_value:  # nothing is known of which hashes a part by value has; slots may be anywhere
         cells = [{**cell, each: part} for cell in cells for part in range(each.parts)]
     return list(dict.fromkeys(tuple(cell[each] for each in dimensions) for cell in cells))
 
@@ -152,6 +175,6 @@ def may_meet(one: AxisCut, part: int, other: AxisCut, other_part: int) -> bool:
     """
     if one == other:
         return part == other_part
-    if one.bounds or other.bounds:
+    if not (one.is_modular and other.is_modular):
         return True
     return (part - other_part) % gcd(one.parts, other.parts) == 0

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cumulus.catalog.partition import buckets_of
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, Slice, lies_by
 
 if TYPE_CHECKING:
@@ -63,6 +62,6 @@ class SliceNodes:
 
     def _of_column(self, column: str) -> npt.NDArray[np.bool_]:
         if column not in self._by_column:
-            nodes = buckets_of(self._rows.column(column), self._layout.nodes).to_numpy(zero_copy_only=False)
+            nodes = self._layout.whole.parts_of(self._rows.column(column))
             self._by_column[column] = nodes[:, None] == np.arange(self._layout.nodes)[None, :]
         return self._by_column[column]

@@ -23,6 +23,7 @@ from cumulus.cluster.node_programs.target_program import target_program
 from cumulus.cluster.placement.cuts import regions_asked_for
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
+from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
@@ -164,6 +165,7 @@ def plan_cluster(
     homes: Homes | None = None,
     cuts: Sequence[str] = (),
     options: Sequence[str] = (),
+    slots: SlotTable | None = None,
 ) -> ClusterPlan:
     """Return the plan of a program for a cluster.
 
@@ -179,6 +181,8 @@ def plan_cluster(
         How maps are cut into regions (`cumulus.cluster.placement.cuts`); by the hash of one key, if not given.
     options
         What the mode does otherwise (`cumulus.cluster.planning.mode_options`).
+    slots
+        The node of each slot of keys; None: by their hash modulo the number of nodes.
 
     Raises
     ------
@@ -223,7 +227,7 @@ def plan_cluster(
         program,
         mode,
         division,
-        ClusterLayout(spread, homes, nodes, has_replicas=rules.has_replicas, regions=regions),
+        ClusterLayout(spread, homes, nodes, has_replicas=rules.has_replicas, regions=regions, slots=slots),
         made,
         None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
         assign_tables(program, switches, rows),

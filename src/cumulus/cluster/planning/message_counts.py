@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from cumulus.catalog.partition import bucket_of
 from cumulus.cluster.intake import BLOCK_ROWS, BlockMaker, intake_part, pack_rows
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, named_flows
@@ -87,7 +86,7 @@ class CountedMessages(HearsNothing):
         pairs: set[tuple[int, int]] = set()
         for row in rows:
             for home, flows in self._flows[relation].items():
-                at = 0 if home is None else bucket_of(row[home], self._layout.nodes)
+                at = 0 if home is None else self._layout.whole.part_of(row[home])
                 to = {node for flow in flows for node in self._nodes(flow.writes, relation, row)}
                 homes.add(at)
                 reached |= to
@@ -144,7 +143,7 @@ class CountedMessages(HearsNothing):
             return {0}
         column = slice_.columns[each.axis] if each.reach is Reach.KEY else None
         if column is not None and lies_by(self._layout.program, relation, column, slice_.map, each.axis):
-            return {bucket_of(row[column], self._layout.nodes)}
+            return {self._layout.whole.part_of(row[column])}
         return set(range(self._layout.nodes))
 
 

@@ -59,6 +59,8 @@ class ClusterSettings:
         What the mode does otherwise, as the user has written it: of this life, as they change no state.
     layout
         How often what the nodes have was dealt out anew.
+    slots
+        The node of each slot of keys, by `cumulus.cluster.placement.slots.SlotTable.runs`; empty: by hash alone.
     """
 
     out: str
@@ -83,6 +85,7 @@ class ClusterSettings:
     cuts: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     layout: int = 0
+    slots: tuple[tuple[int, int], ...] = ()
 
     @property
     def agreed(self) -> bytes:
@@ -153,7 +156,8 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
     lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "options")}
-    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources)
+    slots = tuple((first, node) for first, node in found.pop("slots", ()))
+    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources, slots=slots)
 
 
 def incarnation_of(home: str | Path) -> int:

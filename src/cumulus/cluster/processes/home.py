@@ -11,6 +11,7 @@ from typing import Any
 
 from cumulus.cluster.messages import switch_name
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
@@ -92,6 +93,7 @@ class Home:
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
             settings["layout"] = before.layout if before else 0
+            settings["slots"] = before.slots if before else ()
             self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
@@ -146,7 +148,9 @@ def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
     homes = {(trigger, statement): column for trigger, statement, column in settings.homes}
     mode = Mode(settings.mode)
     cuts, options = settings.cuts, settings.options
-    return plan_cluster(program, settings.nodes, settings.switches, mode, homes=homes, cuts=cuts, options=options)
+    slots = SlotTable.of_runs(settings.slots) if settings.slots else None
+    nodes, switches = settings.nodes, settings.switches
+    return plan_cluster(program, nodes, switches, mode, homes=homes, cuts=cuts, options=options, slots=slots)
 
 
 def _wait_for_orphans(place: Path, out: Path) -> None:

@@ -13,12 +13,17 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cumulus.cluster import codec
 from cumulus.cluster.messages import node_name
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.placement.segments import Reach
+from cumulus.cluster.placement.slots import SLOTS, SlotTable, balanced_slots, moved_slots, table_of_hash
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
@@ -36,7 +41,7 @@ from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.engine.frames.unbounded import fitted, frame_of_bytes
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.reshape import reshape
-from cumulus.errors import LayoutError
+from cumulus.errors import LayoutError, UsageError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
 
@@ -77,6 +82,7 @@ def open_home(
     cuts: Sequence[str] = (),
     hosts: HostSettings | None = None,
     is_moved: bool = False,
+    moves: Sequence[str] = (),
     **settings: Any,
 ) -> Home:
     """Open the folders of a cluster; if it had another number of nodes, or other cuts, its state is dealt out before.
@@ -92,7 +98,9 @@ def open_home(
     hosts
         The hosts on which machines are to be; None: all beside the home.
     is_moved
-        Whether machines are placed elsewhere than they were, so that all is dealt out whatever their number.
+        Whether all is dealt out whatever the number of nodes: machines are placed elsewhere, or keys.
+    moves
+        Which slots are to be on which nodes (`cumulus.cluster.placement.slots.moved_slots`).
 
     Raises
     ------
@@ -111,7 +119,7 @@ def open_home(
         is_other |= (hosts is not None) != has_places(before.root)
         if is_other:
             with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
-                resize(old, nodes, cuts, note, hosts)
+                resize(old, nodes, cuts, note, hosts, moves)
     home = Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
     with ExitStack() as opened:
         opened.enter_context(home)
@@ -123,16 +131,21 @@ def open_home(
 
 
 def resize(
-    home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], None], hosts: HostSettings | None = None
+    home: Home,
+    nodes: int,
+    cuts: Sequence[str],
+    note: Callable[[str], None],
+    hosts: HostSettings | None = None,
+    moves: Sequence[str] = (),
 ) -> None:
-    """Deal out what the nodes of a home have to another number of nodes, by other cuts, or to other hosts.
+    """Deal out what the nodes of a home have to another number of nodes, by other cuts or slots, or to other hosts.
 
     Parameters
     ----------
     home
         Opened as it was.
-    nodes, cuts, hosts
-        As it is to be.
+    nodes, cuts, hosts, moves
+        As it is to be. Without cuts and moves, all nodes get about equal parts.
     note
         Takes a line about what is done.
 
@@ -142,19 +155,28 @@ def resize(
         If the machines of this home are on hosts that are not given.
     LayoutError
         If the program would be divided otherwise.
+    UsageError
+        If slots cannot move so.
     ProcessError
         If the state of a machine on another host cannot be moved.
     """
     before = home.settings
-    mode = Mode(before.mode)
-    after = plan_cluster(home.plan.program, nodes, before.switches, mode, cuts=cuts)
+    plan = partial(plan_cluster, home.plan.program, nodes, before.switches, Mode(before.mode), cuts=cuts)
+    after = plan()
+    if cuts and moves:
+        raise UsageError(
+            f"--move {moves[0]}: keys lie by --cut {cuts[0]}, and not by slots",
+            hint="Leave it out: regions move with other cuts, when the cluster is started.",
+        )
+    if moves:
+        moved_slots(SlotTable([0] * SLOTS), moves, nodes)  # before anything is done
     if after.division != home.plan.division or after.tables != home.plan.tables:
         raise LayoutError(
             f"on {nodes} nodes this program is divided otherwise than on {before.nodes}",
             hint=f"Give {before.shape_text}, or start with new folders.",
         )
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
-    settings = replace(before, nodes=nodes, cuts=tuple(cuts), homes=homes, layout=before.layout + 1)
+    settings = replace(before, nodes=nodes, cuts=tuple(cuts), homes=homes, layout=before.layout + 1, slots=())
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
     if not _has_same_gate(home.plan, after):
@@ -162,8 +184,11 @@ def resize(
     with HostStates(home, settings, hosts, note) as states:
         placed = states.place(after)
         held = states.read(_keepers(before))
-        for_nodes = _dealt(home, held, after)  # it takes what nodes have
-        states.keep({**held, **for_nodes}, placed)
+        whole = _gathered(home, held)  # it takes what nodes have
+        if not cuts:
+            slots = _slots(home, whole.entries, after, moves)
+            settings, after = replace(settings, slots=slots.runs()), plan(slots=slots)
+        states.keep({**held, **_dealt(home, whole, after)}, placed)
     faults.crash_point("before-layout")
     settings.write(None)
     faults.crash_point("after-layout")
@@ -215,9 +240,23 @@ def _unplaced(home: Home, hosts: HostSettings | None) -> HostSettings | None:
     return replace(hosts, place={}) if hosts is not None and has_places(home.settings.root) else None
 
 
-def _dealt(home: Home, held: dict[Name, HeldState], after: ClusterPlan) -> dict[Name, HeldState]:
-    """Return what each node of a plan has after the last committed epoch, of what nodes had, which is taken out."""
-    whole = _gathered(home, held)
+def _slots(home: Home, entries: Mapping[str, list[MapFrame]], after: ClusterPlan, moves: Sequence[str]) -> SlotTable:
+    """Return on which nodes slots are to be: after moves, else so that what lies by keys takes equal memory."""
+    before = home.plan.layout
+    table = before.whole.slots or table_of_hash(before.nodes)
+    if not (moves and table is not None and before.nodes == after.nodes):
+        weights = np.zeros(SLOTS)
+        for name, frames in entries.items():
+            for each in (each for each in after.layout.sets[name] if each.reach is Reach.KEY):
+                for frame in frames:
+                    found = np.bincount(frame.buckets(each.axis, SLOTS), minlength=SLOTS)
+                    weights += found * (frame.words.nbytes / max(frame.rows, 1))
+        table = balanced_slots(weights.tolist(), after.nodes, table)
+    return moved_slots(table, moves, after.nodes)
+
+
+def _dealt(home: Home, whole: _Whole, after: ClusterPlan) -> dict[Name, HeldState]:
+    """Return what each node of a plan has after the last committed epoch, of what nodes had together."""
     if not home.epoch:
         return {}
     gates: list[bytes] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 from cumulus.cluster import codec
@@ -18,6 +18,7 @@ from cumulus.durable.files import write_durably
 from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
+from cumulus.machine import Name
 from cumulus.transport.agents.agent_links import HostLostError
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
 from cumulus.transport.machine_process import LinkLost, MachineMessage, ProcessEnded
@@ -56,6 +57,8 @@ class ClusterRun:
         What makes a machine, as `cumulus.transport.machine_process.Process` has it.
     hosts
         Where the machines run; None: all on this computer, without agents.
+    on_memory
+        Is told again and again how much memory the process of each machine has, in bytes.
     """
 
     def __init__(
@@ -70,7 +73,9 @@ class ClusterRun:
         dead_after_s: float = DEAD_AFTER_SECONDS,
         factory: str = "cumulus.cluster.processes.import_without_pandas:start_machine",
         hosts: HostSettings | None = None,
+        on_memory: Callable[[Mapping[Name, int]], None] = lambda _: None,
     ) -> None:
+        self._on_memory = on_memory
         self._dead_after_s = dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
         argument = {
@@ -133,6 +138,7 @@ class ClusterRun:
         watch = HangWatch(supervisor, self._dead_after_s, self._note)
         while not is_stopped():
             hung, why = watch.poll(), ""
+            self._on_memory(supervisor.resident_bytes())
             if hung is not None:
                 supervisor.kill(hung)  # it would not hear that it is to end
                 why = f"{hung} has not answered for {self._dead_after_s:g} s and was killed"
