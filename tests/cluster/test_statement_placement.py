@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from cumulus.catalog.types import INTEGER
+from cumulus.cluster.placement.home_costs import HomeCosts, estimated_rows, various_columns
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
-from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows, homes_asked_for
+from cumulus.cluster.placement.segments import flows
+from cumulus.cluster.placement.statement_placement import choose_homes, cost_of_homes, homes_asked_for
 from cumulus.compiler import compile_sql
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3 import parse
 from cumulus_lab.workloads import benchmark
+from support.random_homes import random_statistics
+from support.random_programs import RandomProgram
+from support.tiers import sampled
 
 SHOP = compile_sql((Path(__file__).parents[2] / "examples" / "shop.sql").read_text(), batches=False)
 
@@ -103,3 +109,42 @@ def test_a_relation_without_columns_has_no_home():
     program = parse("RELATION r(); ON +r() { q[] += 1 }")
     assert choose_homes(program, Statistics()) == {(0, 0): None}
     assert program.maps[0].values[0].type in (None, INTEGER)
+
+
+@pytest.mark.parametrize("seed", sampled(range(40), of=10))
+def test_the_cheapest_homes_are_the_least_of_all(seed):
+    """All homes of all flows, one by one, against those that the search leaves out."""
+    rng = random.Random(seed)
+    program = parse(RandomProgram(seed).text())
+    statistics = random_statistics(rng, program)
+    found, homes = flows(program), choose_homes(program, statistics)
+    columns = {each.name: each.column_names for each in program.relations}
+    told = cost_of_homes(program, homes, statistics, most=1_000_000)
+    costs = HomeCosts(program, list(found), statistics)
+    costs.homes.update({flow: homes[places[0]] for flow, places in found.items()})
+    assert told.chosen == pytest.approx(costs.total())
+    assert told.cheapest is not None
+    assert told.cheapest <= told.chosen
+    for _ in range(200):
+        costs.homes.update({flow: rng.choice(columns[flow.relation]) for flow in found})
+        home_of = {flow: rng.choice([*columns[flow.relation]]) for flow in found}
+        costs.homes.update(home_of)
+        assert costs.total() >= told.cheapest * (1 - 1e-9) or not candidates_only(program, found, home_of)
+
+
+def candidates_only(program, found, home_of) -> bool:
+    """Whether the planner would have taken these columns into account."""
+    used = {
+        (flow.relation, column)
+        for flow in found
+        for read in flow.reads
+        for column in read.columns
+        if column is not None
+    } | set(various_columns(program))
+    return all((flow.relation, column) in used for flow, column in home_of.items())
+
+
+def test_too_many_homes_are_not_looked_at():
+    found = cost_of_homes(SHOP, choose_homes(SHOP, Statistics()), Statistics(), most=3)
+    assert found.cheapest is None
+    assert found.chosen > 0

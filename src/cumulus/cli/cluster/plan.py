@@ -11,7 +11,7 @@ import typer
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
-from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, RULES, Mode
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
 from cumulus.errors import UsageError
@@ -56,7 +56,7 @@ def plan(
 
     Example: cumulus cluster plan examples/shop.sql --nodes 2
     """
-    from cumulus.cluster.placement.statement_placement import homes_asked_for
+    from cumulus.cluster.placement.statement_placement import cost_of_homes, homes_asked_for
     from cumulus.cluster.planning.cluster_plan import plan_cluster
     from cumulus.cluster.planning.order_of_events import require_order
     from cumulus.cluster.planning.plan_report import plan_data, plan_text
@@ -69,16 +69,19 @@ def plan(
     if messages:
         _print_messages(found, source, block, as_json=as_json)
         return
+    spread, cost = found.division.spread, None
+    if spread.maps and RULES[mode].has_replicas:
+        cost = cost_of_homes(spread, found.layout.homes, statistics)
     text = str(found.nodes_program.program)
     if as_json:
-        data = plan_data(found)
+        data = plan_data(found, cost)
         print(json.dumps({**data, "program": text} if program else data, indent=2, ensure_ascii=False))
     elif program:
         if not found.division.spread.maps:
             raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
         print(text, end="")
     else:
-        print(plan_text(found))
+        print(plan_text(found, cost))
 
 
 def _print_messages(found: ClusterPlan, source: list[str], block: int, *, as_json: bool) -> None:

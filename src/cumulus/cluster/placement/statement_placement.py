@@ -8,25 +8,19 @@ user's or from guesses by references. Homes do not depend on how many nodes ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cumulus.catalog.names import find_name
 from cumulus.cluster.node_programs.program import Homes
-from cumulus.cluster.placement.segments import At, Flow, Reach, ReplicaSet, axis_of, flows, needed
+from cumulus.cluster.placement.home_costs import HomeCosts, various_columns
+from cumulus.cluster.placement.segments import At, Flow, flows
 from cumulus.errors import UsageError
-from cumulus.explain.layout.shared_keys import partition_choices, references
-from cumulus.explain.sizes import Statistics, bytes_per_entry, distinct, size_of
-from cumulus.m3.dataflow import reachable
-from cumulus.m3.program import MapDef, Program
+from cumulus.explain.sizes import Statistics
+from cumulus.m3.program import Program
 
-NODES = 8
-"""For so many nodes the planner counts."""
-BLOCK = 1_000
-"""So many events go together: what they add to one entry on one node travels as one delta."""
-GUESSED_ROWS = 1_000
-"""Of a table that refers to no other, if nothing is known; one that does is larger."""
-FEW = 3
-"""Values of a column that is no key and joined with no other table, if nothing is known."""
+MOST_LOOKS = 20_000
+"""How many homes are looked at for the cheapest ones."""
 PASSES = 4
 """How often the planner goes over all tables at most."""
 
@@ -56,9 +50,9 @@ def choose_homes(spread: Program, statistics: Statistics, hints: Mapping[str, st
     {(0, 0): 'b', (1, 0): 'b'}
     """
     found = flows(spread)
-    search = _Search(spread, list(found), statistics)
-    search.run(hints or {})
-    chosen: dict[At, str | None] = {at: search.homes[flow] for flow, places in found.items() for at in places}
+    costs = HomeCosts(spread, list(found), statistics)
+    _Search(costs).run(hints or {})
+    chosen: dict[At, str | None] = {at: costs.homes[flow] for flow, places in found.items() for at in places}
     return dict(sorted(chosen.items()))
 
 
@@ -91,141 +85,99 @@ def homes_asked_for(program: Program, texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def estimated_rows(program: Program, statistics: Statistics) -> dict[str, int]:
-    """Return the rows of every table: as given, else guessed, in proportion to what is given.
-
-    A table has four times as many rows as what it refers to.
-    """
-    parents = references(program)
-    guessed = {name: GUESSED_ROWS * 4 ** len(reachable(parents, [name]) - {name}) for name in parents}
-    scale = max((rows / guessed[name] for name, rows in statistics.rows.items() if name in guessed), default=1.0)
-    return {name: statistics.rows.get(name, max(round(guess * scale), 1)) for name, guess in guessed.items()}
-
-
 class _Search:
-    """Looks for homes that cost little; `homes` are those of the flows that have one so far."""
+    """Looks for homes that cost little; the costs have those of the flows that have one so far."""
 
-    def __init__(self, program: Program, every: Sequence[Flow], statistics: Statistics) -> None:
-        self.homes: dict[Flow, str | None] = {}
-        self._program, self._every = program, every
-        self._known = Statistics(estimated_rows(program, statistics), statistics.distinct)
-        self._tables = {relation.name: relation for relation in program.relations}
-        self._entries = {each.name: self._entries_of(each) for each in program.maps}
-        self._bytes = {each.name: bytes_per_entry(each) for each in program.maps}
-        self._row_bytes = {
-            each.name: bytes_per_entry(MapDef(each.name, each.columns, ())) for each in program.relations
-        }
-        self._various = set(_various(program))
-        self._readers: dict[str, list[Flow]] = {each.name: [] for each in program.maps}
-        self._writers: dict[str, list[Flow]] = {each.name: [] for each in program.maps}
-        self._of_relation: dict[str, list[Flow]] = {}
-        for flow in every:
-            self._writers[flow.writes.map].append(flow)
-            self._of_relation.setdefault(flow.relation, []).append(flow)
-            for name in {read.map for read in flow.reads}:
-                self._readers[name].append(flow)
+    def __init__(self, costs: HomeCosts) -> None:
+        self._costs, self._homes = costs, costs.homes
 
     def run(self, hints: Mapping[str, str]) -> None:
         """Choose: one home for each table, the largest first; then others for single flows, while it gets cheaper."""
-        rows = self._known.rows
-        relations = sorted(self._of_relation, key=lambda name: (-rows[name], name))
+        rows, of_relation = self._costs.known.rows, self._costs.of_relation
+        relations = sorted(of_relation, key=lambda name: (-rows[name], name))
 
         def choices(together: Sequence[Flow]) -> Sequence[str | None]:
             relation = together[0].relation
             return [hints[relation]] if relation in hints else candidates[relation] + _no_home(together)
 
-        candidates = {name: _candidates(self._program, name, self._of_relation[name]) for name in relations}
+        candidates = {name: _candidates(self._costs.program, name, of_relation[name]) for name in relations}
         for turn in range(PASSES):
-            changed = [self._place(each, choices(each)) for each in map(self._of_relation.__getitem__, relations)]
+            changed = [self._place(each, choices(each)) for each in map(of_relation.__getitem__, relations)]
             if turn:
-                changed += [self._place([flow], choices([flow])) for flow in self._every]
+                changed += [self._place([flow], choices([flow])) for flow in self._costs.every]
             if not any(changed):
                 break
 
     def _place(self, together: Sequence[Flow], choices: Sequence[str | None]) -> bool:
         """Give some flows of a relation the home that costs least, the one that they have before others; say if new."""
-        before = {flow: self.homes[flow] for flow in together if flow in self.homes}
+        before = {flow: self._homes[flow] for flow in together if flow in self._homes}
         maps = sorted({flow.writes.map for flow in together} | {read.map for flow in together for read in flow.reads})
-        best, least = before, self._cost(maps, together[0].relation) if before else float("inf")
+        best, least = before, self._costs.cost_of(maps, together[0].relation) if before else float("inf")
         for choice in choices:
             tried: dict[Flow, str | None] = dict.fromkeys(together, choice)
-            self.homes.update(tried)
-            cost = self._cost(maps, together[0].relation)
+            self._homes.update(tried)
+            cost = self._costs.cost_of(maps, together[0].relation)
             if cost < least * (1 - 1e-9):
                 best, least = tried, cost
-        self.homes.update(best)
+        self._homes.update(best)
         return best != before
 
-    def _cost(self, maps: Iterable[str], relation: str) -> float:
-        return sum(map(self._map_cost, maps)) + self._work_cost(relation)
 
-    def _work_cost(self, relation: str) -> float:
-        """Return the bytes of events that are sent, and what crowding adds to them and to the deltas made of them."""
-        rows = self._known.rows[relation] * self._row_bytes[relation]
-        placed = [flow for flow in self._of_relation[relation] if flow in self.homes]
-        events = sum(rows * self._crowding(relation, home) for home in {self.homes[flow] for flow in placed})
-        made = ((flow, self._deltas(flow) * self._bytes[flow.writes.map]) for flow in placed)
-        return events + sum(size * (self._crowding(relation, self.homes[flow]) - 1) for flow, size in made)
+@dataclass(frozen=True, slots=True)
+class CostOfHomes:
+    """What homes cost, in bytes that are kept beyond one copy or sent, as the planner counts them.
 
-    def _crowding(self, relation: str, home: str | None) -> float:
-        """Return how many times as much the busiest node has to do as it would if all had the same."""
-        if home is None:
-            return NODES
-        table = self._tables[relation]
-        found = distinct(table, table.columns[table.position(home)], self._tables, self._known)
-        if (relation, home) not in self._various and (relation, home) not in self._known.distinct:
-            found = FEW if found is None else min(found, FEW)
-        return 1 if found is None else NODES / min(NODES, max(found, 1))
+    Parameters
+    ----------
+    chosen
+        Of those that were chosen.
+    cheapest
+        Of the cheapest ones of all that there are; None if they are too many to be looked at.
+    """
 
-    def _map_cost(self, name: str) -> float:
-        """Return the bytes of the copies of a map beyond the first, and of the deltas that are sent to all of them."""
-        sets = {
-            wanted: None
-            for flow in self._readers[name]
-            if flow in self.homes
-            for map_, wanted in needed(self._program, flow, self.homes[flow])
-            if map_ == name
-        }
-        every = next((each for each in sets if each.reach is Reach.EVERY), None)
-        kept = [every] if every is not None else list(sets)
-        copies = NODES if every is not None else max(len(kept), 1)
-        writers = [flow for flow in self._writers[name] if flow in self.homes]
-        if kept:
-            sent = sum(self._deltas(flow) * self._receivers(flow, each) for flow in writers for each in kept)
-        else:
-            axes = range(len(self._program.map(name).keys))
-            sent = min(
-                (
-                    sum(self._deltas(flow) * self._receivers(flow, ReplicaSet(Reach.KEY, axis)) for flow in writers)
-                    for axis in axes
-                ),
-                default=0.0,
-            )
-        return self._bytes[name] * (self._entries[name] * (copies - 1) + sent)
+    chosen: float
+    cheapest: float | None
 
-    def _receivers(self, flow: Flow, wanted: ReplicaSet) -> int:
-        """Return to how many other nodes a delta of a flow goes for a replica set of its target."""
-        home = self.homes[flow]
-        match wanted.reach:
-            case Reach.EVERY:
-                return NODES - 1
-            case Reach.FIRST:
-                return 0 if home is None else 1
-            case Reach.KEY:
-                local = home is not None and axis_of(self._program, flow.relation, flow.writes, home) == wanted.axis
-                return 0 if local else 1
 
-    def _deltas(self, flow: Flow) -> float:
-        """Return how many deltas a flow makes in all: for each event or entry, but what a block adds up is one."""
-        rows, entries = self._known.rows[flow.relation], self._entries[flow.writes.map]
-        made = rows if None not in flow.writes.columns else max(rows, entries)
-        return min(made, max(rows / BLOCK, 1) * NODES * entries)
+def cost_of_homes(spread: Program, homes: Homes, statistics: Statistics, most: int = MOST_LOOKS) -> CostOfHomes:
+    """Return what homes cost, and what the cheapest ones would.
 
-    def _entries_of(self, definition: MapDef) -> int:
-        """Return how many entries a map is taken to have: its bound, but no more than the largest table has rows."""
-        found = size_of(definition, self._tables, self._known).entries
-        largest = max(self._known.rows.values(), default=1)
-        return largest if found is None else max(min(found, largest), 1)
+    All homes of all flows are gone through, but for those that begin as something that costs more already: with more
+    flows nothing gets cheaper.
+
+    Parameters
+    ----------
+    most
+        How many homes of a flow are looked at before it is given up.
+    """
+    found = flows(spread)
+    costs = HomeCosts(spread, list(found), statistics)
+    costs.homes.update({flow: homes[places[0]] for flow, places in found.items()})
+    chosen = costs.total()
+    costs.homes.clear()
+    order = sorted(found, key=lambda flow: -costs.known.rows[flow.relation])
+    choices = {
+        flow: _candidates(spread, flow.relation, costs.of_relation[flow.relation]) + _no_home([flow]) for flow in order
+    }
+    best, looks = chosen, 0
+
+    def go_through(at: int) -> None:
+        nonlocal best, looks
+        if at == len(order):
+            best = min(best, costs.total())
+            return
+        flow = order[at]
+        for choice in choices[flow]:
+            looks += 1
+            if looks > most:
+                return
+            costs.homes[flow] = choice
+            if costs.total() < best * (1 - 1e-9):
+                go_through(at + 1)
+            del costs.homes[flow]
+
+    go_through(0)
+    return CostOfHomes(chosen, None if looks > most else best)
 
 
 def _no_home(together: Sequence[Flow]) -> list[str | None]:
@@ -240,17 +192,7 @@ def _no_home(together: Sequence[Flow]) -> list[str | None]:
 def _candidates(program: Program, relation: str, every: Sequence[Flow]) -> list[str | None]:
     """Return what may be a home: columns by which maps are read or tables joined, else those of the key, else all."""
     used = {column for flow in every for read in flow.reads for column in read.columns if column is not None}
-    used |= {column for name, column in _various(program) if name == relation}
+    used |= {column for name, column in various_columns(program) if name == relation}
     table = program.relation(relation)
     found = used or set(table.key)
     return [column for column in table.column_names if column in found or not found] or [None]
-
-
-def _various(program: Program) -> Iterator[tuple[str, str]]:
-    """Yield relations and columns that ought to have many values: keys of one column, and what tables are joined by."""
-    for choice in partition_choices(program):
-        if len(choice) > 1:
-            yield from choice.items()
-    for table in program.relations:
-        keys = [table.key, *(key.columns for key in table.foreign_keys)]
-        yield from ((table.name, columns[0]) for columns in keys if len(columns) == 1)

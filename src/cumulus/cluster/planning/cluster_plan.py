@@ -21,10 +21,11 @@ from cumulus.cluster.node_programs.four_logs_program import four_logs_program
 from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
 from cumulus.cluster.node_programs.target_program import target_program
 from cumulus.cluster.placement.cuts import regions_asked_for
+from cumulus.cluster.placement.home_costs import estimated_rows
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.slots import SlotTable
-from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
+from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
@@ -282,7 +283,7 @@ def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan:
     ----------
     rows
         Of the tables, that no large one is put on every node
-        (`cumulus.cluster.placement.statement_placement.estimated_rows`).
+        (`cumulus.cluster.placement.home_costs.estimated_rows`).
     """
     # Node 0 has the maps without keys, and the others have equal shares.
     last = nodes - 1
@@ -342,7 +343,7 @@ def assign_tables(program: Program, switches: int, rows: Mapping[str, int]) -> T
     Parameters
     ----------
     rows
-        Of all tables (`cumulus.cluster.placement.statement_placement.estimated_rows`).
+        Of all tables (`cumulus.cluster.placement.home_costs.estimated_rows`).
 
     Examples
     --------

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from cumulus.cluster.mode import RULES
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach, ReplicaSet
+from cumulus.cluster.placement.statement_placement import CostOfHomes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
+from cumulus.engine.limits import format_bytes
 from cumulus.explain.explanation import counted
 from cumulus.m3.printer import print_statement
 
@@ -16,15 +19,22 @@ _REACHES = {Reach.KEY: "key", Reach.EVERY: "every", Reach.FIRST: "first"}
 _FINISHERS = {FinishedBy.NODES: "nodes", FinishedBy.FIRST: "first", FinishedBy.MERGE: "merge"}
 
 
-def plan_text(plan: ClusterPlan) -> str:
-    """Return a plan in words."""
+def plan_text(plan: ClusterPlan, cost: CostOfHomes | None = None) -> str:
+    """Return a plan in words, with what its homes cost if that is given."""
     machines = f"{counted(plan.nodes, 'node')}, {_switches(plan.tables.switches)}, {plan.mode.value}"
-    parts = [[machines], _spread(plan), _gated(plan), _by_order(plan), *_spread_details(plan), *_switch_lines(plan)]
+    parts = [
+        [machines],
+        _spread(plan),
+        _gated(plan),
+        _by_order(plan),
+        *_spread_details(plan, cost),
+        *_switch_lines(plan),
+    ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def plan_data(plan: ClusterPlan) -> dict[str, Any]:
-    """Return a plan as plain data, for `--json`."""
+def plan_data(plan: ClusterPlan, cost: CostOfHomes | None = None) -> dict[str, Any]:
+    """Return a plan as plain data, for `--json`; `cost` as in `plan_text`."""
     division, layout, program = plan.division, plan.layout, plan.program
     return {
         "nodes": plan.nodes,
@@ -61,6 +71,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
             {"table": table, "column": home, "maps": list(maps)}
             for (table, home), maps in (plan.homes.items() if RULES[plan.mode].has_replicas else ())
         ],
+        "cost": None if cost is None else asdict(cost),
         "slices": [
             {"table": table, "entries": entries, "maps": maps.split(", ")} for table, entries, maps in _slices(plan)
         ],
@@ -151,7 +162,7 @@ def _key_of_view(plan: ClusterPlan, view: str, axis: int) -> str | None:
 # --- homes, maps, the network ---------------------------------------------------------------------------------------
 
 
-def _spread_details(plan: ClusterPlan) -> Iterator[list[str]]:
+def _spread_details(plan: ClusterPlan, cost: CostOfHomes | None) -> Iterator[list[str]]:
     spread = plan.division.spread
     if not spread.maps:
         return
@@ -164,7 +175,7 @@ def _spread_details(plan: ClusterPlan) -> Iterator[list[str]]:
             yield ["network: which entries nodes send for a row, to those that compute", *_columns(_slices(plan))]
         return
     homes = [(table, _home_text(home), ", ".join(maps)) for (table, home), maps in plan.homes.items()]
-    yield ["homes: where statements are computed, and to which maps they add", *_columns(homes)]
+    yield ["homes: where statements are computed, and to which maps they add", *_columns(homes), *_cost_lines(cost)]
     yield ["maps: where entries lie; whoever is named first answers readers", *_columns(maps)]
     sent = [
         (f"{each.relation} {_home_text(each.home)}", each.map, ", ".join(to))
@@ -174,6 +185,17 @@ def _spread_details(plan: ClusterPlan) -> Iterator[list[str]]:
     stays = sorted(set(plan.layout.sets) - {name for _, name, _ in sent})
     lines = ["network: which deltas go where", *_columns(sent)]
     yield [*lines, f"  nothing of {', '.join(stays)}"] if stays else lines
+
+
+def _cost_lines(cost: CostOfHomes | None) -> list[str]:
+    if cost is None:
+        return []
+    costs = f"  {format_bytes(round(cost.chosen))} are copies, or sent"
+    if cost.cheapest is None:
+        return [f"{costs}; there are too many other homes to look at all of them"]
+    if cost.chosen <= cost.cheapest * (1 + 1e-9):
+        return [f"{costs}: no other homes cost less"]
+    return [f"{costs}: the cheapest homes cost {cost.cheapest / cost.chosen:.0%} of that"]
 
 
 def _slices(plan: ClusterPlan) -> list[tuple[str, str, str]]:
