@@ -25,9 +25,18 @@ from support.cluster_world import run_cluster
 from support.tiers import sampled
 
 STEPS = ((2, 4), (3, 1), (1, 3), (5, 2))
+SWITCHES = (1, 3, 2)
 
 
-def grown(name: str, folder: Path, mode: Mode, steps: tuple[int, ...], seed: int, **settings: Any) -> None:
+def grown(
+    name: str,
+    folder: Path,
+    mode: Mode,
+    steps: tuple[int, ...],
+    seed: int,
+    switches: tuple[int, ...] = (2,),
+    **settings: Any,
+) -> None:
     """Read random files, so many of them with each number of nodes, and compare with the embedded host."""
     program, choices = program_named(name), Choices(seed)
     write_random_files(
@@ -35,9 +44,10 @@ def grown(name: str, folder: Path, mode: Mode, steps: tuple[int, ...], seed: int
     )
     _, sources = match_sources_to_tables(program, sources_from([str(folder / "in")], program))
     out, functions = folder / "out", functions_of(name)
-    given = {"functions": functions, "mode": mode, "switches": 2, **settings}
+    given: dict[str, Any] = {"functions": functions, "mode": mode, **settings}
     notes: list[str] = []
     for at, nodes in enumerate(steps):
+        given["switches"] = switches[at % len(switches)]
         with open_home(program, sources, out, None, nodes=nodes, note=notes.append, **given) as home:
             assert home.settings.layout == at
         last = 0 if at + 1 == len(steps) else 2 * (at + 1)
@@ -59,10 +69,10 @@ def grown(name: str, folder: Path, mode: Mode, steps: tuple[int, ...], seed: int
 @pytest.mark.parametrize("name", sampled(PROGRAMS, of=4))
 def test_every_program_goes_on_with_more_and_with_fewer_nodes(name: str, tmp_path: Path) -> None:
     for seed, steps in enumerate(STEPS):
-        grown(name, tmp_path / str(seed), Mode.EVENTUAL, steps, seed)
+        grown(name, tmp_path / str(seed), Mode.EVENTUAL, steps, seed, SWITCHES[seed % 3 :])
 
 
 @pytest.mark.parametrize("name", sampled(PROGRAMS, of=12))
 @pytest.mark.parametrize("mode", [Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS, Mode.TICKS])
 def test_every_mode_does(name: str, mode: Mode, tmp_path: Path) -> None:
-    grown(name, tmp_path, mode, (2, 5, 1), 7, switches=1 if RULES[mode].needs_one_switch else 2)
+    grown(name, tmp_path, mode, (2, 5, 1), 7, (1,) if RULES[mode].needs_one_switch else SWITCHES)

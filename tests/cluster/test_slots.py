@@ -31,6 +31,19 @@ def test_nodes_get_parts_that_differ_by_less_than_a_tenth(seed: int) -> None:
             assert stay >= 0.85 * SLOTS * min(were, nodes) / max(were, nodes), "not many more move than must"
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_few_values_are_dealt_out_too(seed: int) -> None:
+    rng = random.Random(seed)
+    weights = [0.0] * SLOTS
+    for _ in range(rng.randint(1, 30)):
+        weights[rng.randrange(SLOTS)] = rng.choice([1.0, 1.1, 50.0])
+    table = SlotTable([rng.randrange(5) for _ in range(SLOTS)])
+    for nodes in (5, 3, 8, 1, 2):
+        table = balanced_slots(weights, nodes, table)
+        loads = loads_of(weights, table, nodes)
+        assert max(loads) <= max(1.1 * sum(weights) / nodes, min(loads) + max(weights)) + 0.1
+
+
 def test_nothing_moves_where_all_is_equal() -> None:
     even = table_of_hash(4)
     assert balanced_slots([3.0] * SLOTS, 4, even) == even

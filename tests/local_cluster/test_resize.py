@@ -107,6 +107,27 @@ def test_keys_move_to_a_node_and_are_dealt_out_evenly(tmp_path: Path) -> None:
     assert "balanced" in told[1]
 
 
+def test_tables_come_to_other_switches_while_clients_send(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running(home):
+        begin(home)
+        with cumulus.connect(home, timeout_s=60) as once, LiveLoad(home, timeout_s=60) as load:
+            for number, switches in enumerate((3, 1, 2), 1):
+                sale = (10**9 + number, 1, 5)
+                load.inserted[sale] = once.insert("sales", [sale], once=("loader", number)).epoch
+                load.wait_for_rows(20)
+                told = move(home, "--switches", str(switches))
+                assert f"switches → {switches}" in told
+                names = {f"switch{number}" for number in range(switches)}
+                assert names == {name for name in read_address(home).machines if name.startswith("switch")}
+                assert once.insert("sales", [sale], once=("loader", number)).epoch == load.inserted[sale]
+            load.wait_for_rows(10)
+            assert "2 nodes → 3, 2 switches → 3" in move(home, "--nodes", "3", "--switches", "3")
+        load.settle()
+        assert not load.failed
+    load.check()
+
+
 def move(home: Path, *how: str) -> str:
     result = CliRunner().invoke(app, ["cluster", "resize", str(home), *how])
     assert result.exit_code == 0, result.output

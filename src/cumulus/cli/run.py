@@ -39,7 +39,7 @@ def run(
     storage: StorageOptions = None,
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
     nodes: int = typer.Option(0, min=0, max=1024, help="Nodes of --host cluster: as before, or 2."),
-    switches: int = typer.Option(1, min=1, max=128, help="Switches of --host cluster."),
+    switches: int = typer.Option(0, min=0, max=128, help="Switches of --host cluster: as before, or 1."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
     option: list[str] = typer.Option([], "--option", help=f"Of --host cluster. {OPTION_HELP}"),
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),

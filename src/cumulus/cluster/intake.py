@@ -12,7 +12,7 @@ Net changes of tables become blocks of events with versions, and what each node 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
@@ -29,12 +29,14 @@ from cumulus.cluster.versions import MOST_TICKS, Numbering
 from cumulus.engine.analysis.missing_triggers import missing_trigger
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
+from cumulus.epochs.bucket.contents import BucketContents
 from cumulus.epochs.bucket.net_changes import Refused, bag_net_changes, changes_of, static_refusal
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
+from cumulus.epochs.bucket.positions import DumpedPositions
 from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.intake.packing import Payload, pack, unpack_in_order
 from cumulus.epochs.intake.reading import Reading
-from cumulus.epochs.keeping import judging_program
+from cumulus.epochs.keeping import judging_maps, judging_program
 from cumulus.epochs.plan import BucketPlan, Ownership
 from cumulus.epochs.stages.judge import TableDelta, take_nets
 from cumulus.explain.lineage import views_of_columns
@@ -217,6 +219,29 @@ def _blame_views(outcome: Outcome, tables: Mapping[str, str], views: Mapping[str
     outcome.errors, outcome.error_counts = list(errors), {}
     for (view, _), count in counts.items():
         outcome.error_counts[view] = outcome.error_counts.get(view, 0) + count
+
+
+def dealt_intake(tables: Collection[str], switch_of: Mapping[str, int], states: Mapping[int, bytes]) -> bytes:
+    """Return the state of an `Intake` of some tables, which other switches have had.
+
+    Parameters
+    ----------
+    tables
+        All that refer to each other, and are checked, together.
+    switch_of
+        Table → the switch that has had it.
+    states
+        Switch → the state of its intake.
+    """
+    found = {switch: BucketContents.unpack(data) for switch, data in states.items()}
+    maps: dict[str, pa.Table] = {}
+    positions: dict[str, DumpedPositions] = {}
+    for table in tables:
+        before = found[switch_of[table]]
+        maps |= {name: before.maps[name] for name in judging_maps(table) if name in before.maps}
+        positions |= {table: before.positions[table]} if table in before.positions else {}
+    waiting = [each for switch in sorted(found) for each in found[switch].waiting if each.relation in tables]
+    return BucketContents(maps, positions, waiting).pack()
 
 
 BLOCK_ROWS = 10_000

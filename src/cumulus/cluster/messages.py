@@ -245,8 +245,11 @@ class ClientRows:
     writing: int = 0
 
     def sender(self, client: Name) -> tuple[Name, int]:
-        """Return who has sent them, for whom they count once, and their number."""
-        return (f"{WRITER}{self.writer}", self.writing) if self.writer else (client, self.number)
+        """Return who has sent them, for whom they count once, and their number.
+
+        Each table has senders of its own: it may come to another switch, and they go with it.
+        """
+        return (f"{WRITER}{self.writer}", self.writing) if self.writer else (f"{client}\n{self.table}", self.number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class Switch:
         size, room = 0, self._credit.left
         while self._waiting and size < room:
             client, rows = self._waiting.pop()
-            found = self._sessions.epoch_of(*(sender := rows.sender(client)))
+            found, sender = self._sessions.epoch_of(client, rows), rows.sender(client)
             if found is None:
                 try:
                     readings.append(self._sessions.reading(client, rows, place, len(readings)))

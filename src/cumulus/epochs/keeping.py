@@ -52,8 +52,8 @@ def judging_program(program: Program, tables: Collection[str] | None = None) -> 
     # Rows that refer to others need not move where no view is.
     mine = tuple(_without_enforced(each) for each in program.relations if tables is None or each.name in tables)
     known = {each.name for each in mine}
-    kept = {name: f"{name} rows" for name, _ in program.kept if name in known}
-    nets = {each.name: f"{each.name} net" for each in mine}
+    kept = {name: judging_maps(name)[0] for name, _ in program.kept if name in known}
+    nets = {each.name: judging_maps(each.name)[1] for each in mine}
     counted = [
         count_rows(each, [kept[each.name], nets[each.name]] if each.name in kept else [nets[each.name]])
         for each in mine
@@ -61,6 +61,11 @@ def judging_program(program: Program, tables: Collection[str] | None = None) -> 
     maps = tuple(each for found, _ in counted for each in found)
     triggers = tuple(each for _, found in counted for each in found)
     return Program(mine, maps, (), triggers, tuple(kept.items())), nets
+
+
+def judging_maps(table: str) -> tuple[str, str]:
+    """Return what a judging program calls the rows of a table, if it keeps them, and its net change."""
+    return f"{table} rows", f"{table} net"
 
 
 def _without_enforced(relation: Relation) -> Relation:

@@ -42,7 +42,7 @@ def start(
     file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3)."),
     home: Path = typer.Option(..., "--home", help="Folder for the views and the state; made if it is not there."),
     nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes keep maps: as before, or 2."),
-    switches: int = typer.Option(1, "--switches", min=1, max=MOST_SWITCHES, help="How many switches take rows."),
+    switches: int = typer.Option(0, "--switches", min=0, max=MOST_SWITCHES, help="Switches: as before, or 1."),
     source: list[str] = typer.Option([], "--from", help="Files of tables, as of run; without any, from clients alone."),
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),

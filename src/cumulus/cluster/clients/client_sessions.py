@@ -55,15 +55,20 @@ class ClientSessions:
         self._relations = {each.name: each for each in program.relations if each.name in tables}
         self._gate, self._is_spread = gate, is_spread
         self._last: dict[Name, tuple[int, int]] = {}
-        """Client → the number of its last rows, and their epoch; in the order in which they came."""
+        """Client and table → the number of its last rows, and their epoch; in the order in which they came."""
         self._writers: dict[Name, tuple[int, int]] = {}
         """The same of writers."""
         self.forgotten = 0
         """The last epoch of those clients that are not remembered any more."""
 
-    def epoch_of(self, client: Name, number: int) -> int | None:
-        """Return an epoch that has the rows with a number if any has; None if they are new."""
-        last, epoch = self._of(client).get(client, (0, 0))
+    def epoch_of(self, client: Name, sent: ClientRows) -> int | None:
+        """Return an epoch that has rows if any has; None if they are new.
+
+        A home from before clients were known by tables has their names alone.
+        """
+        sender, number = sent.sender(client)
+        earlier = None if sent.writer else self._last.get(client)
+        last, epoch = self._of(sender).get(sender) or earlier or (0, 0)
         return epoch if 0 < number <= last else None
 
     def note(self, client: Name, number: int, epoch: int) -> None:
@@ -95,7 +100,7 @@ class ClientSessions:
         """
         if sent.writer:
             self._check_writer(sent)
-        elif client not in self._last and 0 <= sent.again_after < self.forgotten:
+        elif sent.sender(client)[0] not in self._last and 0 <= sent.again_after < self.forgotten:
             raise RemoteProtocolError(
                 f"{sent.table}: rows have come again, and whether they are in is not known any more",
                 hint="Look whether a view has them. Then connect again.",

@@ -73,7 +73,7 @@ class HostedSettings:
     data: str
     hosts: int = 2
     nodes: int = 2
-    switches: int = 1
+    switches: int = 0
     sources: Sequence[str] = ()
     trigger: str = "1s"
     mode: str = "eventual"
@@ -196,10 +196,10 @@ class HostedCluster:
         require_free(home)
         if settings.mode not in list(Mode):
             raise UsageError(f"there is no mode {settings.mode!r}", hint=f"Modes: {', '.join(Mode)}.")
-        if settings.standby not in (0, 1) or settings.nodes < 0 or settings.switches < 1:
+        if settings.standby not in (0, 1) or settings.nodes < 0 or settings.switches < 0:
             raise UsageError(
                 f"nodes={settings.nodes}, switches={settings.switches}, standby={settings.standby} is no cluster",
-                hint="Give nodes and switches of at least 1, and standby=0 or 1.",
+                hint="Give nodes and switches, 0 for as many as before, and standby=0 or 1.",
             )
         program = settings.program
         if isinstance(program, str):

@@ -26,7 +26,7 @@ from cumulus.cluster.live.link_store import LinkStore, output_of
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.live.status import STATUS_SECONDS, status_of
 from cumulus.cluster.live.tentative_reads import reads_tentative, tentative_rows
-from cumulus.cluster.messages import StatusAsked, switch_name
+from cumulus.cluster.messages import StatusAsked
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.store import Place
 from cumulus.epochs.committed.manifest import committed_epochs, newest_manifest
@@ -169,9 +169,9 @@ class ClusterClient:
         """Send rows of `cumulus.epochs.intake.reading.Reading.rows`, which have their operations; see `insert`."""
         until, epoch = time.monotonic() + self._timeout_s, 0
         with self._lock:
-            links, switch = self._open_links, switch_name(self._layout.plan.tables.switch_of[relation.name])
+            links = self._open_links
             for sent in messages_of(relation, rows, once, self._next_number):
-                epoch = self._agreed(partial(links.send, switch, sent, until)).epoch
+                epoch = self._agreed(partial(self._layout.send, links, sent, until)).epoch
         return WriteReceipt(epoch, rows.num_rows)
 
     def _agreed(self, work: Callable[[], T]) -> T:

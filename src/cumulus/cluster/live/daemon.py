@@ -114,7 +114,7 @@ def serve(
         If it cannot start, or not go on.
     """
     place = Path(live.home).absolute()
-    home = _opened(live, live.nodes, note)
+    home = _opened(live, live.nodes, live.switches, note)
     done: ResizeWish | None = None
     try:
         while True:
@@ -129,11 +129,11 @@ def serve(
                 return
             try:
                 wanted = _with_wish(live, wish)
-                home = _opened(wanted, wish.nodes, note, is_moved=wish.is_of_all, moves=wish.moves)
+                home = _opened(wanted, wish.nodes, wish.switches, note, is_moved=wish.is_of_all, moves=wish.moves)
             except CumulusError as problem:
                 note(f"it stays as it was: {problem.message}")
                 resize_wish.answer(place, problem)
-                home = _opened(live, 0, note)
+                home = _opened(live, 0, 0, note)
             else:
                 live, done = wanted, wish
     except CumulusError as problem:
@@ -160,6 +160,7 @@ def _with_wish(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
 def _opened(
     live: LiveSettings,
     nodes: int,
+    switches: int,
     note: Callable[[str], None],
     *,
     is_moved: bool = False,
@@ -172,7 +173,7 @@ def _opened(
         None,
         mode=Mode(live.mode),
         nodes=nodes,
-        switches=live.switches,
+        switches=switches,
         note=note,
         hosts=live.hosts,
         is_moved=is_moved,

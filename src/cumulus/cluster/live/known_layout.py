@@ -10,6 +10,7 @@ from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.live.cluster_places import ClusterPlace
 from cumulus.cluster.live.links import ClientLinks
+from cumulus.cluster.messages import ClientRows, RowsAccepted, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.home import plan_of
 from cumulus.errors import RemoteProtocolError
@@ -50,6 +51,10 @@ class KnownLayout:
     def plan(self) -> ClusterPlan:
         """Its plan."""
         return plan_of(self.program, self.settings)
+
+    def send(self, links: ClientLinks, rows: ClientRows, until: float) -> RowsAccepted:
+        """Send rows to the switch that has their table now; see `ClientLinks.send`."""
+        return links.send(switch_name(self.plan.tables.switch_of[rows.table]), rows, until)
 
     def agreed(self, work: Callable[[], T], links: ClientLinks) -> T:
         """Return what some work with the machines gives; done again where their layout is another than was known.

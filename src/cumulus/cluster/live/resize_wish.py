@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from cumulus.cluster.live.address import STATE, read_address
 from cumulus.cluster.processes.cluster_settings import read_settings
@@ -17,6 +18,13 @@ from cumulus.errors import CumulusError, DelayError, InputError, ProcessError, U
 
 _WISH, _ANSWER = "resize.json", "resized.json"
 _LOOK_S = 0.1
+
+
+class Counts(NamedTuple):
+    """How many nodes and switches there are."""
+
+    nodes: int
+    switches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,8 @@ class ResizeWish:
         Agents of further hosts, as host:port.
     place
         Machine → the host that it is to run on.
+    switches
+        How many; 0 for as many as there are.
     moves
         Which slots of keys are to be on which nodes, as ``0-99=node1``.
     is_balanced
@@ -42,18 +52,19 @@ class ResizeWish:
     nodes: int
     hosts: tuple[str, ...] = ()
     place: Mapping[str, str] = field(default_factory=dict)
+    switches: int = 0
     moves: tuple[str, ...] = ()
     is_balanced: bool = False
     number: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def is_of_all(self) -> bool:
-        """Whether something changes if there are as many nodes as now."""
+        """Whether something changes if there are as many machines as now."""
         return bool(self.place or self.moves or self.is_balanced)
 
 
-def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
-    """Ask the cluster of a home for other nodes, and wait until they run; return how many there were, and are.
+def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[Counts, Counts]:
+    """Ask the cluster of a home for other machines, and wait until they run; return how many there were, and are.
 
     Raises
     ------
@@ -72,9 +83,10 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
     before = read_settings(home / STATE)
     if before is None:
         raise InputError(f"{home}: not the home of a cluster", hint="Give the folder that --home has named.")
-    nodes = wish.nodes or before.nodes
-    if before.nodes == nodes and not wish.is_of_all:
-        return nodes, nodes
+    was = Counts(before.nodes, before.switches)
+    wanted = Counts(wish.nodes or was.nodes, wish.switches or was.switches)
+    if was == wanted and not wish.is_of_all:
+        return was, was
     path, said = home / STATE / _WISH, home / STATE / _ANSWER
     if path.exists():
         raise UsageError(f"{home}: another resize has been asked for", hint=f"Wait for it, or remove {path}.")
@@ -87,7 +99,7 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[int, int]:
             said.unlink()
             if told["problem"]:
                 raise ProcessError(f"{home}: it stays as it was: {told['problem']}", hint=told["hint"])
-            return before.nodes, nodes
+            return was, wanted
         read_address(home)  # it may have ended
         time.sleep(_LOOK_S)
     raise DelayError(f"{home}: the new nodes do not run yet", hint=f"Look again: cumulus cluster status {home}.")
@@ -105,7 +117,8 @@ def wished(home: Path) -> ResizeWish | None:
         place = {str(name): str(at) for name, at in found.get("place", {}).items()}
         hosts, moves = (tuple(map(str, found.get(name, ()))) for name in ("hosts", "moves"))
         is_balanced = bool(found.get("is_balanced"))
-        return ResizeWish(int(found["nodes"]), hosts, place, moves, is_balanced, str(found.get("number")))
+        switches = int(found.get("switches", 0))
+        return ResizeWish(int(found["nodes"]), hosts, place, switches, moves, is_balanced, str(found.get("number")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

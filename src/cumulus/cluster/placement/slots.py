@@ -7,6 +7,7 @@ were slots: nearly all values lie elsewhere as soon as there is one node more.
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
@@ -103,10 +104,11 @@ def balanced_slots(weights: Sequence[float], nodes: int, before: SlotTable | Non
         more = loads[giver] - loads[taker]
         given = next((each for each in reversed(lightest_first[giver]) if sizes[each] <= more / 2), None)
         if given is None:
-            given = next(iter(lightest_first[giver]))
+            given = lightest_first[giver][0]
             if sizes[given] >= more:  # whoever has it has most
                 break
         lightest_first[giver].remove(given)
+        insort(lightest_first[taker], given, key=sizes.__getitem__)
         loads[giver] -= sizes[given]
         loads[taker] += sizes[given]
         found[given] = taker

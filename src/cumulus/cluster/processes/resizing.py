@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from cumulus.cluster import codec
-from cumulus.cluster.messages import node_name
+from cumulus.cluster.intake import dealt_intake
+from cumulus.cluster.messages import WRITER, node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.placement.slots import SLOTS, SlotTable, balanced_slots, moved_slots, table_of_hash
@@ -34,7 +35,7 @@ from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import HeldState, NodeState
+from cumulus.cluster.records import HeldState, NodeState, SwitchState
 from cumulus.durable import faults
 from cumulus.durable.files import make_folder
 from cumulus.engine.frames.frame import MapFrame, concat
@@ -85,14 +86,15 @@ def open_home(
     moves: Sequence[str] = (),
     **settings: Any,
 ) -> Home:
-    """Open the folders of a cluster; if it had another number of nodes, or other cuts, its state is dealt out before.
+    """Open the folders of a cluster; if it had others, or other cuts, its state is dealt out before.
 
     So it is if its machines were beside the home and are to be on hosts, or a switch is to read files that did not.
 
     Parameters
     ----------
     program, sources, out, checkpoint, mode, nodes, switches, cuts, settings
-        As `cumulus.cluster.processes.home.Home` takes them; without nodes, and without cuts, as they were.
+        As `cumulus.cluster.processes.home.Home` takes them; nodes, switches and cuts that are not given are as they
+        were.
     note
         Takes a line about what is done.
     hosts
@@ -112,39 +114,44 @@ def open_home(
     nodes = nodes or (DEFAULT_NODES if before is None else before.nodes)
     if before is not None and not cuts:
         cuts = before.cuts
-    wanted: dict[str, Any] = {**settings, "mode": mode, "switches": switches}
-    is_same = before is not None and (before.mode, before.switches) == (mode.value, switches)
+    switches = switches or (1 if before is None else before.switches)
+    wanted: dict[str, Any] = {**settings, "mode": mode}
+    is_same = before is not None and before.mode == mode.value
     if before is not None and is_same:
-        is_other = (before.nodes, before.cuts) != (nodes, tuple(cuts)) or is_moved
+        was = before.nodes, before.switches, before.cuts
+        is_other = was != (nodes, switches, tuple(cuts)) or is_moved
         is_other |= (hosts is not None) != has_places(before.root)
         if is_other:
-            with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
-                resize(old, nodes, cuts, note, hosts, moves)
-    home = Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
+            old_shape: dict[str, Any] = {"nodes": before.nodes, "switches": before.switches, "cuts": before.cuts}
+            with Home(program, sources, out, checkpoint, **old_shape, **wanted) as old:
+                resize(old, nodes, switches, cuts, note, hosts, moves)
+    wanted |= {"nodes": nodes, "switches": switches, "cuts": cuts}
+    home = Home(program, sources, out, checkpoint, **wanted)
     with ExitStack() as opened:
         opened.enter_context(home)
         if hosts is None or not _lacks_files(home, hosts):
             opened.pop_all()
             return home
-        resize(home, nodes, cuts, note, hosts)
-    return Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
+        resize(home, nodes, switches, cuts, note, hosts)
+    return Home(program, sources, out, checkpoint, **wanted)
 
 
 def resize(
     home: Home,
     nodes: int,
+    switches: int,
     cuts: Sequence[str],
     note: Callable[[str], None],
     hosts: HostSettings | None = None,
     moves: Sequence[str] = (),
 ) -> None:
-    """Deal out what the nodes of a home have to another number of nodes, by other cuts or slots, or to other hosts.
+    """Deal out what nodes and switches of a home have to others, by other cuts or slots, or to other hosts.
 
     Parameters
     ----------
     home
         Opened as it was.
-    nodes, cuts, hosts, moves
+    nodes, switches, cuts, hosts, moves
         As it is to be. Without cuts and moves, all nodes get about equal parts.
     note
         Takes a line about what is done.
@@ -161,7 +168,7 @@ def resize(
         If the state of a machine on another host cannot be moved.
     """
     before = home.settings
-    plan = partial(plan_cluster, home.plan.program, nodes, before.switches, Mode(before.mode), cuts=cuts)
+    plan = partial(plan_cluster, home.plan.program, nodes, switches, Mode(before.mode), cuts=cuts)
     after = plan()
     if cuts and moves:
         raise UsageError(
@@ -170,16 +177,17 @@ def resize(
         )
     if moves:
         moved_slots(SlotTable([0] * SLOTS), moves, nodes)  # before anything is done
-    if after.division != home.plan.division or after.tables != home.plan.tables:
+    if after.division != home.plan.division:
         raise LayoutError(
             f"on {nodes} nodes this program is divided otherwise than on {before.nodes}",
             hint=f"Give {before.shape_text}, or start with new folders.",
         )
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
-    settings = replace(before, nodes=nodes, cuts=tuple(cuts), homes=homes, layout=before.layout + 1, slots=())
+    settings = replace(before, nodes=nodes, switches=switches, cuts=tuple(cuts), homes=homes)
+    settings = replace(settings, layout=before.layout + 1, slots=())
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
-    if not _has_same_gate(home.plan, after):
+    if after.tables != home.plan.tables or not _has_same_gate(home.plan, after):
         _commit_accepted(home, settings, note, hosts)
     with HostStates(home, settings, hosts, note) as states:
         placed = states.place(after)
@@ -188,6 +196,8 @@ def resize(
         if not cuts:
             slots = _slots(home, whole.entries, after, moves)
             settings, after = replace(settings, slots=slots.runs()), plan(slots=slots)
+        if after.tables != home.plan.tables:
+            held = _dealt_to_switches(home, held, after)
         states.keep({**held, **_dealt(home, whole, after)}, placed)
     faults.crash_point("before-layout")
     settings.write(None)
@@ -198,7 +208,8 @@ def resize(
             shutil.rmtree(each, ignore_errors=True)
         else:
             each.unlink(missing_ok=True)
-    note(f"{before.nodes} nodes → {nodes}: what they had after epoch {home.epoch} is dealt out anew")
+    more = f", {before.switches} switches → {switches}" if switches != before.switches else ""
+    note(f"{before.nodes} nodes → {nodes}{more}: what they had after epoch {home.epoch} is dealt out anew")
 
 
 def _lacks_files(home: Home, hosts: HostSettings) -> bool:
@@ -238,6 +249,31 @@ def _commit_accepted(
 def _unplaced(home: Home, hosts: HostSettings | None) -> HostSettings | None:
     """Return the hosts without a place for any machine: those that there were are where they were."""
     return replace(hosts, place={}) if hosts is not None and has_places(home.settings.root) else None
+
+
+def _dealt_to_switches(home: Home, held: Mapping[Name, HeldState], after: ClusterPlan) -> dict[Name, HeldState]:
+    """Return what each switch of a plan has after the last committed epoch, of what switches had."""
+    before = home.plan.tables
+    assert not any(each.rows for each in held.values()), "what was accepted is committed before"
+    if not home.epoch:
+        return {}
+    states: dict[int, SwitchState] = {
+        number: codec.decode(held[switch_name(number)].state) for number in range(before.switches)
+    }
+    intakes = {number: each.intake for number, each in states.items() if each.intake}
+    clients: dict[Name, Sequence[int]] = {}
+    for each in states.values():  # a switch may know a sender from when it had its table: numbers ascend
+        for name, known in each.clients.items():
+            if name not in clients or known[0] > clients[name][0]:
+                clients[name] = known
+    unsure = [name for name in clients if "\n" not in name and not name.startswith(WRITER)]  # of earlier homes
+    forgotten = [clients.pop(name)[1] for name in unsure] + [each.forgotten for each in states.values()]
+    found = {}
+    for number in range(after.tables.switches):
+        intake = dealt_intake(after.tables.tables_of(number), before.switch_of, intakes) if intakes else b""
+        state = SwitchState(home.epoch, intake, clients, max(forgotten))
+        found[switch_name(number)] = HeldState(b"".join(codec.encode(state)))
+    return found
 
 
 def _slots(home: Home, entries: Mapping[str, list[MapFrame]], after: ClusterPlan, moves: Sequence[str]) -> SlotTable:
