@@ -12,6 +12,7 @@ import numpy as np
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster import codec
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.message_counts import CountedMessages
 from cumulus.cluster.protocols.central_messages import TickSet
@@ -44,8 +45,11 @@ class CentralNodes:
         cuts: Sequence[str] = (),
         switches: int = 1,
         options: Sequence[str] = (),
+        central: CentralOptions = DEFAULT_CENTRAL,
     ) -> None:
-        self.plan: ClusterPlan = plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options)
+        self.plan: ClusterPlan = plan_cluster(
+            program, nodes, switches, mode, cuts=cuts, options=options, central=central
+        )
         self._engine, self._rng = engine, random.Random(seed)
         self._switches = [switch_protocol(self.plan) for _ in range(switches)]
         self.nodes = [node_protocol(NodeLife(self.plan, number, engine)) for number in range(nodes)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
@@ -47,6 +48,9 @@ def start(
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
+    dispatch: DispatchChoice = "",
+    arity: ArityChoice = None,
+    gc: GcChoice = "",
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),
@@ -82,7 +86,7 @@ def start(
     from cumulus.epochs.trigger import parse_interval, parse_patience
 
     check_engine(engine)
-    every_s = parse_interval(trigger)
+    of_mode = {"cuts": tuple(cut), "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
     live = daemon.LiveSettings(
         str(program),
@@ -91,10 +95,10 @@ def start(
         mode.value,
         nodes,
         switches,
-        every_s,
+        parse_interval(trigger),
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
-        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **_of_mode(cut, option)},
+        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **of_mode},
         Origin(
             file.name,
             file.read_text(encoding="utf-8-sig"),
@@ -109,8 +113,7 @@ def start(
         _serve(live, home)
         return
     daemon.start(live)
-    machines = len(read_address(home.absolute()).machines)
-    print(f"{home}: {machines} machines run. Stop them: cumulus cluster stop {home}")
+    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: cumulus cluster stop {home}")
 
 
 def _serve(live: LiveSettings, home: Path) -> None:
@@ -123,10 +126,6 @@ def _serve(live: LiveSettings, home: Path) -> None:
         daemon.serve(
             live, lambda: stop_wish.wished, lambda: progress.say(f"{home}: all run"), progress.epoch, progress.say
         )
-
-
-def _of_mode(cut: list[str], option: list[str]) -> dict[str, tuple[str, ...]]:
-    return {"cuts": tuple(cut), "options": tuple(option)}
 
 
 def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:

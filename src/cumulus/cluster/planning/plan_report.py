@@ -9,6 +9,7 @@ from cumulus.cluster.mode import RULES
 from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach, ReplicaSet
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
+from cumulus.cluster.planning.directive_report import directive_data, directive_lines
 from cumulus.explain.explanation import counted
 from cumulus.m3.printer import print_statement
 
@@ -20,6 +21,8 @@ def plan_text(plan: ClusterPlan) -> str:
     """Return a plan in words."""
     machines = f"{counted(plan.nodes, 'node')}, {_switches(plan.tables.switches)}, {plan.mode.value}"
     parts = [[machines], _spread(plan), _gated(plan), _by_order(plan), *_spread_details(plan), *_switch_lines(plan)]
+    if plan.central.has_tree and plan.division.spread.maps:
+        parts += directive_lines(plan)
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
@@ -84,6 +87,7 @@ def plan_data(plan: ClusterPlan) -> dict[str, Any]:
         "tables": [{"name": name, "switch": switch} for name, switch in plan.tables.switch_of.items()],
         "checked": [{"what": what, "by": by} for what, by in plan.checks.checked.items()],
         "unchecked": [{"what": what, "why": why} for what, why in plan.checks.unchecked.items()],
+        "directives": directive_data(plan) if plan.central.has_tree else [],
     }
 
 

@@ -1,0 +1,50 @@
+"""Deltas of a node that need no versions of their own any more: those of one entry and one epoch become one.
+
+Where nodes keep to an order, a read waits until it may see the newest value. So nobody looks back to a version within
+an epoch, and the versions of deltas only say to which epoch each belongs: what an epoch has changed is written when it
+ends, and what is not committed is taken back at a reset.
+
+References
+----------
+Cumulus architecture, "Update Consistency and Garbage Collection" ("discarding all updates for values that were
+overwritten before the commit version"); Cumulus consistency paper, figure 5, Cleanup.
+"""
+
+from __future__ import annotations
+
+from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.versions import REST_BITS
+
+
+class FoldedDeltas:
+    """The deltas of a node's maps, and how many there were of each map when they were folded last."""
+
+    def __init__(self, maps: NodeMaps) -> None:
+        self._maps = maps
+        self._left: dict[str, int] = {}
+
+    def fold(self, version: int) -> None:
+        """Make one delta of those of an entry that an epoch has up to a version.
+
+        Maps are left alone until they have twice as many deltas as before, so that folding costs no more than adding.
+
+        Parameters
+        ----------
+        version
+            As the node keeps it.
+        """
+        engine = self._maps.engine
+        for name, overlay in self._maps.made.overlays.items():
+            rows, left = engine.size(overlay.since), self._left.get(name, 0)
+            if rows > 2 * left:
+                self._fold(name, overlay.since, version)
+                left = engine.size(overlay.since)
+            self._left[name] = min(left, rows)  # a commit may have forgotten some
+
+    def _fold(self, name: str, since: str, version: int) -> None:
+        deltas = self._maps.overlay(name)
+        versions = self._maps.versions(name, deltas)
+        is_old = versions <= version
+        old, place = deltas.filter(is_old), len(self._maps.definition(name).keys)
+        self._maps.engine.cut(since, place, version)
+        self._maps.put(since, old.with_numbers(place, versions[is_old] >> REST_BITS << REST_BITS))
