@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from cumulus.cluster.mode import RULES, Mode
-from cumulus.cluster.planning.cluster_plan import plan_cluster
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
+from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.mode_options import OPTIONS
 from cumulus.cluster.spread import divide
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
+from cumulus_lab.experiments.cluster_programs import program_named
 from cumulus_lab.simulation import Choices, ChoiceStream
 
 CENTRAL = 1 / 3
@@ -17,6 +21,10 @@ OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
 CUT = 1 / 4
 """How often the maps of a cluster whose nodes fetch entries are cut in another way."""
+TREES = 1 / 2
+"""How often blocks go along a tree of nodes in target aggregation by one switch."""
+ARITIES = (2, 1, 3)
+POLLS = ("epochs", "poll=1", "poll=2", "epochs")
 FETCHING = 1 / 4
 """The share of clusters whose nodes fetch entries among the others that spread maps."""
 
@@ -37,6 +45,29 @@ def chosen_options(choices: Choices, mode: Mode) -> tuple[str, ...]:
     stream = choices.stream("options")
     taken = [text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes]
     return tuple(text for text in taken if stream.chance(OPTION))
+
+
+def chosen_central(choices: Choices, mode: Mode) -> CentralOptions:
+    """Return how blocks reach nodes of a seed, and when these fold deltas."""
+    stream = choices.stream("central options")
+    if mode is not Mode.CENTRAL_TARGET:
+        return DEFAULT_CENTRAL
+    is_tree, arity, gc = stream.chance(TREES), stream.one(ARITIES), stream.one(POLLS)
+    return central_options("directives" if is_tree else "table", arity if is_tree else None, gc)
+
+
+@cache
+def planned(
+    name: str,
+    nodes: int,
+    switches: int,
+    mode: Mode,
+    options: tuple[str, ...] = (),
+    cuts: tuple[str, ...] = (),
+    central: CentralOptions = DEFAULT_CENTRAL,
+) -> ClusterPlan:
+    """Return the plan of a program; many seeds have the same."""
+    return plan_cluster(program_named(name), nodes, switches, mode, options=options, cuts=cuts, central=central)
 
 
 def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[str, ...]:

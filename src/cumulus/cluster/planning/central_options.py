@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from cumulus.cluster.mode import Mode
 from cumulus.errors import UsageError
@@ -55,6 +56,15 @@ class CentralOptions:
     def gc(self) -> str:
         """How deltas are dropped, as `--gc` has it."""
         return f"poll={self.poll_blocks}" if self.poll_blocks else "epochs"
+
+    @property
+    def text(self) -> str:
+        """How blocks reach nodes, in words."""
+        return f"{self.dispatch} {self.arity}" if self.has_tree else str(self.dispatch)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the choices as `central_options` takes them."""
+        return {"dispatch": str(self.dispatch), "arity": self.arity if self.has_tree else None, "gc": self.gc}
 
     def require_mode(self, mode: Mode) -> None:
         """Check that a mode takes these choices.

@@ -45,12 +45,7 @@ def directive_data(plan: ClusterPlan) -> list[dict[str, Any]]:
             "table": table.flow.relation,
             "adds_to": _slice_text(table.flow.writes),
             "columns": [
-                {
-                    "name": each.name,
-                    "classes": each.classes,
-                    "hashed": each.parts,
-                    "bounds": list(map(str, each.bounds)),
-                }
+                {"name": each.name, "parts": each.parts, "bounds": list(map(str, each.bounds))}
                 for each in table.grid.columns
             ],
             "cells": [_cell_data(table, cell) for cell in table.grid.cells()],

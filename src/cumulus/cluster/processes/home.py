@@ -146,7 +146,7 @@ def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, 
     found = central_options(*wanted, DEFAULT_CENTRAL if before is None else before.central)
     if before is None or before.mode == mode:  # another mode is refused by what the home has begun with
         found.require_mode(mode)
-    return {"dispatch": str(found.dispatch), "arity": found.arity if found.has_tree else None, "gc": found.gc}
+    return found.plain()
 
 
 def _make_private(place: Path) -> None:
