@@ -20,6 +20,7 @@ from cumulus.cluster.placement.correspondence import NamedSlice
 from cumulus.cluster.placement.directives import ClassedColumn, ClassGrid, ReadDirectives, StatementDirectives
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
     from cumulus.cluster.placement.regions import Parts
@@ -43,13 +44,20 @@ class CellNodes:
         pairs = np.unique(np.stack([cells, nodes]), axis=1)  # by cell, then by node
         self._nodes = pairs[1]
         self._starts = np.searchsorted(pairs[0], np.arange(size + 1))
+        self._counts = np.diff(self._starts)
+
+    def has(self, cells: Parts) -> npt.NDArray[np.bool_]:
+        """Return whether each of some cells has a node."""
+        return self._counts[cells] > 0
 
     def of(self, cells: Parts) -> tuple[Parts, Parts]:
-        """Return pairs of a row, by its place, and a node, from the cell of each row."""
-        counts = self._starts[cells + 1] - self._starts[cells]
-        rows = np.repeat(np.arange(len(cells)), counts)
-        begins = np.repeat(self._starts[cells] - np.cumsum(counts) + counts, counts)
-        return rows, self._nodes[begins + np.arange(len(rows))]
+        """Return pairs of a row, by its place, and a node, from the cell of each row; rows ascend."""
+        rows = np.flatnonzero(self._counts[cells])
+        counts, starts = self._counts[cells[rows]], self._starts[cells[rows]]
+        if len(rows) and counts.max() > 1:
+            rows = np.repeat(rows, counts)
+            starts = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(len(rows))
+        return rows, self._nodes[starts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +94,22 @@ class Directed:
 
     Parameters
     ----------
-    targets
-        The nodes to which it sends a PUSH, itself among them if it reads for itself.
     sends
-        Node and number of a slice → the places of the rows for which that node needs it.
+        Node and number of a slice → the places of the rows for which that node needs it; some may stand twice.
     writes
         The places of the rows that add to entries here.
     senders
-        How many nodes send a PUSH here, itself among them.
+        How many nodes send a PUSH here, this one among them if it reads for itself.
     """
 
-    targets: Sequence[int]
     sends: Mapping[tuple[int, int], Parts]
     writes: Parts
     senders: int
+
+    @property
+    def targets(self) -> Sequence[int]:
+        """The nodes to which it sends a PUSH, itself among them if it reads for itself."""
+        return sorted({node for node, _ in self.sends})
 
 
 class DirectedRows:
@@ -107,37 +117,40 @@ class DirectedRows:
 
     Parameters
     ----------
-    sends
-        Rows by their places, nodes and slices, in three columns: shape (3, number of them).
-    expects
-        Rows by their places, and nodes: shape (2, number of them).
+    reads
+        What the node reads and is sent for each map that statements read, and the cell of each row in its table.
     writes
         Whether each row adds to entries here.
     """
 
-    def __init__(self, sends: Parts, expects: Parts, writes: Parts) -> None:
-        self._sends = sends[:, np.argsort(sends[0], kind="stable")]
-        self._expects = expects[:, np.argsort(expects[0], kind="stable")]
-        self._writes = np.flatnonzero(writes)
-        self._rows = len(writes)
+    def __init__(self, reads: Sequence[tuple[_OwnReads, Parts]], writes: Parts) -> None:
+        self._reads, self._writes = reads, writes
 
     def whole(self) -> Directed:
         """Return what is to be done for all rows together."""
-        return self._of(0, self._rows)
+        return self._of(self._reads, np.flatnonzero(self._writes))
 
     def single(self) -> Iterator[tuple[int, Directed]]:
-        """Yield the place of each row for which something is to be done, ascending, and what."""
-        for row in np.unique(np.concatenate([self._sends[0], self._expects[0], self._writes])).tolist():
-            yield row, self._of(row, row + 1)
+        """Yield the place of each row for which something is to be done, ascending, and what, with the row at 0."""
+        has_work = self._writes.copy()
+        for read, cells in self._reads:
+            has_work |= read.sends.has(cells)  # who is sent something writes
+        for row in np.flatnonzero(has_work).tolist():
+            reads = [(read, cells[row : row + 1]) for read, cells in self._reads]
+            yield row, self._of(reads, np.flatnonzero(self._writes[row : row + 1]))
 
-    def _of(self, begin: int, end: int) -> Directed:
-        rows, nodes, slices = self._sends[:, slice(*np.searchsorted(self._sends[0], (begin, end)))]
-        sends = {}
-        for node, number in np.unique(np.stack([nodes, slices]), axis=1).T.tolist():
-            sends[node, number] = np.unique(rows[(nodes == node) & (slices == number)])
-        senders = np.unique(self._expects[1, slice(*np.searchsorted(self._expects[0], (begin, end)))])
-        writes = self._writes[slice(*np.searchsorted(self._writes, (begin, end)))]
-        return Directed(np.unique(nodes).tolist(), sends, writes, len(senders))
+    def _of(self, reads: Sequence[tuple[_OwnReads, Parts]], writes: Parts) -> Directed:
+        sends: dict[tuple[int, int], Parts] = {}
+        senders: set[int] = set()
+        for read, cells in reads:
+            rows, nodes = read.sends.of(cells)
+            for node in np.unique(nodes).tolist():
+                places = rows[nodes == node]
+                known = sends.get((node, read.slice))
+                sends[node, read.slice] = places if known is None else np.concatenate([known, places])
+            if len(writes):
+                senders.update(read.expects.of(np.unique(cells))[1].tolist())
+        return Directed(sends, writes, len(senders))
 
 
 class NodeDirectives:
@@ -169,7 +182,7 @@ class NodeDirectives:
         """
         count = rows.num_rows
         classes: dict[ClassedColumn, Parts] = {}
-        sends, expects = [np.zeros((3, 0), np.int64)], [np.zeros((2, 0), np.int64)]
+        reads: list[tuple[_OwnReads, Parts]] = []
         writes = np.zeros(count, np.bool_)
         for statement in self._own[relation]:
             for grid in (statement.grid, *(each.grid for each in statement.reads)):
@@ -177,12 +190,8 @@ class NodeDirectives:
                     if column not in classes:
                         classes[column] = column.classes_of(rows.column(column.name))
             writes |= statement.writes[statement.grid.numbers(count, classes)]
-            for each in statement.reads:
-                cells = each.grid.numbers(count, classes)
-                at, nodes = each.sends.of(cells)
-                sends.append(np.stack([at, nodes, np.full(len(at), each.slice)]))
-                expects.append(np.stack(each.expects.of(cells)))
-        return DirectedRows(np.concatenate(sends, axis=1), np.concatenate(expects, axis=1), writes)
+            reads += ((each, each.grid.numbers(count, classes)) for each in statement.reads)
+        return DirectedRows(reads, writes)
 
 
 def _own_directives(tables: StatementDirectives, numbers: SliceNumbers, node: int) -> _OwnDirectives:

@@ -102,30 +102,36 @@ class TreeNode(CentralTargetNode):
             return
         for at, each in directed.single():
             own = Block(block.group, block.version + at, b"")
-            self._do_directed(own, rows.slice(at, 1), signs[at : at + 1], each, at)
+            self._do_directed(own, rows.slice(at, 1), signs[at : at + 1], each)
 
-    def _do_directed(self, block: Block, rows: pa.Table, signs: Signs, directed: Directed, begin: int = 0) -> None:
+    def _do_directed(self, block: Block, rows: pa.Table, signs: Signs, directed: Directed) -> None:
         """Let be done what the directive table says for rows that do not see each other.
 
         Parameters
         ----------
         block
-            Of these rows; where its own are to be written anew, none.
-        begin
-            The place of the first row in the block that has come.
+            Of these rows; without bytes, where they are a part of the block that has come.
         """
         version = block.version
-        if directed.targets:
-            asked = []
-            for (target, number), places in directed.sends.items():
-                wanted = np.zeros(rows.num_rows, np.bool_)
-                wanted[places - begin] = True
-                asked.append(AskedSlice(target, number, keys_sent(rows, self._slices[number].bound, wanted)))
-            super().take(-1, Fetch(version, -1, directed.targets, asked))
-        if len(mine := directed.writes - begin):
+        if directed.sends:
+            super().take(-1, Fetch(version, -1, directed.targets, self._slices_asked(rows, directed)))
+        if len(mine := directed.writes):
             if len(mine) < rows.num_rows or not block.rows:
                 block = Block.of(block.group, version, mine, rows.take(mine), signs[mine])
             super().take(-1, Put(block, directed.senders))
+
+    def _slices_asked(self, rows: pa.Table, directed: Directed) -> list[AskedSlice]:
+        """Return the slices that this node sends for some rows; often several nodes need the same keys."""
+        keys: dict[tuple[int, bytes], bytes] = {}
+        asked = []
+        for (target, number), places in directed.sends.items():
+            wanted = np.zeros(rows.num_rows, np.bool_)
+            wanted[places] = True
+            same = number, wanted.tobytes()
+            if same not in keys:
+                keys[same] = keys_sent(rows, self._slices[number].bound, wanted)
+            asked.append(AskedSlice(target, number, keys[same]))
+        return asked
 
     def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Sent]]:
         """Send blocks on, then do what can be done now."""
