@@ -17,16 +17,23 @@ from cumulus.cluster.versions import REST_BITS
 
 
 class FoldedDeltas:
-    """The deltas of a node's maps, and how many there were of each map when they were folded last."""
+    """The deltas of a node's maps, and how many of each map were left when they were folded last.
+
+    Attributes
+    ----------
+    folds
+        How often the deltas of a map were gone through.
+    """
 
     def __init__(self, maps: NodeMaps) -> None:
-        self._maps = maps
+        self._maps, self.folds = maps, 0
         self._left: dict[str, int] = {}
 
     def fold(self, version: int) -> None:
         """Make one delta of those of an entry that an epoch has up to a version.
 
-        Maps are left alone until they have twice as many deltas as before, so that folding costs no more than adding.
+        A map is left alone until it has twice as many deltas as were left of those that were folded, so that folding
+        costs no more than adding.
 
         Parameters
         ----------
@@ -37,14 +44,17 @@ class FoldedDeltas:
         for name, overlay in self._maps.made.overlays.items():
             rows, left = engine.size(overlay.since), self._left.get(name, 0)
             if rows > 2 * left:
-                self._fold(name, overlay.since, version)
-                left = engine.size(overlay.since)
-            self._left[name] = min(left, rows)  # a commit may have forgotten some
+                self._left[name] = self._fold(name, overlay.since, version)
+            elif rows < left:  # a commit has forgotten some
+                self._left[name] = rows
 
-    def _fold(self, name: str, since: str, version: int) -> None:
+    def _fold(self, name: str, since: str, version: int) -> int:
+        """Fold the deltas of a map up to a version; return how many are left of them."""
+        self.folds += 1
         deltas = self._maps.overlay(name)
         versions = self._maps.versions(name, deltas)
         is_old = versions <= version
         old, place = deltas.filter(is_old), len(self._maps.definition(name).keys)
         self._maps.engine.cut(since, place, version)
         self._maps.put(since, old.with_numbers(place, versions[is_old] >> REST_BITS << REST_BITS))
+        return self._maps.engine.size(since) - deltas.rows + old.rows

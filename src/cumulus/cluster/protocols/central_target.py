@@ -89,6 +89,10 @@ class CentralTargetNode(CentralNode):
         if self.polls is not None:
             self.polls.renumber(less)
 
+    def facts(self) -> dict[str, object]:
+        """Return how much was computed, how much waits, and what was done for polls."""
+        return super().facts() | ({} if self.polls is None else self.polls.facts())
+
     def deferred(self, message: object) -> DeferredBlock | None:
         """Return what the switch asks for: to send slices, or to compute."""
         if self.polls is not None and isinstance(message, Fetch | Put):

@@ -66,9 +66,10 @@ class PolledWork:
             raise RemoteProtocolError(
                 f"the switch says that version {message.version} is done everywhere, and {first.version} waits here"
             )
-        self._done = max(self._done, version)
         self.commits += 1
-        self._deltas.fold(self._done)
+        if version > self._done:
+            self._done = version
+            self._deltas.fold(version)
 
     def require_later(self, version: int) -> None:
         """Check that a version, as messages have it, is not done everywhere; RemoteProtocolError if it is."""
@@ -89,6 +90,10 @@ class PolledWork:
             sender, message = self._asked.popleft()
             back = 0 if first is None else max(asked - first.version + 1, 0)
             yield sender, PutsTold(message.version, message.version - back & LAST_VERSION)
+
+    def facts(self) -> dict[str, object]:
+        """Return how often all nodes were done with something, and how often deltas of a map were folded for it."""
+        return {"version_commits": self.commits, "folds": self._deltas.folds}
 
     def renumber(self, less: int) -> None:
         """Take something away from all versions."""
