@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,12 @@ from cumulus.cluster.messages import EpochEnd, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.regions import AxisCut, Regions
 from cumulus.cluster.planning.central_options import CentralOptions, central_options
-from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.protocols.central_messages import Fetch, ForwardedBlock, Push, Put, PutsAsked, RootBlock
 from cumulus.cluster.protocols.tree_dispatch import TreeNode
 from cumulus.cluster.spread import divide
 from cumulus.cluster.versions import first_version, last_version
 from cumulus.compiler import compile_sql
-from cumulus.errors import RemoteProtocolError, UsageError
+from cumulus.errors import RemoteProtocolError
 from cumulus.m3.program import Program
 from support import random_sql
 from support.random_programs import RandomProgram
@@ -310,32 +308,6 @@ def test_versions_begin_anew_while_blocks_are_on_their_way() -> None:
         node.renumber(first_version(4))
     assert node.has_come(far - 2 * first_version(4))
     assert not node.has_come(far)
-
-
-# --- what is asked for ----------------------------------------------------------------------------------------------
-
-WRONG: Sequence[tuple[Mode, dict[str, Any], str]] = (
-    (Mode.EVENTUAL, {"dispatch": "directives"}, "--dispatch directives is of --mode central-target, not of --mode eve"),
-    (Mode.FOUR_LOGS, {"dispatch": "directives"}, "is of --mode central-target"),
-    (Mode.TICKS, {"gc": "poll"}, "--gc poll=16 is of --mode central-target"),
-    (Mode.GATED, {"gc": "poll=3"}, "--gc poll=3 is of --mode central-target"),
-    (Mode.CENTRAL_TARGET, {"dispatch": "tree"}, "there is no such scheme"),
-    (Mode.CENTRAL_TARGET, {"arity": 2}, "--arity 2 is of --dispatch directives"),
-    (Mode.CENTRAL_TARGET, {"dispatch": "directives", "arity": 0}, "--arity 0"),
-    (Mode.CENTRAL_TARGET, {"dispatch": "directives", "arity": -2}, "--arity -2"),
-    *(
-        (Mode.CENTRAL_TARGET, {"gc": text}, "deltas are not dropped so")
-        for text in ("often", "poll=", "poll=0", "poll=x", "epochs=2", "poll=-1", "poll=²", "=")
-    ),
-)
-
-
-@pytest.mark.parametrize(("mode", "wanted", "told"), WRONG)
-def test_what_is_not_taken_is_told_with_a_way_out(mode: Mode, wanted: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        plan_cluster(spread_program("shop"), 2, 1, mode, central=central_options(**wanted))
-    assert told in caught.value.message
-    assert caught.value.hint
 
 
 def test_push_before_its_block_is_kept() -> None:

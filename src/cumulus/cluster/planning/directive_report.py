@@ -66,8 +66,8 @@ def _first_cells(table: StatementDirectives) -> Sequence[tuple[int, ...]]:
 def _column_text(column: ClassedColumn) -> str:
     if not column.bounds:
         return f"{column.name} in {counted(column.parts, 'part')}"
-    by_hash = f" and {column.parts} by hash" if column.parts > 1 else ""
-    return f"{column.name} at {', '.join(map(str, column.bounds))}{by_hash}"
+    by_hash = f", each in {column.parts} by hash" if column.parts > 1 else ""
+    return f"{column.name} in {len(column.bounds) + 1} parts at {', '.join(map(str, column.bounds))}{by_hash}"
 
 
 def _slice_text(named: NamedSlice) -> str:
