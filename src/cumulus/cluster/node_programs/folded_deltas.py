@@ -1,4 +1,4 @@
-"""Deltas of a node that need no versions of their own any more: those of one entry and one epoch become one.
+"""Compaction of a node's deltas: those of one entry and one epoch, up to a version, become one delta.
 
 Where nodes keep to an order, a read waits until it may see the newest value. So nobody looks back to a version within
 an epoch, and the versions of deltas only say to which epoch each belongs: what an epoch has changed is written when it
@@ -17,7 +17,7 @@ from cumulus.cluster.versions import REST_BITS
 
 
 class FoldedDeltas:
-    """The deltas of a node's maps, and how many of each map were left when they were folded last.
+    """Compacts the deltas of a node's maps, and counts how many of each map were left.
 
     Attributes
     ----------

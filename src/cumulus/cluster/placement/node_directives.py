@@ -1,7 +1,6 @@
-"""The part of the directive tables that one node consults: what rows of a block mean for it.
+"""The directive table of one node: for each cell the nodes to which it sends and that send to it, and whether it writes.
 
-For each cell of a table the node has the nodes to which it sends, and those that send to it, so that a block costs a
-look-up for each row and table, whatever the number of nodes.
+A block costs one look-up for each row and each map that a statement reads, whatever the number of nodes.
 
 References
 ----------
@@ -30,7 +29,7 @@ SliceNumbers: TypeAlias = Mapping[tuple[str, str, tuple[str | None, ...]], int]
 
 
 class CellNodes:
-    """For each cell some nodes, as they follow from a table for one node.
+    """A list of nodes for each cell, in compressed rows (CSR).
 
     Parameters
     ----------

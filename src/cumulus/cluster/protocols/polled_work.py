@@ -1,4 +1,4 @@
-"""The switch asks nodes up to which version they are done, and says up to which all are; nodes fold deltas then.
+"""Garbage collection by polls: the switch asks nodes for their progress and sends COMMIT; nodes compact their deltas.
 
 =============  ========================================================================================================
 PUTSASKED      the switch to each node, every so many blocks: up to which version is done what you have to do?
@@ -29,7 +29,7 @@ from cumulus.errors import RemoteProtocolError
 
 
 class PolledWork:
-    """What a node answers, and does when all nodes are done.
+    """The state of polls at a node: open questions, and the last version that all nodes have finished.
 
     Attributes
     ----------
@@ -106,14 +106,14 @@ class PolledWork:
 
 
 class PollingSwitch:
-    """A `cumulus.cluster.protocols.protocol.SwitchProtocol` that asks nodes every so many blocks.
+    """A `cumulus.cluster.protocols.protocol.SwitchProtocol` that polls nodes after every N blocks of another one.
 
     Parameters
     ----------
     dispatching
-        What says what nodes get of a block.
+        The protocol that dispatches blocks.
     blocks
-        After how many it asks.
+        N, at least 1.
     """
 
     def __init__(self, dispatching: SwitchProtocol, nodes: int, blocks: int) -> None:

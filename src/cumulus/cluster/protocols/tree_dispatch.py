@@ -29,6 +29,7 @@ import pyarrow as pa
 from cumulus.cluster.messages import OFFSET, SIGN, Block, EpochEnd
 from cumulus.cluster.node_programs.evaluator import Signs
 from cumulus.cluster.node_programs.fetched_slice import numbers_of
+from cumulus.cluster.node_programs.program import Group
 from cumulus.cluster.placement.directives import directive_tables
 from cumulus.cluster.placement.distribution_tree import DistributionTree
 from cumulus.cluster.placement.node_directives import Directed, NodeDirectives
@@ -46,6 +47,68 @@ from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, Sent
 from cumulus.errors import RemoteProtocolError
 
 
+class DirectedBlocks:
+    """What blocks ask of one node, found in its directive table.
+
+    Parameters
+    ----------
+    number
+        Of the node.
+    """
+
+    def __init__(self, plan: ClusterPlan, number: int) -> None:
+        self._slices = plan.nodes_program.slices
+        tables = directive_tables(plan.division.spread, plan.layout.regions)
+        self._directives = NodeDirectives(tables, numbers_of(self._slices), number)
+
+    def of(self, group: Group, block: Block, table: pa.Table) -> Iterator[Fetch | Put]:
+        """Yield what the switch would have told the node: a FETCH, then a PUT, for each part of the block.
+
+        Parameters
+        ----------
+        group
+            The statements of the block.
+        table
+            Its rows.
+        """
+        signs, rows = table.column(SIGN).to_numpy(), table.drop_columns([SIGN, OFFSET])
+        directed = self._directives.of(group.relation, rows)
+        if not group.has_row_versions:
+            yield from self._part(block, rows, signs, directed.whole())
+            return
+        for at, each in directed.single():
+            own = Block(block.group, block.version + at, b"")
+            yield from self._part(own, rows.slice(at, 1), signs[at : at + 1], each)
+
+    def _part(self, block: Block, rows: pa.Table, signs: Signs, directed: Directed) -> Iterator[Fetch | Put]:
+        """Yield what is to be done for rows that do not see each other.
+
+        Parameters
+        ----------
+        block
+            Of these rows; without bytes, where they are a part of the block that has come.
+        """
+        if directed.sends:
+            yield Fetch(block.version, -1, directed.targets, self._asked(rows, directed))
+        if len(mine := directed.writes):
+            if len(mine) < rows.num_rows or not block.rows:
+                block = Block.of(block.group, block.version, mine, rows.take(mine), signs[mine])
+            yield Put(block, directed.senders)
+
+    def _asked(self, rows: pa.Table, directed: Directed) -> list[AskedSlice]:
+        """Return the slices that the node sends for some rows; often several nodes need the same keys."""
+        keys: dict[tuple[int, bytes], bytes] = {}
+        asked = []
+        for (target, number), places in directed.sends.items():
+            wanted = np.zeros(rows.num_rows, np.bool_)
+            wanted[places] = True
+            same = number, wanted.tobytes()
+            if same not in keys:
+                keys[same] = keys_sent(rows, self._slices[number].bound, wanted)
+            asked.append(AskedSlice(target, number, keys[same]))
+        return asked
+
+
 class TreeNode(CentralTargetNode):
     """A `cumulus.cluster.protocols.protocol.NodeProtocol`.
 
@@ -57,12 +120,9 @@ class TreeNode(CentralTargetNode):
 
     def __init__(self, life: NodeLife) -> None:
         super().__init__(life)
-        plan = life.plan
-        tree = DistributionTree(plan.nodes, plan.central.arity)
+        tree = DistributionTree(life.plan.nodes, life.plan.central.arity)
         self.children, self._parent = tuple(tree.children(life.number)), tree.parent(life.number)
-        self._slices = plan.nodes_program.slices
-        tables = directive_tables(plan.division.spread, plan.layout.regions)
-        self._directives = NodeDirectives(tables, numbers_of(self._slices), life.number)
+        self._directed = DirectedBlocks(life.plan, life.number)
         self._forwards: list[ForwardedBlock] = []
         """What is to be sent on."""
         self._came = -1
@@ -77,7 +137,7 @@ class TreeNode(CentralTargetNode):
                 self._take_block(block)
             case ForwardedBlock(block) if sender == self._parent:
                 self._take_block(block)
-            case EpochEnd(epoch, last=last) if sender < 0:
+            case EpochEnd(epoch, last=last) if sender < 0 and last >= 0:
                 self._ends[epoch] = self.maps.kept(last)
             case Fetch() | Put() | RootBlock() | ForwardedBlock():
                 raise RemoteProtocolError(f"{type(message).__name__} does not come along the tree of nodes")
@@ -95,43 +155,8 @@ class TreeNode(CentralTargetNode):
         self._came = version + table.num_rows - 1
         if self.children:
             self._forwards.append(ForwardedBlock(block))
-        signs, rows = table.column(SIGN).to_numpy(), table.drop_columns([SIGN, OFFSET])
-        directed = self._directives.of(group.relation, rows)
-        if not group.has_row_versions:
-            self._do_directed(block, rows, signs, directed.whole())
-            return
-        for at, each in directed.single():
-            own = Block(block.group, block.version + at, b"")
-            self._do_directed(own, rows.slice(at, 1), signs[at : at + 1], each)
-
-    def _do_directed(self, block: Block, rows: pa.Table, signs: Signs, directed: Directed) -> None:
-        """Let be done what the directive table says for rows that do not see each other.
-
-        Parameters
-        ----------
-        block
-            Of these rows; without bytes, where they are a part of the block that has come.
-        """
-        version = block.version
-        if directed.sends:
-            super().take(-1, Fetch(version, -1, directed.targets, self._slices_asked(rows, directed)))
-        if len(mine := directed.writes):
-            if len(mine) < rows.num_rows or not block.rows:
-                block = Block.of(block.group, version, mine, rows.take(mine), signs[mine])
-            super().take(-1, Put(block, directed.senders))
-
-    def _slices_asked(self, rows: pa.Table, directed: Directed) -> list[AskedSlice]:
-        """Return the slices that this node sends for some rows; often several nodes need the same keys."""
-        keys: dict[tuple[int, bytes], bytes] = {}
-        asked = []
-        for (target, number), places in directed.sends.items():
-            wanted = np.zeros(rows.num_rows, np.bool_)
-            wanted[places] = True
-            same = number, wanted.tobytes()
-            if same not in keys:
-                keys[same] = keys_sent(rows, self._slices[number].bound, wanted)
-            asked.append(AskedSlice(target, number, keys[same]))
-        return asked
+        for message in self._directed.of(group, block, table):
+            super().take(-1, message)
 
     def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Sent]]:
         """Send blocks on, then do what can be done now."""
