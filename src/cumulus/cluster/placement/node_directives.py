@@ -1,4 +1,4 @@
-"""The directive table of one node: for each cell the nodes to which it sends and that send to it, and whether it writes.
+"""The directive table of one node: for each cell to which nodes it sends, which send to it, and whether it writes.
 
 A block costs one look-up for each row and each map that a statement reads, whatever the number of nodes.
 
