@@ -128,6 +128,57 @@ def test_what_is_wrong_is_told_with_a_way_out(command: str, kind: type[CumulusEr
     assert caught.value.args[0] != caught.value.message, "no way out"
 
 
+DIRECTIVES = """
+tree: along which nodes send blocks on, 1 hop behind the root, node 0
+  0 to 1
+
+directives: for the classes of a row's values, which nodes send what to whom, and which add
+
+  customers → revenue[nation]: nation in 2 parts, cid in 2 parts
+    0 0  m1[cid] 0→0; add on 0
+    0 1  m1[cid] 1→0; add on 0
+    1 0  m1[cid] 0→1; add on 1
+    1 1  m1[cid] 1→1; add on 1
+
+  customers → m2[nation, *]: the same for all rows
+    m5[cid, *] 0→0, 1→1; add on 0 1
+"""
+
+
+def test_directive_tables_are_printed_and_in_json():
+    """m5[cid, oid] and m2[nation, oid] lie by oid, so each node has what it reads for itself."""
+    command = "cluster plan shop.sql --nodes 2 --mode central-target --dispatch directives"
+    assert DIRECTIVES in told(command)
+    tables = json.loads(told(f"{command} --json"))["directives"]
+    assert tables[0] == {
+        "table": "customers",
+        "adds_to": "revenue[nation]",
+        "columns": [{"name": name, "parts": 2, "bounds": []} for name in ("nation", "cid")],
+        "cells": [
+            {"classes": [a, b], "reads": [{"entries": "m1[cid]", "from": b, "to": [a]}], "adds_on": [a]}
+            for a in (0, 1)
+            for b in (0, 1)
+        ],
+    }
+    assert "directives:" not in told("cluster plan shop.sql --nodes 2 --mode central-target")
+    assert json.loads(told("cluster plan shop.sql --nodes 2 --mode central-target --json"))["directives"] == []
+
+
+def test_of_large_tables_the_first_cells_are_printed():
+    command = "cluster plan shop.sql --nodes 10 --mode central-target --dispatch directives"
+    text = told(command)
+    assert text.count("and 68 cells more; --json has all") == 4
+    assert "2 hops" not in told(f"{command} --arity 1")
+    assert "9 hops behind the root" in told(f"{command} --arity 1")
+    assert [len(each["cells"]) for each in json.loads(told(f"{command} --json"))["directives"]].count(100) == 4
+
+
+def test_cuts_at_values_are_classes_between_their_bounds():
+    command = "cluster plan shop.sql --nodes 6 --mode central-target --dispatch directives --cut orders.oid=2"
+    text = told(f"{command} --cut customers.cid@5,20")
+    assert "orders → m5[cid, oid]: oid in 2 parts, cid in 3 parts at 5, 20" in text
+
+
 @pytest.mark.parametrize("options", ["--nodes 0", "", "--nodes 1 --switches 0", "--nodes 1 --switches 129"])
 def test_numbers_of_machines_are_checked(options: str):
     found = CliRunner().invoke(app, shlex.split(f"cluster plan shop.sql {options}"))

@@ -66,24 +66,26 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
 
 
 @pytest.mark.parametrize(
-    ("mode", "options"),
+    ("mode", "settings"),
     [
-        (Mode.FOUR_LOGS, ()),
-        (Mode.FOUR_LOGS, ("elide-push=correct",)),
-        (Mode.TICKS, ()),
-        (Mode.CENTRAL_TARGET, ("compress",)),
-        (Mode.EVENTUAL, ("buffer=20",)),
+        (Mode.FOUR_LOGS, {}),
+        (Mode.FOUR_LOGS, {"options": ("elide-push=correct",)}),
+        (Mode.TICKS, {}),
+        (Mode.CENTRAL_TARGET, {"options": ("compress",)}),
+        (Mode.CENTRAL_TARGET, {"dispatch": "directives", "gc": "poll=1"}),
+        (Mode.CENTRAL_TARGET, {"gc": "poll"}),
+        (Mode.EVENTUAL, {"options": ("buffer=20",)}),
     ],
 )
 def test_so_it_does_in_the_other_modes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, options: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, settings: dict[str, Any]
 ) -> None:
     write(tmp_path / "in", range(1, 24))
     run(tmp_path / "in", tmp_path / "judged", nodes=1, switches=1)
     with_few_bits(monkeypatch)
     switches = 1 if RULES[mode].needs_one_switch else 2
     for last in (19, 0):
-        run(tmp_path / "in", tmp_path / "out", mode=mode, options=options, switches=switches, last=last)
+        run(tmp_path / "in", tmp_path / "out", mode=mode, switches=switches, last=last, **settings)
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from cumulus import m3
 from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.m3.program import On, Program
@@ -59,11 +60,13 @@ def rows_in_all() -> int:
     return 2_000 if examples(8) == 8 else 40
 
 
-def sent_by(name: str, mode: Mode, nodes: int, count: int, *, grid: bool = False) -> tuple[Counter[str], Counter[str]]:
+def sent_by(
+    name: str, mode: Mode, nodes: int, count: int, *, grid: bool = False, central: CentralOptions = DEFAULT_CENTRAL
+) -> tuple[Counter[str], Counter[str]]:
     """Return what was sent for some rows, and what the formula says."""
     program, cuts = KNOWN[name]
     switches = 1 if RULES[mode].needs_one_switch else 2
-    world = CentralNodes(program, mode, nodes, 0, "native", cuts if grid else (), switches)
+    world = CentralNodes(program, mode, nodes, 0, "native", cuts if grid else (), switches, central=central)
     world.run(events(program, count, nodes))
     return world.sent, world.formula.counts
 
@@ -89,6 +92,44 @@ def test_so_it_is_on_a_grid_of_two_by_five(name: str, mode: Mode) -> None:
     assert {kind: number for kind, number in sent.items() if kind != "Correct"} == {
         kind: number for kind, number in formula.items() if number
     }
+
+
+def counts_of_table(name: str, nodes: int, count: int, *, grid: bool) -> Counter[str]:
+    """Return what the formula says of the same rows by a dispatch table."""
+    program, cuts = KNOWN[name]
+    world = CentralNodes(program, Mode.CENTRAL_TARGET, nodes, 0, "interpreter", cuts if grid else ())
+    for block in events(program, count, nodes):
+        world.send(block)
+    return world.formula.counts
+
+
+CENTRAL = {
+    "directives, poll": (central_options("directives", gc="poll=7"), 1),
+    "directives, a chain": (central_options("directives", 1), 10),
+    "table, poll": (central_options(gc="poll=3"), 10),
+}
+"""How blocks reach nodes, and which share of the rows is sent."""
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5, 10, "grid"])
+@pytest.mark.parametrize("way", CENTRAL)
+@pytest.mark.parametrize("name", KNOWN)
+def test_directives_and_polls(name: str, way: str, nodes: int | str) -> None:
+    """A block is sent N times, N − 1 of them by nodes, with no PUT and no FETCH, and the PUSHes of a dispatch table."""
+    (central, share), is_grid = CENTRAL[way], nodes == "grid"
+    count = max(rows_in_all() // share, 20)
+    number = 10 if is_grid else int(nodes)
+    sent, formula = sent_by(name, Mode.CENTRAL_TARGET, number, count, grid=is_grid, central=central)
+    assert +sent == +formula
+    table = counts_of_table(name, number, count, grid=is_grid)
+    if central.has_tree:
+        assert (sent["RootBlock"], sent["ForwardedBlock"]) == (count, count * (number - 1))
+        assert (sent["Put"], sent["Fetch"]) == (0, 0)
+    else:
+        assert (sent["Put"], sent["Fetch"]) == (table["Put"], table["Fetch"])
+    assert sent["Push"] == table["Push"]
+    polls = number * (count // central.poll_blocks if central.poll_blocks else 0)
+    assert (sent["PutsAsked"], sent["PutsTold"], sent["VersionCommit"]) == (polls, polls, polls)
 
 
 @pytest.mark.parametrize("nodes", [2, 5])

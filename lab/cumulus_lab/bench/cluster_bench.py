@@ -11,6 +11,14 @@ from typing import Any
 import typer
 
 from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.planning.central_options import (
+    ARITY_HELP,
+    DEFAULT_CENTRAL,
+    DISPATCH_HELP,
+    GC_HELP,
+    CentralOptions,
+    central_options,
+)
 from cumulus.errors import UsageError
 from cumulus.machine_facts import facts, load_average
 from cumulus_lab.bench.measurements import report
@@ -28,6 +36,9 @@ def cluster_bench(
     order: list[str] = typer.Option(["clock"], help="Of versions: clock or switch; repeatable."),
     mode: list[Mode] = typer.Option([Mode.EVENTUAL, Mode.GATED], help="What is measured; repeatable."),
     option: list[str] = typer.Option([], help="Measured beside modes that take it; with commas; repeatable."),
+    dispatch: list[str] = typer.Option(["table"], help=f"Repeatable. {DISPATCH_HELP}"),
+    arity: list[int] = typer.Option([2], help=f"Repeatable. {ARITY_HELP}"),
+    gc: list[str] = typer.Option(["epochs"], help=f"Repeatable. {GC_HELP}"),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     cache: Path | None = typer.Option(None, help="Where TPC-H's tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
@@ -44,6 +55,9 @@ def cluster_bench(
     for each in order:
         if each not in ("clock", "switch"):
             raise UsageError(f"unknown order {each!r}", hint="Orders of versions: clock, switch.")
+    centrals = _centrals(dispatch, arity, gc)
+    for each_central in centrals if Mode.CENTRAL_TARGET not in mode else ():
+        each_central.require_mode(mode[0])
     from cumulus.compiler import compile_sql
     from cumulus_lab.bench.cluster_runs import ClusterShape, cluster_row, embedded_row
 
@@ -54,8 +68,9 @@ def cluster_bench(
         text = write_input(workload, folder / "in", events, epochs, seed, cache)
         program = compile_sql(text, rely=False, enforced=False)
         shapes = [
-            ClusterShape(each, count, others, size, by, chosen)
+            ClusterShape(each, count, others, size, by, chosen, central)
             for each in mode
+            for central in (centrals if each is Mode.CENTRAL_TARGET else [DEFAULT_CENTRAL])
             for chosen in ((), *(tuple(text.split(",")) for text in option if _is_of(each, text.split(","))))
             for count, others in product(nodes, (1,) if RULES[each].needs_one_switch else switches)
             for size, by in product(
@@ -70,6 +85,15 @@ def cluster_bench(
     names = rows[-1].keys()
     summary = {"workload": workload, "epochs": epochs, "seed": seed, **facts(load, "pyarrow", "llvmlite")}
     report([{name: row.get(name) for name in names} for row in rows], summary, as_json)
+
+
+def _centrals(dispatch: Sequence[str], arity: Sequence[int], gc: Sequence[str]) -> list[CentralOptions]:
+    """Return all choices of target aggregation by one switch, each once; UsageError if one is none."""
+    found = [
+        central_options(scheme, number if scheme != "table" else None, each)
+        for scheme, number, each in product(dispatch, arity, gc)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _is_of(mode: Mode, options: Sequence[str]) -> bool:

@@ -17,9 +17,11 @@ import pyarrow as pa
 from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, StatusAsked, StatusTold
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
-from cumulus.cluster.protocols.table import MODES
+from cumulus.cluster.protocols.central_messages import PutsTold
+from cumulus.cluster.protocols.table import MODES, POLLS, TREE
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.committed.manifest import read_manifest
 from cumulus.epochs.embedded_run import EmbeddedRun
@@ -35,7 +37,8 @@ from cumulus_lab.workloads import orders
 WARM = 2
 """Epochs at the beginning that do not count: machine code is made there, and processes start."""
 _STATUS_S = 60.0
-DATA_KINDS = frozenset(each.__name__ for protocol in MODES.values() for each in protocol.takes) | {"MapCheckpoint"}
+_KINDS = (*(each for protocol in (*MODES.values(), TREE) for each in protocol.takes), *POLLS, PutsTold)
+DATA_KINDS = frozenset(each.__name__ for each in _KINDS) | {"MapCheckpoint"}
 """The messages that differ from mode to mode."""
 
 
@@ -49,6 +52,7 @@ class ClusterShape:
     block: int
     order: str
     options: tuple[str, ...] = ()
+    central: CentralOptions = DEFAULT_CENTRAL
 
 
 def write_orders(folder: Path, *, events: int, epochs: int, seed: int) -> None:
@@ -84,6 +88,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         If a process ends.
     """
     settings: dict[str, Any] = {"block_rows": shape.block, "order": shape.order, "options": shape.options}
+    settings |= shape.central.plain()
     sources = sources_from([str(folder)], program)
     counts: dict[str, Any] = {"nodes": shape.nodes, "switches": shape.switches}
     with Home(program, sources, out, None, mode=shape.mode, **counts, **settings) as home:
@@ -108,6 +113,8 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
     return {
         "mode": shape.mode.value,
         "options": " ".join(shape.options),
+        "dispatch": shape.central.text,
+        "gc": shape.central.gc,
         **counts,
         "block": shape.block,
         "order": shape.order,
@@ -116,6 +123,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         "pushes": late + in_order,
         "late_deltas": late,
         "late_rows": rows,
+        "kept_deltas": sum(each.get("overlay_rows", 0) for each in status.values()),
         "gated_views": 0 if home.plan.gate is None else len(home.plan.division.gated.views),
         "messages_per_1000": round(sum(each.sent_messages for each in health) / events * 1000, 2),
         "sent": " ".join(f"{kind}:{number}" for kind, number in sorted(kinds.items()) if kind in DATA_KINDS),

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cumulus.cluster.planning.central_options import ARITY_HELP, DISPATCH_HELP, GC_HELP, central_options
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
+    from cumulus.cluster.planning.central_options import CentralOptions
     from cumulus_lab.experiments import Seeds, SeedSummary
     from cumulus_lab.simulation import Conditions, ScenarioOf
 
@@ -44,6 +46,9 @@ def simulate_cluster(
     option: list[str] = typer.Option(
         [], "--option", help="What the mode does otherwise; some by the seed, if not given."
     ),
+    dispatch: str = typer.Option("", help=f"{DISPATCH_HELP} By the seed, as --gc, if none of both is given."),
+    arity: int | None = typer.Option(None, help=ARITY_HELP),
+    gc: str = typer.Option("", help=GC_HELP),
     hosts: bool = typer.Option(False, "--hosts", help="All of them on several hosts, with standbys."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
@@ -74,26 +79,20 @@ def simulate_cluster(
     one = Mode(mode) if mode else None
     if one and RULES[one].needs_one_switch and switches > 1:
         raise UsageError(f"--mode {mode} has one switch", hint="Leave out --switches.")
-    has_hosts = True if hosts else None
     options_of(one or Mode.EVENTUAL, option)
     if option and one is None:
         raise UsageError("--option is of a mode", hint="Say which one: --mode eventual.")
-    options = tuple(option) or None
-    case: ScenarioOf = partial(
-        cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, has_hosts=has_hosts, options=options
-    )
+    central = _central(dispatch, arity, gc, mode)
+    shaped = partial(cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, central=central)
+    case: ScenarioOf = partial(shaped, has_hosts=True if hosts else None, options=tuple(option) or None)
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))
         _tell_seed(failure_lines(case, seed, conditions, attempts))
         return
-    again_by = {
-        "--nodes": nodes or "",
-        "--switches": switches or "",
-        "--mode": mode,
-        "--option": option or "",
-        "--hosts": hosts or "",
-    }
+    again_by: dict[str, object] = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode}
+    again_by |= {"--option": option or "", "--dispatch": dispatch, "--arity": arity or "", "--gc": gc}
+    again_by |= {"--hosts": hosts or ""}
     again = partial(_replay, "cluster", {**again_by, "--faults": faults, "--break": broken}, ALL_FAULTS)
     is_all = not nodes and not switches and not mode and not hosts and set(names) == set(FAULTS)
     is_large = seeds >= LARGE_RUN and is_all
@@ -101,6 +100,19 @@ def simulate_cluster(
     if broken:
         chosen = Seeds(first, MOST_TO_CATCH, jobs, most_failures=1, stops=True)
     _run(case, chosen, conditions, again, broken, as_json)
+
+
+def _central(dispatch: str, arity: int | None, gc: str, mode: str) -> CentralOptions | None:
+    """Return how blocks reach nodes, and when these fold deltas; None to let seeds say."""
+    from cumulus.cluster.mode import Mode
+
+    if not dispatch and arity is None and not gc:
+        return None
+    found = central_options(dispatch, arity, gc)
+    if not mode:
+        raise UsageError("--dispatch, --arity and --gc are of a mode", hint=f"Give --mode {Mode.CENTRAL_TARGET}.")
+    found.require_mode(Mode(mode))
+    return found
 
 
 @simulate.command("ring")

@@ -13,8 +13,9 @@ from cumulus.cluster.messages import Deltas, EpochEnd, EpochPart, Events
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
 from cumulus.cluster.protocols.central import CentralNode
-from cumulus.cluster.protocols.central_messages import Fetch, Push, Put
+from cumulus.cluster.protocols.central_messages import Fetch, Push, Put, VersionCommit
 from cumulus.cluster.protocols.central_source import CentralSourceNode
 from cumulus.cluster.protocols.central_target import CentralTargetNode
 from cumulus.cluster.protocols.eventual import EventualNode
@@ -22,6 +23,7 @@ from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol
 from cumulus.cluster.protocols.ticks import TicksNode
+from cumulus.cluster.protocols.tree_dispatch import TreeNode
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
 from cumulus.cluster.standby.copied_machine import CopiedMachine
@@ -250,6 +252,29 @@ def _wait_for_nothing(protocol: CentralNode, layout: ClusterLayout) -> None:
     setattr(work, "defer", lambda each: defer(replace(each, reads=frozenset(), writes=frozenset())))  # noqa: B010
 
 
+def _forget_last_child(protocol: TreeNode, layout: ClusterLayout) -> None:
+    """Send blocks on to all children but the last one."""
+    protocol.children = protocol.children[:-1]
+
+
+def _end_without_blocks(protocol: TreeNode, layout: ClusterLayout) -> None:
+    """Take an epoch for whole when the switch has ended it, whatever is still on its way along the tree."""
+    setattr(protocol, "has_come", lambda version: True)  # noqa: B010
+
+
+class CommitsTooFar(BrokenRule):
+    """A switch that says of one version more than nodes have told that it is done everywhere."""
+
+    def effects(self, effects: list[Effect]) -> list[Effect]:
+        """Add one to the versions."""
+        return [
+            replace(each, message=VersionCommit(each.message.version + 1))
+            if isinstance(each, Send) and isinstance(each.message, VersionCommit)
+            else each
+            for each in effects
+        ]
+
+
 def _see_later_writes(protocol: FourLogsNode, layout: ClusterLayout) -> None:
     """Answer with the newest entries, whatever the version for which they are asked for."""
     ask = protocol.logs.ask
@@ -380,6 +405,9 @@ BREAKS: Mapping[str, Breaking] = {
     "empty push skipped": _machine("node", SkipsEmptyPushes),
     "put before fetch": _machine("switch", PutsBeforeFetches),
     "reads do not wait": _part(_wait_for_nothing, CentralTargetNode),
+    "block not sent on": _part(_forget_last_child, TreeNode),
+    "end before the blocks": _part(_end_without_blocks, TreeNode),
+    "COMMIT one version too far": _machine("switch", CommitsTooFar),
     "writes do not wait": _part(_wait_for_nothing, CentralSourceNode),
     "FETCH sees later writes": _part(_see_later_writes, FourLogsNode),
     "SendLog entry forgotten": _part(_forget_what_was_sent, FourLogsNode),
@@ -391,7 +419,13 @@ BREAKS: Mapping[str, Breaking] = {
 }
 """Name → a rule broken."""
 BROKEN_IN: Mapping[str, Mode] = {
-    **dict.fromkeys(("empty push skipped", "put before fetch", "reads do not wait"), Mode.CENTRAL_TARGET),
+    **dict.fromkeys(
+        (
+            *("empty push skipped", "put before fetch", "reads do not wait"),
+            *("block not sent on", "end before the blocks", "COMMIT one version too far"),
+        ),
+        Mode.CENTRAL_TARGET,
+    ),
     "writes do not wait": Mode.CENTRAL_SOURCE,
     **dict.fromkeys(("block before its tick", "tick before the epochs"), Mode.TICKS),
     **dict.fromkeys(
@@ -399,5 +433,11 @@ BROKEN_IN: Mapping[str, Mode] = {
     ),
 }
 """Name → the mode that has the rule; the others are of the eventual mode, or of all."""
+BROKEN_BY: Mapping[str, CentralOptions] = {
+    "put before fetch": DEFAULT_CENTRAL,
+    **dict.fromkeys(("block not sent on", "end before the blocks"), central_options("directives")),
+    "COMMIT one version too far": central_options(gc="poll=1"),
+}
+"""Name → how blocks reach nodes, and when these fold deltas, where that is what the rule is about."""
 BROKEN_ON_HOSTS = frozenset(("acknowledged before the standby", "standby taken for whole"))
 """The rules of clusters on several hosts."""

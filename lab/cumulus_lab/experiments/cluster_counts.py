@@ -11,7 +11,7 @@ from cumulus.cluster.machine_tasks import CommitEpoch, WriteOutputs
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochTurn, EpochWanted, Events, RowsAccepted, RowsHeld
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.node_programs.evaluator import NodeMaps
-from cumulus.cluster.protocols.central_messages import Correct, Push
+from cumulus.cluster.protocols.central_messages import Correct, ForwardedBlock, Push, VersionCommit
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
 from cumulus.cluster.standby.copied_machine import CopiedMachine
@@ -26,6 +26,8 @@ NEEDED = (
     "CORRECT sent",
     "EPOCH END REQUEST",
     "PUSH sent",
+    "COMMIT of a version sent",
+    "block forwarded",
     "block in order",
     "block that waited",
     "block sent again",
@@ -213,6 +215,12 @@ class CountedMachine:
                 self._reports("deltas sent")
             case Send(_, Correct()):
                 self._reports("CORRECT sent")
+            case Send(_, ForwardedBlock(block)):
+                self._reports("block forwarded")
+                is_again = self._history.is_again(effect.to, block.group, block.version, self._incarnation)
+                self._reports("forwarded block sent again", times=int(is_again))
+            case Send(_, VersionCommit()):
+                self._reports("COMMIT of a version sent")
             case Send(_, Push(frames=frames)):
                 self._reports("PUSH sent" if frames else "empty PUSH sent")
             case Send(node, Events(blocks)):
@@ -230,7 +238,8 @@ class CountedMachine:
             case Append(number, record) if self._name.startswith("switch"):
                 logged = codec.decode(record)
                 if isinstance(logged, LoggedRows):
-                    for place, (client, sent) in enumerate(logged.senders):
+                    for place, (sender, sent) in enumerate(logged.senders):
+                        client = sender.partition("\n")[0]  # of each table it has numbers of its own
                         self._history.taken[self._name, client, sent] = TakenRows(logged.epoch, number, place)
             case Perform(WriteOutputs(epoch, changed=Outcome() as outcome)):
                 self._ledger.note(self._name, epoch, outcome)

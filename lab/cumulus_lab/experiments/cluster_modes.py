@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.slots import SLOTS, SlotTable
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.mode_options import OPTIONS
 from cumulus.cluster.spread import divide
@@ -26,6 +27,10 @@ CUT = 1 / 4
 """How often the maps of a cluster whose nodes fetch entries are cut in another way."""
 SLOTTED = 1 / 5
 """How often keys lie by slots that were moved, where there is more than one node."""
+TREES = 1 / 2
+"""How often blocks go along a tree of nodes in target aggregation by one switch."""
+ARITIES = (2, 1, 3)
+POLLS = ("epochs", "poll=1", "poll=2", "epochs")
 FETCHING = 1 / 4
 """The share of clusters whose nodes fetch entries among the others that spread maps."""
 
@@ -46,6 +51,15 @@ def chosen_options(choices: Choices, mode: Mode) -> tuple[str, ...]:
     stream = choices.stream("options")
     taken = [text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes]
     return tuple(text for text in taken if stream.chance(OPTION))
+
+
+def chosen_central(choices: Choices, mode: Mode) -> CentralOptions:
+    """Return how blocks reach nodes of a seed, and when these fold deltas."""
+    stream = choices.stream("central options")
+    if mode is not Mode.CENTRAL_TARGET:
+        return DEFAULT_CENTRAL
+    is_tree, arity, gc = stream.chance(TREES), stream.one(ARITIES), stream.one(POLLS)
+    return central_options("directives" if is_tree else "table", arity if is_tree else None, gc)
 
 
 def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[str, ...]:
@@ -85,8 +99,11 @@ def planned(
     options: tuple[str, ...] = (),
     cuts: tuple[str, ...] = (),
     slots: Runs = (),
+    central: CentralOptions = DEFAULT_CENTRAL,
 ) -> ClusterPlan:
     """Return the plan of a program; many seeds have the same."""
     used = 1 if RULES[mode].needs_one_switch else switches
     table = SlotTable.of_runs(slots) if slots else None
-    return plan_cluster(program_named(name), nodes, used, mode, options=options, cuts=cuts, slots=table)
+    return plan_cluster(
+        program_named(name), nodes, used, mode, options=options, cuts=cuts, slots=table, central=central
+    )

@@ -20,6 +20,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.planning.central_options import CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
@@ -38,12 +39,18 @@ from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_IN, BROKEN_ON_HOSTS, Breaking, as_it_is
+from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_BY, BROKEN_IN, BROKEN_ON_HOSTS, Breaking, as_it_is
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
-from cumulus_lab.experiments.cluster_modes import chosen_mode, chosen_options, chosen_placement, planned
+from cumulus_lab.experiments.cluster_modes import (
+    chosen_central,
+    chosen_mode,
+    chosen_options,
+    chosen_placement,
+    planned,
+)
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_states import check_nodes
@@ -242,8 +249,8 @@ class Case:
         How many; 0 lets choices say.
     mode, has_hosts
         None lets choices say; with hosts there are standbys.
-    wanted
-        The options of the mode; None lets choices say.
+    wanted, central
+        The options of the mode, and how blocks reach nodes; None lets choices say.
     """
 
     def __init__(
@@ -255,6 +262,7 @@ class Case:
         mode: Mode | None = None,
         has_hosts: bool | None = None,
         wanted: tuple[str, ...] | None = None,
+        central: CentralOptions | None = None,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -268,7 +276,8 @@ class Case:
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
         options = chosen_options(choices, mode) if wanted is None else wanted
         cuts, slots = chosen_placement(choices, program_named(self._name), shape[0], mode)
-        self._plan = planned(self._name, *shape, mode, options, cuts, slots)
+        central = central or chosen_central(choices, mode)
+        self._plan = planned(self._name, *shape, mode, options, cuts, slots, central)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -298,13 +307,11 @@ class Case:
             cuts=cuts,
             slots=slots,
             functions=functions_of(self._name),
+            **central.plain(),
         )
         self._settings = settings
         self._starter: Starter | None = None
-        self._gated = None
-        if choices.stream("resets").chance(2 / 3):
-            gates = () if self._plan.gate is None else self._plan.gate.nodes
-            self._gated = frozenset(map(node_name, gates))
+        self._gated = self._gated_nodes() if choices.stream("resets").chance(2 / 3) else None
         self._incarnations: list[int] = []
         self._breaking = breaking
         self._reports, self._history = Reports(), ClusterHistory()
@@ -316,6 +323,9 @@ class Case:
             settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
         )
         self._senders = self._clients_of(choices)
+
+    def _gated_nodes(self) -> frozenset[Name]:
+        return frozenset(map(node_name, () if self._plan.gate is None else self._plan.gate.nodes))
 
     def _hosts_of(self, stream: ChoiceStream, has_hosts: bool | None) -> VirtualHosts | None:
         """Return the hosts of its machines, if there are to be some."""
@@ -449,6 +459,7 @@ def cluster_case(
     mode: Mode | None = None,
     has_hosts: bool | None = None,
     options: tuple[str, ...] | None = None,
+    central: CentralOptions | None = None,
 ) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
@@ -456,9 +467,10 @@ def cluster_case(
         return refusal(stream.one(list(REFUSED)))
     if broken:
         mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
+        central = central or BROKEN_BY.get(broken)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
     breaking = BREAKS[broken] if broken else as_it_is
-    return Case(choices, breaking, nodes, switches, mode, has_hosts, options).scenario()
+    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central).scenario()
 
 
 def refusal(name: str) -> Scenario:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
@@ -42,6 +43,9 @@ def run(
     switches: int = typer.Option(0, min=0, max=128, help="Switches of --host cluster: as before, or 1."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
     option: list[str] = typer.Option([], "--option", help=f"Of --host cluster. {OPTION_HELP}"),
+    dispatch: DispatchChoice = "",
+    arity: ArityChoice = None,
+    gc: GcChoice = "",
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
     order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
@@ -75,7 +79,8 @@ def run(
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
 
-    _check_asked(host, layout, buckets, [*cut, *option])
+    central = {"dispatch": dispatch, "arity": arity, "gc": gc}
+    _check_asked(host, layout, buckets, [*cut, *option], central)
     check_engine(engine)
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
@@ -91,24 +96,41 @@ def run(
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
-        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after}
+        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "central": central}
         settings["places"] = tuple(functions or ())
     else:
         settings |= {"storage": kept, "statistics": counts}
     if dry_run:
         return _preview(program, source, out, settings, host)
-    started = time.perf_counter()
     note = partial(_note, file, source, store_of(out, kept), dict(settings))
+    _run_on(_HOSTS[host], program, source, out, settings, note, as_json=as_json)
+
+
+def _run_on(
+    keep: Callable[..., None],
+    program: Program,
+    source: list[str],
+    out: str,
+    settings: dict[str, Any],
+    note: Callable[..., None],
+    *,
+    as_json: bool,
+) -> None:
+    """Run on a host, with a line for each epoch."""
+    started = time.perf_counter()
     with ProgressReporter(as_json) as progress:
-        _HOSTS[host](program, source, out, settings, progress, note)
+        keep(program, source, out, settings, progress, note)
         progress.finish(out, time.perf_counter() - started)
 
 
-def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str]) -> None:
+def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str], central: Mapping[str, Any]) -> None:
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
     if of_cluster and host != "cluster":
         raise UsageError(f"--cut and --option are of --host cluster, not {host}", hint="Leave them out.")
+    for name, value in central.items():
+        if value not in ("", None) and host != "cluster":
+            raise UsageError(f"--{name} is of --host cluster, not {host}", hint="Leave it out.")
     if buckets > 1 and layout == "one-bucket":
         raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
 
@@ -321,6 +343,7 @@ def _on_cluster(
         functions=settings["places"],
         cuts=settings["cuts"],
         options=settings["options"],
+        **settings["central"],
         order=settings["order"],
         files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
         late_epochs=settings["late_epochs"],

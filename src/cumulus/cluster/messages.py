@@ -78,11 +78,15 @@ class EpochEnd:
     payload
         The last part of what the switch has read in the epoch for the gate of this node, packed
         (`cumulus.epochs.intake.packing`).
+    last
+        The last version of the epoch's blocks, where they come along a tree of nodes and this may come before them;
+        −1 where they do not, or there are none.
     """
 
     epoch: int
     final: bool
     payload: bytes
+    last: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
@@ -48,6 +49,9 @@ def start(
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
+    dispatch: DispatchChoice = "",
+    arity: ArityChoice = None,
+    gc: GcChoice = "",
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),
@@ -85,7 +89,7 @@ def start(
     from cumulus.epochs.trigger import parse_interval, parse_patience
 
     check_engine(engine)
-    every_s = parse_interval(trigger)
+    of_mode = {"cuts": tuple(cut), "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
     live = daemon.LiveSettings(
         str(program),
@@ -94,10 +98,10 @@ def start(
         mode.value,
         nodes,
         switches,
-        every_s,
+        parse_interval(trigger),
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
-        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **_of_mode(cut, option)},
+        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **of_mode},
         _origin(file, source, files_per_epoch),
         parse_patience(dead_after),
         _hosts(host, place, agents_secret, tls_ca, insecure, lease, standby, ack),
@@ -107,8 +111,7 @@ def start(
         _serve(live, home)
         return
     daemon.start(live)
-    machines = len(read_address(home.absolute()).machines)
-    print(f"{home}: {machines} machines run. Stop them: cumulus cluster stop {home}")
+    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: cumulus cluster stop {home}")
 
 
 def _origin(file: Path, source: list[str], files_per_epoch: int) -> Origin:
@@ -140,10 +143,6 @@ def _bytes(most_memory: str) -> int:
         raise UsageError(
             f"--most-memory {most_memory!r} is no size", hint="Give one such as 4GB, 512MiB, 50% or none."
         ) from None
-
-
-def _of_mode(cut: list[str], option: list[str]) -> dict[str, tuple[str, ...]]:
-    return {"cuts": tuple(cut), "options": tuple(option)}
 
 
 def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:

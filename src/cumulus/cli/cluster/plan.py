@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
@@ -45,6 +46,9 @@ def plan(
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
+    dispatch: DispatchChoice = "",
+    arity: ArityChoice = None,
+    gc: GcChoice = "",
     options: bool = typer.Option(
         False, "--options", help="List what modes may do otherwise.", is_eager=True, callback=_tell_options
     ),
@@ -57,6 +61,7 @@ def plan(
     Example: cumulus cluster plan examples/shop.sql --nodes 2
     """
     from cumulus.cluster.placement.statement_placement import cost_of_homes, homes_asked_for
+    from cumulus.cluster.planning.central_options import central_options
     from cumulus.cluster.planning.cluster_plan import plan_cluster
     from cumulus.cluster.planning.order_of_events import require_order
     from cumulus.cluster.planning.plan_report import plan_data, plan_text
@@ -65,7 +70,9 @@ def plan(
     # Nothing promises the order of tables, and a reference is checked where its tables are, not where maps are.
     whole = require_columns(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     statistics, homes = statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
-    found = require_order(plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=cut, options=option))
+    central = central_options(dispatch, arity, gc)
+    planned = plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=cut, options=option, central=central)
+    found = require_order(planned)
     if messages:
         _print_messages(found, source, block, as_json=as_json)
         return

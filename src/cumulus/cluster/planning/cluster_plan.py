@@ -26,6 +26,7 @@ from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.placement.statement_placement import choose_homes
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
@@ -76,6 +77,8 @@ class ClusterPlan:
         Which switch takes which.
     options
         What the mode does otherwise.
+    central
+        What target aggregation in the order of one switch does otherwise.
     """
 
     program: Program
@@ -86,6 +89,7 @@ class ClusterPlan:
     gate: GatePlan | None
     tables: TableAssignment
     options: ModeOptions = field(default_factory=ModeOptions)
+    central: CentralOptions = DEFAULT_CENTRAL
 
     @property
     def nodes(self) -> int:
@@ -167,6 +171,7 @@ def plan_cluster(
     cuts: Sequence[str] = (),
     options: Sequence[str] = (),
     slots: SlotTable | None = None,
+    central: CentralOptions = DEFAULT_CENTRAL,
 ) -> ClusterPlan:
     """Return the plan of a program for a cluster.
 
@@ -184,15 +189,19 @@ def plan_cluster(
         What the mode does otherwise (`cumulus.cluster.planning.mode_options`).
     slots
         The node of each slot of keys; None: by their hash modulo the number of nodes.
+    central
+        How blocks reach nodes, and when deltas are folded, in target aggregation by one switch.
 
     Raises
     ------
     UsageError
-        If a home is asked for where nothing is computed, the mode needs one switch, or does not take an option.
+        If a home is asked for where nothing is computed, the mode needs one switch, or does not take an option or
+        choice.
     LayoutError
         If maps feed each other in a circle, and the mode does not take that, or they are gated.
     """
     rules, chosen = RULES[mode], options_of(mode, options)
+    central.require_mode(mode)
     if rules.needs_one_switch and switches > 1:
         raise UsageError(
             f"--mode {mode} has one switch, which gives all rows their order, and {switches} are asked for",
@@ -233,6 +242,7 @@ def plan_cluster(
         None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
         assign_tables(program, switches, rows),
         chosen,
+        central,
     )
 
 

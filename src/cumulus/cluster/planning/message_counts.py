@@ -48,12 +48,13 @@ class CountedMessages(HearsNothing):
     counts
         Class of message → how many, of blocks.
     blocks, rows
-        How many blocks that anybody gets, and rows.
+        How many blocks that anybody gets, and rows. Where rows read what others of their block write, each is a block,
+        but not for a switch that sends the block once.
     """
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.counts: Counter[str] = Counter()
-        self.blocks = self.rows = 0
+        self.blocks = self.rows = self._sent = 0
         self._plan, self._layout = plan, plan.layout
         program = plan.division.spread
         self._flows: dict[str, dict[str | None, set[Flow]]] = defaultdict(lambda: defaultdict(set))
@@ -74,9 +75,22 @@ class CountedMessages(HearsNothing):
             is_single = self._is_single[relation] and RULES[self._plan.mode].has_row_blocks
             for rows in [[row] for row in listed] if is_single else [listed]:
                 self.counts += self._of_block(relation, rows)
-                self.blocks += 1
+                self.blocks += not self._plan.central.has_tree
                 self.rows += len(rows)
+            self.counts += self._whole_block()
         yield from ()
+
+    def _whole_block(self) -> Counter[str]:
+        """Return what is sent once for a block, also where each of its rows is a block for those that compute."""
+        central, nodes = self._plan.central, self._plan.nodes
+        found: Counter[str] = Counter()
+        if central.has_tree:  # an edge of the tree for each node but the root
+            self.blocks += 1
+            found += Counter(RootBlock=1, ForwardedBlock=nodes - 1)
+        self._sent += 1
+        if central.poll_blocks and self._sent % central.poll_blocks == 0:
+            found += Counter(PutsAsked=nodes, PutsTold=nodes, VersionCommit=nodes)
+        return found
 
     def _of_block(self, relation: str, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
         if not RULES[self._plan.mode].has_replicas:
@@ -112,6 +126,8 @@ class CountedMessages(HearsNothing):
         if self._plan.mode is Mode.TICKS:
             taking_part = len(readers | targets)
             return Counter(TickAsked=taking_part, TickTold=taking_part, TickSet=taking_part, Push=len(pairs))
+        if self._plan.central.has_tree:  # nodes find the rest in their tables
+            return Counter(Push=len(pairs))
         return Counter(Fetch=len(readers), Put=len(targets), Push=len(pairs))
 
     def _owners(self, named: NamedSlice, relation: str, row: Mapping[str, Any]) -> list[tuple[int, LoopParts]]:

@@ -11,6 +11,7 @@ from cumulus.cluster.placement.layout import FinishedBy
 from cumulus.cluster.placement.segments import EVERYWHERE, Reach, ReplicaSet
 from cumulus.cluster.placement.statement_placement import CostOfHomes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
+from cumulus.cluster.planning.directive_report import directive_data, directive_lines
 from cumulus.engine.limits import format_bytes
 from cumulus.explain.explanation import counted
 from cumulus.m3.printer import print_statement
@@ -22,14 +23,10 @@ _FINISHERS = {FinishedBy.NODES: "nodes", FinishedBy.FIRST: "first", FinishedBy.M
 def plan_text(plan: ClusterPlan, cost: CostOfHomes | None = None) -> str:
     """Return a plan in words, with what its homes cost if that is given."""
     machines = f"{counted(plan.nodes, 'node')}, {_switches(plan.tables.switches)}, {plan.mode.value}"
-    parts = [
-        [machines],
-        _spread(plan),
-        _gated(plan),
-        _by_order(plan),
-        *_spread_details(plan, cost),
-        *_switch_lines(plan),
-    ]
+    above = [[machines], _spread(plan), _gated(plan), _by_order(plan)]
+    parts = [*above, *_spread_details(plan, cost), *_switch_lines(plan)]
+    if plan.central.has_tree and plan.division.spread.maps:
+        parts += directive_lines(plan)
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
@@ -95,6 +92,7 @@ def plan_data(plan: ClusterPlan, cost: CostOfHomes | None = None) -> dict[str, A
         "tables": [{"name": name, "switch": switch} for name, switch in plan.tables.switch_of.items()],
         "checked": [{"what": what, "by": by} for what, by in plan.checks.checked.items()],
         "unchecked": [{"what": what, "why": why} for what, why in plan.checks.unchecked.items()],
+        "directives": directive_data(plan) if plan.central.has_tree else [],
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
+from cumulus.cluster.planning.central_options import CentralOptions, central_options
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.files import read_number, write_durably
 from cumulus.epochs.folder_source import FolderSource
@@ -57,6 +58,8 @@ class ClusterSettings:
         How maps are cut into regions, as the user has written it.
     options
         What the mode does otherwise, as the user has written it: of this life, as they change no state.
+    dispatch, arity, gc
+        How blocks reach nodes, and when deltas are folded (`cumulus.cluster.planning.central_options`).
     layout
         How often what the nodes have was dealt out anew.
     slots
@@ -84,8 +87,16 @@ class ClusterSettings:
     functions: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    dispatch: str = ""
+    arity: int | None = None
+    gc: str = ""
     layout: int = 0
     slots: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def central(self) -> CentralOptions:
+        """What target aggregation in the order of one switch does otherwise."""
+        return central_options(self.dispatch, self.arity, self.gc)
 
     @property
     def agreed(self) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from cumulus.cluster.messages import switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.slots import SlotTable
+from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, central_options
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
@@ -43,7 +44,7 @@ class Home:
     program
         Compiled without RELY and without enforced keys.
     settings
-        Others of `ClusterSettings`.
+        Others of `ClusterSettings`; without `dispatch`, `arity` and `gc` a home goes on with its own.
 
     Raises
     ------
@@ -76,6 +77,7 @@ class Home:
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
+        settings |= (central := _central_of(place, mode, settings))
         _make_private(place)
         self._checkpoint = Checkpoint(place, HOST)
         try:
@@ -85,8 +87,9 @@ class Home:
             @cache
             def plan() -> ClusterPlan:
                 if before is not None:
-                    return plan_of(program, replace(before, options=tuple(options)))
-                return plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options)
+                    return plan_of(program, replace(before, options=tuple(options), **central))
+                chosen = central_options(**central)
+                return plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options, central=chosen)
 
             # A program that has changed is told here: the homes of the one before would not fit it.
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
@@ -132,6 +135,22 @@ class Home:
         self.close()
 
 
+def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how blocks reach nodes and when deltas are folded: as given, else as the home has begun.
+
+    Raises
+    ------
+    UsageError
+        If there is no such choice, or the mode does not take it.
+    """
+    before = read_settings(place)
+    wanted = given.get("dispatch", ""), given.get("arity"), given.get("gc", "")
+    found = central_options(*wanted, DEFAULT_CENTRAL if before is None else before.central)
+    if before is None or before.mode == mode:  # another mode is refused by what the home has begun with
+        found.require_mode(mode)
+    return found.plain()
+
+
 def _make_private(place: Path) -> None:
     """Make the folder of the state: what clients have sent is in it, and the secret that lets them in."""
     try:
@@ -147,10 +166,17 @@ def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
     """Return the plan with which a cluster has begun."""
     homes = {(trigger, statement): column for trigger, statement, column in settings.homes}
     mode = Mode(settings.mode)
-    cuts, options = settings.cuts, settings.options
-    slots = SlotTable.of_runs(settings.slots) if settings.slots else None
-    nodes, switches = settings.nodes, settings.switches
-    return plan_cluster(program, nodes, switches, mode, homes=homes, cuts=cuts, options=options, slots=slots)
+    return plan_cluster(
+        program,
+        settings.nodes,
+        settings.switches,
+        mode,
+        homes=homes,
+        cuts=settings.cuts,
+        options=settings.options,
+        slots=SlotTable.of_runs(settings.slots) if settings.slots else None,
+        central=settings.central,
+    )
 
 
 def _wait_for_orphans(place: Path, out: Path) -> None:

@@ -14,6 +14,7 @@ from cumulus.cluster.gate import Gate
 from cumulus.cluster.intake import BlockMaker
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.placement.distribution_tree import DistributionTree
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.processes.cluster_hosts import read_card
@@ -150,7 +151,7 @@ def equip_by_plan(
         log=log,
         sources=fed_by(settings, name),
         tick_ms=plan.options.buffer_ms if name.startswith("node") else TICK_MS,
-        may_send=Senders(name, settings.nodes, settings.switches, takes_of(plan.mode), hosts).may_send,
+        may_send=Senders(name, settings.nodes, settings.switches, takes_of(plan.mode, plan.central), hosts).may_send,
     )
 
 
@@ -257,9 +258,13 @@ class _Parts:
 
 
 def fed_by(settings: ClusterSettings, name: Name) -> frozenset[Name]:
-    """Return who feeds a machine: the publisher the switches, these the nodes."""
+    """Return who feeds a machine: the publisher the switches, these the nodes, and a node its children in a tree."""
     if name.startswith("switch"):
         return frozenset((PUBLISHER,))
     if name.startswith("node"):
-        return frozenset(switch_name(number) for number in range(settings.switches))
+        feeders = [switch_name(number) for number in range(settings.switches)]
+        if settings.central.has_tree:
+            parent = DistributionTree(settings.nodes, settings.central.arity).parent(int(name.removeprefix("node")))
+            feeders += [] if parent is None else [node_name(parent)]
+        return frozenset(feeders)
     return frozenset()

@@ -19,7 +19,7 @@ from cumulus.cluster.node_programs.program import Group, NodeProgram
 from cumulus.cluster.protocols.central_messages import Push
 from cumulus.cluster.protocols.deferred_work import DeferredBlock, DeferredWork
 from cumulus.cluster.protocols.node_life import NodeLife
-from cumulus.cluster.protocols.protocol import NumberedRows
+from cumulus.cluster.protocols.protocol import NumberedRows, Sent
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.errors import RemoteProtocolError
 
@@ -66,8 +66,8 @@ class CentralNode(ABC):
     def deferred(self, message: object) -> DeferredBlock | None:
         """Return what a message of the switch asks for; None if it is nothing of this protocol."""
 
-    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Deltas]]:
-        """Do what can be done now; yield what nodes must get."""
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Sent]]:
+        """Do what can be done now; yield what others must get."""
         for block, pushes in self.work.ready():
             yield from self.do(block.message, pushes)
             self.maps.note_errors()
@@ -109,7 +109,11 @@ class CentralNode(ABC):
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due."""
         if less := self.maps.move_on(committed):
-            self.work.renumber(less)
+            self.renumber(less)
+
+    def renumber(self, less: int) -> None:
+        """Take something away from all versions that are kept beside the maps."""
+        self.work.renumber(less)
 
     def late_share(self) -> tuple[int, int]:
         """Return that nothing comes late, and how many rows have come."""

@@ -164,3 +164,59 @@ class Expect:
     version: int
     groups: Sequence[int]
     pushes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RootBlock:
+    """From the switch to the root of the distribution tree: a block, which all nodes get along the tree.
+
+    Parameters
+    ----------
+    block
+        All its rows, with the columns that its statements use.
+    """
+
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedBlock:
+    """From a node to its children in the distribution tree: a block as it has come."""
+
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class PutsAsked:
+    """From the switch to all nodes: the question up to which version a node has done what it has to do.
+
+    Parameters
+    ----------
+    version
+        The last one that blocks have had so far; a node answers when all of them have come.
+    """
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutsTold:
+    """From a node to the switch: everything up to a version is done here.
+
+    Parameters
+    ----------
+    asked
+        The version that was asked about.
+    done
+        The same, or the last version before what waits.
+    """
+
+    asked: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCommit:
+    """From the switch to all nodes, the COMMIT of the architecture: everything up to a version is done everywhere."""
+
+    version: int

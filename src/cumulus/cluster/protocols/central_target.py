@@ -8,6 +8,8 @@ PUT    each node that has entries to which the block adds: these rows, and how m
 PUSH   from each reader to each writer that needs something of it, also if it is empty; its own stay where they are
 =====  ================================================================================================================
 
+With `--dispatch directives` nodes find FETCHes and PUTs themselves (`cumulus.cluster.protocols.tree_dispatch`).
+
 A FETCH names the version of the last PUT that its node got before the event's own ones: with the event's own, as the
 paper prints it, it would read new values, and two nodes could wait for each other. Links keep order, so a node that
 takes things in the order in which they come answers with these values; the version is checked.
@@ -36,10 +38,18 @@ from cumulus.cluster.placement.correspondence import Place, corresponding, named
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
-from cumulus.cluster.protocols.central_messages import AskedSlice, Fetch, Push, Put
+from cumulus.cluster.protocols.central_messages import (
+    AskedSlice,
+    Fetch,
+    Push,
+    Put,
+    PutsAsked,
+    VersionCommit,
+)
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
 from cumulus.cluster.protocols.node_life import NodeLife
-from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
+from cumulus.cluster.protocols.polled_work import PolledWork
+from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, Sent
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -54,9 +64,39 @@ class CentralTargetNode(CentralNode):
         self._last_put = -1
         self._asked = AskedSlices(life.plan, self.maps)
         self._entries = SliceEntries(self.maps.maps)
+        self.polls = PolledWork(self.maps) if life.plan.central.poll_blocks else None
+
+    def take(self, sender: int, message: object) -> None:
+        """Take what the switch asks for, and what nodes send."""
+        if self.polls is not None and sender < 0 and isinstance(message, PutsAsked | VersionCommit):
+            self.polls.take(sender, message, self.work.first())
+        else:
+            super().take(sender, message)
+
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Sent]]:
+        """Do what can be done now; yield what nodes and the switch must get."""
+        yield from super().drain(ended, is_time=is_time)
+        if self.polls is not None:
+            yield from self.polls.answers(self.work.first(), self.has_come)
+
+    def has_come(self, version: int) -> bool:
+        """Whether all blocks up to a version, as this node keeps it, have come, if a message about them has."""
+        return True
+
+    def renumber(self, less: int) -> None:
+        """Take something away from all versions that are kept beside the maps."""
+        super().renumber(less)
+        if self.polls is not None:
+            self.polls.renumber(less)
+
+    def facts(self) -> dict[str, object]:
+        """Return how much was computed, how much waits, and what was done for polls."""
+        return super().facts() | ({} if self.polls is None else self.polls.facts())
 
     def deferred(self, message: object) -> DeferredBlock | None:
         """Return what the switch asks for: to send slices, or to compute."""
+        if self.polls is not None and isinstance(message, Fetch | Put):
+            self.polls.require_later(message.version)
         match message:
             case Fetch():
                 read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
@@ -107,6 +147,8 @@ class CentralTargetNode(CentralNode):
         """Take back what is beyond a committed epoch."""
         self._last_put = -1
         self._entries.clear_all()
+        if self.polls is not None:
+            self.polls.reset()
         super().reset(epoch)
 
 

@@ -152,6 +152,10 @@ class DeferredWork:
         finally:
             self._waiting = left + waiting  # what is left if the caller stops
 
+    def first(self) -> DeferredBlock | None:
+        """Return what waits with the earliest version, where that is the order; None if nothing does."""
+        return self._waiting[0] if self._waiting else None
+
     def is_empty_up_to(self, version: int) -> bool:
         """Whether nothing waits of a version or an earlier one."""
         if self._arrival is Arrival.AS_IT_COMES:

@@ -16,11 +16,16 @@ from cumulus.cluster.protocols.central_messages import (
     Evaluate,
     Expect,
     Fetch,
+    ForwardedBlock,
     Push,
     Put,
+    PutsAsked,
+    PutsTold,
+    RootBlock,
     TickAsked,
     TickSet,
     TickTold,
+    VersionCommit,
 )
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.errors import RemoteProtocolError
@@ -30,7 +35,23 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-Sent: TypeAlias = Message | Put | Fetch | Push | Correct | Evaluate | Expect | TickAsked | TickTold | TickSet
+Sent: TypeAlias = (
+    Message
+    | Put
+    | Fetch
+    | Push
+    | Correct
+    | Evaluate
+    | Expect
+    | TickAsked
+    | TickTold
+    | TickSet
+    | RootBlock
+    | ForwardedBlock
+    | PutsAsked
+    | PutsTold
+    | VersionCommit
+)
 """What switches and nodes send each other in any protocol."""
 
 
@@ -133,9 +154,15 @@ class SwitchProtocol(Protocol):
     def reset(self) -> None:
         """Forget what nodes have answered: all that is open is sent again."""
 
+    def take_last(self) -> int:
+        """Return the last version of what nodes send on since the call before; -1 if there was nothing.
+
+        It is told with the end of an epoch, which does not go the same way and may come before.
+        """
+
 
 class HearsNothing:
-    """What a switch does in protocols in which nodes answer it nothing."""
+    """What a switch does in protocols in which nodes answer it nothing, and send on nothing that it sends."""
 
     def take(self, node: int, message: object) -> Iterator[tuple[int, Sent]]:
         """Refuse what a node answers."""
@@ -143,3 +170,7 @@ class HearsNothing:
 
     def reset(self) -> None:
         """Forget nothing."""
+
+    def take_last(self) -> int:
+        """Return that nodes send nothing on."""
+        return -1

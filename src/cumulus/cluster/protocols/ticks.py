@@ -37,7 +37,7 @@ from cumulus.cluster.protocols.central_messages import Fetch, Push, Put, TickAsk
 from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralTargetSwitch
 from cumulus.cluster.protocols.deferred_work import Arrival, DeferredWork
 from cumulus.cluster.protocols.node_life import NodeLife
-from cumulus.cluster.protocols.protocol import NumberedRows
+from cumulus.cluster.protocols.protocol import NumberedRows, Sent
 from cumulus.errors import RemoteProtocolError
 
 
@@ -80,7 +80,7 @@ class TicksNode:
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
 
-    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Deltas | TickTold]]:
+    def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Sent]]:
         """Tell ticks, then do what can be done now; yield what nodes and switches must get."""
         yield from self._tell(ended)
         first = self.earliest_to_come()
@@ -194,3 +194,7 @@ class TicksSwitch:
     def reset(self) -> None:
         """Forget what nodes have told: all is sent again."""
         self._told.clear()
+
+    def take_last(self) -> int:
+        """Return that nodes send nothing on."""
+        return self._target.take_last()
