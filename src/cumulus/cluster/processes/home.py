@@ -95,8 +95,9 @@ class Home:
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
-            settings["layout"] = before.layout if before else 0
-            settings["slots"] = before.slots if before else ()
+            settings |= (
+                {"layout": 0, "slots": ()} if before is None else {"layout": before.layout, "slots": before.slots}
+            )
             self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
