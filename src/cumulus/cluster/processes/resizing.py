@@ -39,6 +39,7 @@ from cumulus.epochs.reshape import reshape
 from cumulus.errors import LayoutError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
+from cumulus.transport.forked_processes import ForkServer
 
 DEFAULT_NODES = 2
 _DRAIN_S = 0.05
@@ -77,6 +78,7 @@ def open_home(
     cuts: Sequence[str] = (),
     hosts: HostSettings | None = None,
     is_moved: bool = False,
+    forks: ForkServer | None = None,
     **settings: Any,
 ) -> Home:
     """Open the folders of a cluster; if it had another number of nodes, or other cuts, its state is dealt out before.
@@ -93,6 +95,8 @@ def open_home(
         The hosts on which machines are to be; None: all beside the home.
     is_moved
         Whether machines are placed elsewhere than they were, so that all is dealt out whatever their number.
+    forks
+        What forks machines that have to commit something before; None: they have their own.
 
     Raises
     ------
@@ -111,19 +115,24 @@ def open_home(
         is_other |= (hosts is not None) != has_places(before.root)
         if is_other:
             with Home(program, sources, out, checkpoint, nodes=before.nodes, cuts=before.cuts, **wanted) as old:
-                resize(old, nodes, cuts, note, hosts)
+                resize(old, nodes, cuts, note, hosts, forks)
     home = Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
     with ExitStack() as opened:
         opened.enter_context(home)
         if hosts is None or not _lacks_files(home, hosts):
             opened.pop_all()
             return home
-        resize(home, nodes, cuts, note, hosts)
+        resize(home, nodes, cuts, note, hosts, forks)
     return Home(program, sources, out, checkpoint, nodes=nodes, cuts=cuts, **wanted)
 
 
 def resize(
-    home: Home, nodes: int, cuts: Sequence[str], note: Callable[[str], None], hosts: HostSettings | None = None
+    home: Home,
+    nodes: int,
+    cuts: Sequence[str],
+    note: Callable[[str], None],
+    hosts: HostSettings | None = None,
+    forks: ForkServer | None = None,
 ) -> None:
     """Deal out what the nodes of a home have to another number of nodes, by other cuts, or to other hosts.
 
@@ -135,6 +144,8 @@ def resize(
         As it is to be.
     note
         Takes a line about what is done.
+    forks
+        As `open_home` takes it.
 
     Raises
     ------
@@ -158,7 +169,7 @@ def resize(
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
     if not _has_same_gate(home.plan, after):
-        _commit_accepted(home, settings, note, hosts)
+        _commit_accepted(home, settings, note, hosts, forks)
     with HostStates(home, settings, hosts, note) as states:
         placed = states.place(after)
         held = states.read(_keepers(before))
@@ -198,7 +209,11 @@ def _has_same_gate(before: ClusterPlan, after: ClusterPlan) -> bool:
 
 
 def _commit_accepted(
-    home: Home, after: ClusterSettings, note: Callable[[str], None], hosts: HostSettings | None
+    home: Home,
+    after: ClusterSettings,
+    note: Callable[[str], None],
+    hosts: HostSettings | None,
+    forks: ForkServer | None,
 ) -> None:
     """Let the old machines commit what clients were told is accepted."""
     with HostStates(home, after, hosts, note) as states:
@@ -206,7 +221,8 @@ def _commit_accepted(
         last = max(each.last for each in states.read(switches).values())
     if last > home.epoch:
         note(f"rows up to epoch {last} were accepted and are committed first, by the nodes that there were")
-        for epoch in ClusterRun(home, _DRAIN_S, last, note=note, hosts=_unplaced(home, hosts)).epochs(lambda: False):
+        running = ClusterRun(home, _DRAIN_S, last, note=note, hosts=_unplaced(home, hosts), forks=forks)
+        for epoch in running.epochs(lambda: False):
             home.epoch = epoch.number
 
 

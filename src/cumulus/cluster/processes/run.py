@@ -19,6 +19,7 @@ from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, re
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.transport.agents.agent_links import HostLostError
+from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
 from cumulus.transport.machine_process import LinkLost, MachineMessage, ProcessEnded
 from cumulus.transport.supervisor import StartError, Supervisor
@@ -56,6 +57,8 @@ class ClusterRun:
         What makes a machine, as `cumulus.transport.machine_process.Process` has it.
     hosts
         Where the machines run; None: all on this computer, without agents.
+    forks
+        What forks those of this computer; None: the run has its own, while it lasts.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class ClusterRun:
         dead_after_s: float = DEAD_AFTER_SECONDS,
         factory: str = "cumulus.cluster.processes.import_without_pandas:start_machine",
         hosts: HostSettings | None = None,
+        forks: ForkServer | None = None,
     ) -> None:
         self._dead_after_s = dead_after_s
         self._home, self._note, self._secret, self._on_up = home, note, secret, on_up
@@ -79,7 +83,7 @@ class ClusterRun:
             "last": last,
             "has_functions": bool(home.settings.functions),
         }
-        self._hosts = MachineHosts(hosts, home, factory, argument, note)
+        self._hosts = MachineHosts(hosts, home, factory, argument, note, forks)
         self._epoch = home.epoch
         self._deaths = 0
         self._since = 0.0
