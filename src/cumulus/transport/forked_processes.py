@@ -56,6 +56,8 @@ class _ServerProcess:
     ----------
     modules
         What it imports.
+    on_line
+        Takes each line that it writes, in a thread: none, unless something is wrong.
     on_end
         Called in a thread when it has ended.
 
@@ -65,15 +67,18 @@ class _ServerProcess:
         If it cannot be started.
     """
 
-    def __init__(self, modules: Sequence[str], on_end: Callable[[_ServerProcess], None]) -> None:
-        self._on_end = on_end
+    def __init__(
+        self, modules: Sequence[str], on_line: Callable[[str], None], on_end: Callable[[_ServerProcess], None]
+    ) -> None:
+        self._on_line, self._on_end = on_line, on_end
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
                 self._popen = subprocess.Popen(
                     [sys.executable, "-m", _MODULE, str(theirs.fileno()), *modules],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
                     pass_fds=[theirs.fileno()],
                     env=environment_without_threads(machine_environment()),
                     start_new_session=True,
@@ -87,7 +92,9 @@ class _ServerProcess:
         self._answer: dict[str, Any] | None = None
         self._codes: dict[int, int] = {}
         """Process → its exit code, until somebody asks for it."""
+        self._writer = Thread(target=self._pass_lines_on, name="lines of the fork server", daemon=True)
         self._reader = Thread(target=self._read, name="fork server", daemon=True)
+        self._writer.start()
         self._reader.start()
 
     def fork(self, process: Process, channels: Channels) -> tuple[int, int]:
@@ -144,6 +151,12 @@ class _ServerProcess:
             self._popen.kill()
         self._reader.join()
 
+    def _pass_lines_on(self) -> None:
+        assert self._popen.stdout is not None
+        with self._popen.stdout as lines:
+            for line in lines:
+                self._on_line(line.decode(errors="replace").rstrip("\n"))
+
     def _read(self) -> None:
         with self._control, suppress(OSError):
             while True:
@@ -155,6 +168,7 @@ class _ServerProcess:
                     self._changed.notify_all()
         self._popen.kill()  # it does not listen any more
         self._popen.wait()
+        self._writer.join(_END_SECONDS)
         with self._changed:
             if self._answer is not None and "file" in self._answer:  # too late
                 os.close(self._answer["file"])
@@ -304,7 +318,7 @@ class ForkServer:
 
     def _begin(self) -> None:
         try:
-            self._server = _ServerProcess(self._modules, self._ended)
+            self._server = _ServerProcess(self._modules, self._note, self._ended)
         except OSError as problem:
             self._give_up(f"the process that would fork them cannot start: {problem.strerror}")
 
