@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import site
 import socket
 import struct
@@ -187,6 +188,7 @@ def main(arguments: Sequence[str]) -> None:
     """Serve until the supervisor ends."""
     control = socket.socket(fileno=int(arguments[0]))
     control.set_inheritable(False)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who has started this may ignore it: then no end would be told
     paths = [each for each in sys.path if each not in _given_paths()]
     gc.disable()  # what it would take out leaves holes in pages that forks share
     for module in arguments[1:]:

@@ -302,6 +302,7 @@ class ForkServer:
 
     def _start(self, process: Process) -> StartedProcess:
         with self._lock:
+            assert not self._is_closed, f"{process.name} starts when the fork server is closed"
             for _ in range(_TRIES):
                 server = self._server
                 if server is None:

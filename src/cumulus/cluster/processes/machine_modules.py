@@ -11,8 +11,12 @@ MACHINE_MODULES = (
     "cumulus.cluster.processes.import_without_pandas",
     "cumulus.cluster.processes.machine_states",
     "cumulus.engine.native.engine",
+    "cumulus.epochs.bucket.native_positions",
+    "numpy.ma",
 )
-"""Whether they find pandas is decided in the machine: see `cumulus.cluster.processes.import_without_pandas`."""
+"""The last ones are what machines import later. None imports pandas, as `pyarrow.dataset` does: whether PyArrow finds
+that is decided in the machine (`cumulus.cluster.processes.import_without_pandas`).
+"""
 
 
 def fork_server(note: Callable[[str], None]) -> ForkServer:
