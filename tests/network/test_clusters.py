@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -105,7 +106,16 @@ def log_of(host: Host) -> str:
 
 
 def machine_pids(host: Host) -> list[int]:
-    return [pid for pid, line in host.command_lines().items() if "cumulus.transport.process" in line]
+    """Return the forks of the agent's fork server, which have the names of their machines."""
+    lines = host.command_lines()
+    return [pid for pid, line in lines.items() if "cumulus.transport.fork_server" in line and is_fork(pid)]
+
+
+def is_fork(pid: int) -> bool:
+    try:
+        return not psutil.Process(pid).name().startswith("python")
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_for(is_so: object, seconds: float = 60.0) -> None:

@@ -56,7 +56,7 @@ def run_through(stream: SalesStream, out: Path, crash: str = "") -> list[str]:
 def machines(process: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     """Return the processes of a run's machines that say so, by name: those that have a log open."""
     found = {}
-    for child in psutil.Process(process.pid).children():
+    for child in psutil.Process(process.pid).children(recursive=True):
         try:
             logs = [Path(file.path) for file in child.open_files() if file.path.endswith("/log/lock")]
         except psutil.Error:

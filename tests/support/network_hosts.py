@@ -62,7 +62,8 @@ class Host:
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a command; it ends with the host."""
-        environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHONUNBUFFERED": "1"}
+        path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(
             self.inside(*command),
             stdout=subprocess.PIPE,

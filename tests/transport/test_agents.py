@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
@@ -154,6 +155,63 @@ def test_a_machine_that_dies_is_told_with_its_signal(agents: list[RunningAgent])
         supervisor.renew(2)  # it is started again, where it was
         ask(supervisor, "a", "token", "b c")
         assert ListCodec().decode(wait_for(supervisor, MachineMessage).payload) == ["home", "c"]
+
+
+def server_of(pid: int) -> psutil.Process:
+    """Return what has forked a machine of an agent."""
+    found = psutil.Process(pid).parent()
+    assert found is not None
+    assert "cumulus.transport.fork_server" in found.cmdline()
+    assert found.ppid() == os.getpid(), "the agents are in threads of this process"
+    return found
+
+
+def test_an_agent_forks_its_machines_and_starts_another_fork_server_when_that_is_killed(
+    agents: list[RunningAgent],
+) -> None:
+    with ExitStack() as opened:
+        supervisor = supervised(opened, agents)
+        servers = [server_of(supervisor.pids()[name]) for name in "ab"]
+        assert servers[0] != servers[1]
+        servers[0].kill()
+        os.kill(supervisor.pids()["a"], signal.SIGKILL)
+        assert wait_for(supervisor, ProcessEnded).code == -9
+        supervisor.renew(2)  # while the next one imports
+        assert server_of(supervisor.pids()["a"]) not in servers
+        assert server_of(supervisor.pids()["b"]) == servers[1]
+        ask(supervisor, "a", "token", "b c")
+        assert ListCodec().decode(wait_for(supervisor, MachineMessage).payload) == ["home", "c"]
+        assert agents[0].notes == ["the process that forks machines was lost; another one starts"]
+        assert agents[1].notes == []
+        last = [server_of(supervisor.pids()[name]) for name in "ab"]
+    for each in agents:
+        each.stop()
+    assert not any(each.is_running() for each in last)
+
+
+def test_an_agent_answers_its_supervisor_while_it_cannot_fork_yet(agents: list[RunningAgent]) -> None:
+    with ExitStack() as opened:
+        found = opened.enter_context(links(agents[0], lease_s=2.0))
+        connect(found)
+        launchers = {"a": found.launcher(agents[0].address)}
+        supervisor = opened.enter_context(Supervisor([Process("a", "support.relay:make", {})], launchers=launchers))
+        first = supervisor.pids()["a"]
+        server = server_of(first)
+        os.kill(first, signal.SIGKILL)
+        assert wait_for(supervisor, ProcessEnded).code == -9
+        before = {each.pid for each in psutil.Process().children()}
+        server.kill()
+        until(lambda: {each.pid for each in psutil.Process().children()} - before != set())
+        (importing,) = {each.pid for each in psutil.Process().children()} - before
+        os.kill(importing, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            renewed = pool.submit(supervisor.renew, 2)
+            time.sleep(4)  # twice the lease
+            assert not renewed.done()
+            assert found.lost() == {}
+            os.kill(importing, signal.SIGCONT)
+            renewed.result(30)
+        assert server_of(supervisor.pids()["a"]).pid == importing
 
 
 def test_a_host_that_is_lost_takes_its_machines_along(agents: list[RunningAgent]) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cumulus.epochs.plan import BucketPlan
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
+    from cumulus.transport.forked_processes import ForkServer
 
 
 def run(
@@ -322,6 +323,23 @@ def _on_cluster(
     progress: ProgressReporter,
     note: Callable[..., None],
 ) -> None:
+    from cumulus.cluster.processes.machine_modules import fork_server
+
+    tell = partial(print, file=sys.stderr, flush=True)
+    with fork_server(tell) as forks:  # it imports what machines need while this process does
+        _with_machines(program, source, out, settings, progress, note, tell, forks)
+
+
+def _with_machines(
+    program: Program,
+    source: list[str],
+    out: str,
+    settings: dict[str, Any],
+    progress: ProgressReporter,
+    note: Callable[..., None],
+    tell: Callable[[str], None],
+    forks: ForkServer,
+) -> None:
     from cumulus.cluster.processes.home import buckets_of_plan
     from cumulus.cluster.processes.resizing import open_home
     from cumulus.cluster.processes.run import ClusterRun
@@ -330,7 +348,6 @@ def _on_cluster(
     from cumulus.interrupts import Interrupt
 
     trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
-    tell = partial(print, file=sys.stderr, flush=True)
     home = open_home(
         program,
         sources_from(source, program),
@@ -340,6 +357,7 @@ def _on_cluster(
         nodes=settings["nodes"],
         switches=settings["switches"],
         note=tell,
+        forks=forks,
         functions=settings["places"],
         cuts=settings["cuts"],
         options=settings["options"],
@@ -354,7 +372,7 @@ def _on_cluster(
     with home, Interrupt() as stop:
         note(buckets_of_plan(home.plan))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s)
+        running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
         for epoch in running.epochs(lambda: stop.wished):
             progress.epoch(epoch)
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from cumulus.errors import CumulusError, InputError, RingError, StoreError
 from cumulus.machine import Name
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
+from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
 from cumulus.transport.supervisor import Supervisor
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
 from cumulus_ring.process.settings import RingOptions
 
-_MODULE = "cumulus_ring.process.ring_supervisor"
+_MODULE, _NODE_MODULE = "cumulus_ring.process.ring_supervisor", "cumulus_ring.process.process"
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
 _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 """A node that adopts its share takes as long as it takes."""
@@ -64,7 +65,10 @@ class RingSupervisor:
         home = RingHome(self._home)
         problem: CumulusError | None = None
         try:
-            with closing(VersionRetention(self._options.source, self._home, self._options.keep)) as source:
+            with (
+                ForkServer([_NODE_MODULE], self._note) as forks,
+                closing(VersionRetention(self._options.source, self._home, self._options.keep)) as source,
+            ):
                 self._begin(source)
                 with Supervisor(
                     self._processes(),
@@ -74,6 +78,7 @@ class RingSupervisor:
                     # One that adopts slowly, as it was told to, does nothing most of the time.
                     idle_seconds=None if self._options.disk_mb_s else self._options.failure_s,
                     is_unwanted=is_stopped,
+                    launchers=dict.fromkeys(self._options.names(), forks.launch),
                 ) as nodes:
                     self._tell_where(nodes, home)
                     if not self._is_told:
@@ -90,9 +95,7 @@ class RingSupervisor:
 
     def _processes(self) -> list[Process]:
         argument = self._options.to_json()
-        return [
-            Process(name, module="cumulus_ring.process.process", argument=argument) for name in self._options.names()
-        ]
+        return [Process(name, module=_NODE_MODULE, argument=argument) for name in self._options.names()]
 
     def _watch(
         self, nodes: Supervisor, home: RingHome, source: VersionRetention, is_stopped: Callable[[], bool]

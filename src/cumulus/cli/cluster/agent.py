@@ -23,6 +23,7 @@ def agent(
     import asyncio
 
     from cumulus.cluster.processes.cluster_hosts import address_of, check_encrypted
+    from cumulus.cluster.processes.machine_modules import MACHINE_MODULES
     from cumulus.errors import UsageError
     from cumulus.interrupts import Interrupt
     from cumulus.transport.agents.agent import Agent, AgentSettings
@@ -42,6 +43,6 @@ def agent(
     def say(line: str) -> None:
         print(line, flush=True)
 
-    made = Agent(AgentSettings(address, read_secret(secret_file), data, tls), say)
+    made = Agent(AgentSettings(address, read_secret(secret_file), data, tls, modules=MACHINE_MODULES), say)
     with Interrupt() as stop:
         asyncio.run(made.run(lambda: stop.wished, lambda at: say(f"{at[0]}:{at[1]}: the agent listens")))

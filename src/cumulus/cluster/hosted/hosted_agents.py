@@ -20,6 +20,7 @@ from queue import Empty, Queue
 from threading import Event, Thread
 from typing import IO
 
+from cumulus.cluster.processes.machine_modules import MACHINE_MODULES
 from cumulus.durable.files import write_durably
 from cumulus.durable.folders import lock_file, make_private
 from cumulus.errors import CumulusError, ProcessError, StoreError, UsageError
@@ -192,7 +193,8 @@ class RunningAgent:
         self.address: Address = (host, port)
         self._is_up, self._is_over = Event(), Event()
         self._problem: CumulusError | None = None
-        self._settings, self._note = AgentSettings((host, port), secret, data, tls), note
+        self._settings = AgentSettings((host, port), secret, data, tls, modules=MACHINE_MODULES)
+        self._note = note
         self._thread = Thread(target=self._run, name="agent", daemon=True)
         self._thread.start()
         self._is_up.wait()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from cumulus.cluster.live.resize_wish import ResizeWish
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.home import Home
+from cumulus.cluster.processes.machine_modules import fork_server
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.durable.folders import check_output, make_private
@@ -38,12 +38,13 @@ from cumulus.epochs.output.origin import Origin, write_origin
 from cumulus.epochs.progress import Epoch
 from cumulus.errors import CumulusError, LockedError, NotRunningError, StoreError, UsageError
 from cumulus.machine import Name
-from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
+from cumulus.transport.detached import detached_holder, start_detached, stop_detached
+from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS
 from cumulus.transport.secret_file import read_secret, write_secret
 from cumulus.transport.supervisor import Supervisor, UnwantedError
 
-_MODULE = "cumulus.cluster.live.daemon"
+_MODULE = "cumulus.cluster.live.daemon_process"
 _STOP_SECONDS = 60.0
 
 
@@ -98,6 +99,7 @@ def serve(
     on_up: Callable[[], None],
     on_epoch: Callable[[Epoch], None],
     note: Callable[[str], None],
+    forks: ForkServer | None = None,
 ) -> None:
     """Run a cluster until it is stopped.
 
@@ -107,20 +109,36 @@ def serve(
         Called whenever all machines run.
     note
         Takes a line to tell when all start anew.
+    forks
+        What forks machines of this computer; None: the cluster has its own, if there are any.
 
     Raises
     ------
     CumulusError
         If it cannot start, or not go on.
     """
+    with ExitStack() as opened:
+        if live.hosts is None and forks is None:
+            forks = opened.enter_context(fork_server(note))
+        _serve(live, is_stopped, on_up, on_epoch, note, forks)
+
+
+def _serve(
+    live: LiveSettings,
+    is_stopped: Callable[[], bool],
+    on_up: Callable[[], None],
+    on_epoch: Callable[[Epoch], None],
+    note: Callable[[str], None],
+    forks: ForkServer | None,
+) -> None:
     place = Path(live.home).absolute()
-    home = _opened(live, live.nodes, live.switches, note)
+    home = _opened(live, live.nodes, live.switches, note, forks)
     done: ResizeWish | None = None
     try:
         while True:
             with home:
                 try:
-                    _keep(home, live, done, is_stopped, on_up, on_epoch, note)
+                    _keep(home, live, done, is_stopped, on_up, on_epoch, note, forks)
                 except UnwantedError:  # machines that were starting, the first time or again
                     if is_stopped():
                         raise
@@ -129,11 +147,12 @@ def serve(
                 return
             try:
                 wanted = _with_wish(live, wish)
-                home = _opened(wanted, wish.nodes, wish.switches, note, is_moved=wish.is_of_all, moves=wish.moves)
+                is_moved, moves = wish.is_of_all, wish.moves
+                home = _opened(wanted, wish.nodes, wish.switches, note, forks, is_moved=is_moved, moves=moves)
             except CumulusError as problem:
                 note(f"it stays as it was: {problem.message}")
                 resize_wish.answer(place, problem)
-                home = _opened(live, 0, 0, note)
+                home = _opened(live, 0, 0, note, forks)
             else:
                 live, done = wanted, wish
     except CumulusError as problem:
@@ -162,6 +181,7 @@ def _opened(
     nodes: int,
     switches: int,
     note: Callable[[str], None],
+    forks: ForkServer | None,
     *,
     is_moved: bool = False,
     moves: tuple[str, ...] = (),
@@ -178,6 +198,7 @@ def _opened(
         hosts=live.hosts,
         is_moved=is_moved,
         moves=moves,
+        forks=forks,
         functions=live.functions,
         **live.settings,
     )
@@ -191,6 +212,7 @@ def _keep(
     on_up: Callable[[], None],
     on_epoch: Callable[[Epoch], None],
     note: Callable[[str], None],
+    forks: ForkServer | None,
 ) -> None:
     """Run the machines of a home until they are stopped, or another number of nodes is asked for.
 
@@ -200,7 +222,7 @@ def _keep(
         Opened.
     done
         What was asked for last, and is so now.
-    live, is_stopped, on_up, on_epoch, note
+    live, is_stopped, on_up, on_epoch, note, forks
         As `serve` takes them.
     """
     place = Path(live.home).absolute()
@@ -238,6 +260,7 @@ def _keep(
         dead_after_s=live.dead_after_s,
         hosts=live.hosts,
         on_memory=watch,
+        forks=forks,
     )
     begin_without_error(place)
     for epoch in running.epochs(is_over):
@@ -319,23 +342,16 @@ def stop(home: Path) -> None:
     stop_detached(pid, lambda: is_in_use(home), _STOP_SECONDS, hint)
 
 
-def main() -> None:
-    """Run the cluster that is given on standard input."""
-    given = json.load(sys.stdin)
-    sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in given.pop("sources"))
-    origin, hosts = given.pop("origin"), given.pop("hosts")
-    live = LiveSettings(
-        **{**given, "functions": tuple(given["functions"])},
-        sources=sources,
-        hosts=None if hosts is None else HostSettings(**{**hosts, "agents": tuple(hosts["agents"])}),
-        origin=None if origin is None else Origin(**{**origin, "sources": tuple(origin["sources"])}),
+def live_settings(given: dict[str, Any]) -> LiveSettings:
+    """Return what a cluster is started with, of what `start` has said as JSON."""
+    sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in given["sources"])
+    origin, hosts = given["origin"], given["hosts"]
+    return LiveSettings(
+        **{
+            **given,
+            "functions": tuple(given["functions"]),
+            "sources": sources,
+            "hosts": None if hosts is None else HostSettings(**{**hosts, "agents": tuple(hosts["agents"])}),
+            "origin": None if origin is None else Origin(**{**origin, "sources": tuple(origin["sources"])}),
+        }
     )
-
-    def work(is_stopped: Callable[[], bool], on_up: Callable[[], None], note: Callable[[str], None]) -> None:
-        serve(live, is_stopped, on_up, lambda _: None, note)
-
-    run_detached(work, f"{STATE}/{LOG} in the home")
-
-
-if __name__ == "__main__":
-    main()

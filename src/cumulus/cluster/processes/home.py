@@ -95,9 +95,7 @@ class Home:
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
-            settings |= (
-                {"layout": 0, "slots": ()} if before is None else {"layout": before.layout, "slots": before.slots}
-            )
+            settings |= _layout_of(before)
             self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
@@ -150,6 +148,11 @@ def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, 
     if before is None or before.mode == mode:  # another mode is refused by what the home has begun with
         found.require_mode(mode)
     return found.plain()
+
+
+def _layout_of(before: ClusterSettings | None) -> dict[str, Any]:
+    """Return the settings that only a resize changes."""
+    return {} if before is None else {"layout": before.layout, "slots": before.slots}
 
 
 def _make_private(place: Path) -> None:

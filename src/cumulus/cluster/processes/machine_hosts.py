@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from cumulus.cluster import codec
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
 from cumulus.cluster.processes.home import Home, file_readers
 from cumulus.cluster.processes.host_places import HostPlaces
+from cumulus.cluster.processes.machine_modules import fork_server
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.resets import Reset
@@ -24,6 +26,7 @@ from cumulus.errors import UsageError
 from cumulus.machine import Name
 from cumulus.transport.agents.agent_messages import Directory
 from cumulus.transport.connections import place_text
+from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.machine_process import Launcher, Process, ProcessEnded
 from cumulus.transport.supervisor import Supervisor
 
@@ -45,6 +48,8 @@ class MachineHosts:
         What makes a machine, and what that is told; see `cumulus.transport.machine_process.Process`.
     note
         Takes a line about a host.
+    forks
+        What forks machines on this computer, if all are here; None: these hosts have their own.
 
     Raises
     ------
@@ -59,12 +64,14 @@ class MachineHosts:
         factory: str,
         argument: Mapping[str, Any],
         note: Callable[[str], None],
+        forks: ForkServer | None = None,
     ) -> None:
         self.launchers: dict[Name, Launcher] = {}
         self._hosts, self._home, self._factory, self._argument, self._note = hosts, home, factory, argument, note
         self._names = machine_names(home.settings)
         self._beside = frozenset(self._names)
         """The machines that see the home."""
+        self._forks, self._opened = forks, ExitStack()
         self._told: set[Any] = set()
         """Hosts of which it was told that they are waited for."""
         self._next_look = 0.0
@@ -88,12 +95,14 @@ class MachineHosts:
 
     def __enter__(self) -> MachineHosts:
         if self._hosts is not None:
-            self._links.__enter__()
+            self._opened.enter_context(self._links)
+        else:
+            forks = self._forks or self._opened.enter_context(fork_server(self._note))
+            self.launchers |= dict.fromkeys(self._names, forks.launch)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._hosts is not None:
-            self._links.__exit__()
+        self._opened.close()
 
     @property
     def is_stop_wished(self) -> bool:

@@ -45,6 +45,7 @@ from cumulus.epochs.reshape import reshape
 from cumulus.errors import LayoutError, UsageError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
+from cumulus.transport.forked_processes import ForkServer
 
 DEFAULT_NODES = 2
 _DRAIN_S = 0.05
@@ -84,6 +85,7 @@ def open_home(
     hosts: HostSettings | None = None,
     is_moved: bool = False,
     moves: Sequence[str] = (),
+    forks: ForkServer | None = None,
     **settings: Any,
 ) -> Home:
     """Open the folders of a cluster; if it had others, or other cuts, its state is dealt out before.
@@ -103,6 +105,8 @@ def open_home(
         Whether all is dealt out whatever the number of nodes: machines are placed elsewhere, or keys.
     moves
         Which slots are to be on which nodes (`cumulus.cluster.placement.slots.moved_slots`).
+    forks
+        What forks machines that have to commit something before; None: they have their own.
 
     Raises
     ------
@@ -124,7 +128,7 @@ def open_home(
         if is_other:
             old_shape: dict[str, Any] = {"nodes": before.nodes, "switches": before.switches, "cuts": before.cuts}
             with Home(program, sources, out, checkpoint, **old_shape, **wanted) as old:
-                resize(old, nodes, switches, cuts, note, hosts, moves)
+                resize(old, nodes, switches, cuts, note, hosts, moves, forks)
     wanted |= {"nodes": nodes, "switches": switches, "cuts": cuts}
     home = Home(program, sources, out, checkpoint, **wanted)
     with ExitStack() as opened:
@@ -132,7 +136,7 @@ def open_home(
         if hosts is None or not _lacks_files(home, hosts):
             opened.pop_all()
             return home
-        resize(home, nodes, switches, cuts, note, hosts)
+        resize(home, nodes, switches, cuts, note, hosts, forks=forks)
     return Home(program, sources, out, checkpoint, **wanted)
 
 
@@ -144,6 +148,7 @@ def resize(
     note: Callable[[str], None],
     hosts: HostSettings | None = None,
     moves: Sequence[str] = (),
+    forks: ForkServer | None = None,
 ) -> None:
     """Deal out what nodes and switches of a home have to others, by other cuts or slots, or to other hosts.
 
@@ -155,6 +160,8 @@ def resize(
         As it is to be. Without cuts and moves, all nodes get about equal parts.
     note
         Takes a line about what is done.
+    forks
+        As `open_home` takes it.
 
     Raises
     ------
@@ -188,7 +195,7 @@ def resize(
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
     if after.tables != home.plan.tables or not _has_same_gate(home.plan, after):
-        _commit_accepted(home, settings, note, hosts)
+        _commit_accepted(home, settings, note, hosts, forks)
     with HostStates(home, settings, hosts, note) as states:
         placed = states.place(after)
         held = states.read(_keepers(before))
@@ -234,7 +241,11 @@ def _has_same_gate(before: ClusterPlan, after: ClusterPlan) -> bool:
 
 
 def _commit_accepted(
-    home: Home, after: ClusterSettings, note: Callable[[str], None], hosts: HostSettings | None
+    home: Home,
+    after: ClusterSettings,
+    note: Callable[[str], None],
+    hosts: HostSettings | None,
+    forks: ForkServer | None,
 ) -> None:
     """Let the old machines commit what clients were told is accepted."""
     with HostStates(home, after, hosts, note) as states:
@@ -242,7 +253,8 @@ def _commit_accepted(
         last = max(each.last for each in states.read(switches).values())
     if last > home.epoch:
         note(f"rows up to epoch {last} were accepted and are committed first, by the nodes that there were")
-        for epoch in ClusterRun(home, _DRAIN_S, last, note=note, hosts=_unplaced(home, hosts)).epochs(lambda: False):
+        running = ClusterRun(home, _DRAIN_S, last, note=note, hosts=_unplaced(home, hosts), forks=forks)
+        for epoch in running.epochs(lambda: False):
             home.epoch = epoch.number
 
 

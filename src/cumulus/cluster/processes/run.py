@@ -20,6 +20,7 @@ from cumulus.epochs.progress import Epoch
 from cumulus.errors import ProcessError, StoreError
 from cumulus.machine import Name
 from cumulus.transport.agents.agent_links import HostLostError
+from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.hang_watch import DEAD_AFTER_SECONDS, HangWatch
 from cumulus.transport.machine_process import LinkLost, MachineMessage, ProcessEnded
 from cumulus.transport.supervisor import StartError, Supervisor
@@ -59,6 +60,8 @@ class ClusterRun:
         Where the machines run; None: all on this computer, without agents.
     on_memory
         Is told again and again how much memory the process of each machine has, in bytes.
+    forks
+        What forks those of this computer; None: the run has its own, while it lasts.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ClusterRun:
         factory: str = "cumulus.cluster.processes.import_without_pandas:start_machine",
         hosts: HostSettings | None = None,
         on_memory: Callable[[Mapping[Name, int]], None] = lambda _: None,
+        forks: ForkServer | None = None,
     ) -> None:
         self._on_memory = on_memory
         self._dead_after_s = dead_after_s
@@ -84,7 +88,7 @@ class ClusterRun:
             "last": last,
             "has_functions": bool(home.settings.functions),
         }
-        self._hosts = MachineHosts(hosts, home, factory, argument, note)
+        self._hosts = MachineHosts(hosts, home, factory, argument, note, forks)
         self._epoch = home.epoch
         self._deaths = 0
         self._since = 0.0

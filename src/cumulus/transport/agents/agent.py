@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,9 +44,9 @@ from cumulus.transport.agents.agent_messages import (
     encode,
 )
 from cumulus.transport.connections import Address, Connection
+from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.framing import FrameKind, framed
 from cumulus.transport.greeting import Credentials, RefusalError, RefusalNotes, RefusalPolicy, one_to_close
-from cumulus.transport.local_process import LocalProcess
 from cumulus.transport.machine_process import Process
 from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus.transport.tls import TlsFiles
@@ -56,6 +57,8 @@ _MOST_STRANGERS, _MOST_CLIENTS = 100, 500
 _CLUSTER, _MACHINE = re.compile(r"[0-9a-f]{1,64}"), re.compile(r"[a-z]{1,20}[0-9]{0,6}")
 _BETWEEN_SECONDS = 20.0
 """For how long a cluster whose supervisor has gone may be about to start anew, as one with other nodes does."""
+_LOOK_SECONDS = 0.05
+"""How often is looked whether processes can be forked."""
 _END_SECONDS = 5.0
 """How long processes may take to end when they are killed."""
 
@@ -76,6 +79,8 @@ class AgentSettings:
         Certificates of this host; None: nothing is encrypted.
     factories
         What the functions that make machines begin with.
+    modules
+        What `cumulus.transport.forked_processes.ForkServer` imports for the machines.
     """
 
     address: Address
@@ -83,15 +88,16 @@ class AgentSettings:
     data: Path
     tls: TlsFiles | None = None
     factories: str = "cumulus."
+    modules: tuple[str, ...] = (_MODULE,)
 
 
 class _Hosted:
     """A process that an agent has started, and who hears it."""
 
-    def __init__(self, agent: Agent, launch: Launch) -> None:
+    def __init__(self, agent: Agent, launch: Launch, forks: ForkServer) -> None:
         self.name, self._agent = launch.name, agent
         self._loop = asyncio.get_running_loop()
-        self.running = LocalProcess(Process(launch.name, module=launch.module), self)
+        self.running = forks.launch(Process(launch.name, module=launch.module), self)
 
     def heard(self, kind: int, payload: bytes) -> None:
         """Pass a frame on."""
@@ -145,6 +151,8 @@ class Agent:
         self._lost_at = -_BETWEEN_SECONDS
         """When the last supervisor was."""
         self._hosted: dict[Name, _Hosted] = {}
+        self._launches: deque[Launch] = deque()
+        """What is to be started as soon as processes can be forked."""
         self._directory = Directory({}, 0, None)
         try:
             make_private(settings.data)
@@ -171,6 +179,7 @@ class Agent:
                 f"--listen {host}:{port} cannot be used: {problem.strerror or problem}",
                 hint="Give another port, or an address of this host.",
             ) from None
+        self._forks = ForkServer(self._settings.modules, self._note)
         try:
             on_up(server.sockets[0].getsockname()[:2])
             while not is_stopped():
@@ -179,6 +188,7 @@ class Agent:
         finally:
             server.close()
             self._end_processes("the agent ends")
+            self._forks.close()
             ends = [each.gone for each in self._connections]
             for each in list(self._connections):
                 each.abort("the agent ends")
@@ -208,6 +218,7 @@ class Agent:
 
     def _end_processes(self, why: str) -> None:
         hosted, self._hosted = list(self._hosted.values()), {}
+        self._launches.clear()
         if hosted:
             self._note(f"{why}: {', '.join(each.name for each in hosted)} end")
         for each in hosted:
@@ -238,7 +249,9 @@ class Agent:
             case Announced(directory, clients_secret) if self._claim is not None:
                 self._take_announced(directory, clients_secret)
             case Launch() if self._claim is not None:
-                self._send(self._supervisor, self._launched(message))
+                self._check_launch(message)
+                self._launches.append(message)
+                self._launch()
             case ProcessFrame(name, kind, incarnation, data) if name in self._hosted:
                 self._pass_on(self._hosted[name], FrameKind(kind), incarnation, data)
             case Signalled(name, is_kill) if name in self._hosted:
@@ -263,14 +276,26 @@ class Agent:
         except (ValueError, TypeError):
             raise RemoteProtocolError("an announcement has come that is none") from None
 
-    def _launched(self, launch: Launch) -> Launched:
-        assert self._claim is not None
+    def _check_launch(self, launch: Launch) -> None:
         if launch.module != _MODULE or not _MACHINE.fullmatch(launch.name):
             raise RemoteProtocolError(f"{launch.module!r:.100} is nothing that an agent starts")
+
+    def _launch(self) -> None:
+        """Start what is to be started, unless the process that forks it still imports: nobody waits for that here."""
+        if self._launches and not self._forks.is_importing:
+            launched = [self._launched(launch) for launch in self._launches]
+            self._launches.clear()
+            assert self._supervisor is not None, "without one nothing is to be started"
+            for each in launched:
+                self._send(self._supervisor, each)
+        elif self._launches:
+            asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._launch)
+
+    def _launched(self, launch: Launch) -> Launched:
         try:
             if launch.name in self._hosted:
                 self._hosted.pop(launch.name).running.kill()
-            self._hosted[launch.name] = hosted = _Hosted(self, launch)
+            self._hosted[launch.name] = hosted = _Hosted(self, launch, self._forks)
         except ProcessError as problem:
             return Launched(launch.name, 0, problem.message, problem.hint)
         return Launched(launch.name, hosted.running.pid)
