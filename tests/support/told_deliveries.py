@@ -114,6 +114,7 @@ class ToldDeliveries:
             Snapshots.after(None, 1),
             None,
             spread,
+            self.plan.epoch_routes.of_node(number),
             most_open_rows=self._most_open_rows,
         )
 

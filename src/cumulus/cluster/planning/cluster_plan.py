@@ -24,6 +24,7 @@ from cumulus.cluster.placement.cuts import regions_asked_for
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
 from cumulus.cluster.placement.statement_placement import choose_homes, estimated_rows
+from cumulus.cluster.planning.epoch_routes import EpochRoutes, epoch_routes
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
@@ -99,6 +100,11 @@ class ClusterPlan:
     def is_cyclic(self) -> bool:
         """Whether spread maps feed each other in a circle."""
         return bool(cycles(self.division.spread))
+
+    @cached_property
+    def epoch_routes(self) -> EpochRoutes:
+        """Who tells whom how far an epoch is."""
+        return epoch_routes(self)
 
     @cached_property
     def checks(self) -> Checks:

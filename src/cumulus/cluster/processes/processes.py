@@ -248,6 +248,7 @@ class _Parts:
             snapshots,
             gate,
             protocol,
+            plan.epoch_routes.of_node(number),
             state,
             settings.snapshot_bytes,
             self._process,
