@@ -152,3 +152,38 @@ def test_a_node_waits_for_those_that_tell_it() -> None:
         for depth, told in enumerate(mine.targets):
             assert all(number in routes[node].sources[depth] for node in told)
     assert np.sum([len(told) for mine in routes for told in mine.targets]) == 3 * 12
+
+
+BESIDE = """
+CREATE TABLE r (a INT); CREATE TABLE s (b INT); CREATE TABLE t (c INT);
+CREATE VIEW n AS SELECT a, COUNT(*) AS n FROM r GROUP BY a; CREATE VIEW m AS SELECT COUNT(*) AS n FROM s;
+"""
+
+
+def ended_by(script: str, nodes: int, switches: int, mode: Mode = Mode.EVENTUAL) -> list[tuple[int, ...]]:
+    """Return for each switch the nodes that it tells when an epoch has ended."""
+    plan = plan_cluster(compile_sql(script, rely=False, enforced=False), nodes, switches, mode)
+    told = [plan.epoch_routes.of_switch(number) for number in range(switches)]
+    waiting = [plan.epoch_routes.of_node(number).switches for number in range(nodes)]
+    assert all(waiting), "a node hears of each epoch"
+    assert waiting == [{each for each in range(switches) if node in told[each]} for node in range(nodes)]
+    assert plan.epoch_routes.ends == sum(map(len, told))
+    return told
+
+
+def test_a_switch_tells_the_nodes_that_may_get_rows_of_its_tables() -> None:
+    """Table r is everywhere, s added up where its rows are, by b; nobody reads t, and switch 3 has no table."""
+    assert ended_by(BESIDE, 3, 4) == [(0, 1, 2), (0, 1, 2), (), ()]
+    assert ended_by(BESIDE, 3, 1) == [(0, 1, 2)]
+    fetching = ended_by(BESIDE, 3, 4, Mode.FOUR_LOGS)
+    assert fetching == [(0, 1, 2), (0,), (), ()], "m lies on node 0"
+    assert ended_by(BESIDE, 3, 4, Mode.TICKS) == fetching
+    assert ended_by(BESIDE, 3, 4, Mode.GATED) == [(0, 1, 2)] * 3 + [()], "a gate takes in rows of all tables"
+    nested = "CREATE TABLE r (a INT); CREATE VIEW n AS SELECT COUNT(DISTINCT a) AS n FROM r WHERE a > 0;"
+    alone = ended_by(nested + "CREATE TABLE s (b INT);", 3, 2, Mode.GATED)
+    assert sum(map(len, alone)) in (4, 6)
+    assert ended_by("CREATE TABLE r (a INT); CREATE VIEW n AS SELECT COUNT(*) AS n FROM r;", 4, 3, Mode.FOUR_LOGS) == [
+        (0, 3),
+        (1,),
+        (2,),
+    ], "who gets nothing has the switch of its number"

@@ -138,7 +138,7 @@ class ClusterNode:
 
     def _new_marks(self) -> EpochMarks:
         sources = [frozenset(self._peers.values())] if self._in_rounds else self._routes.sources
-        return EpochMarks(self._switches.values(), sources, self._committed, in_rounds=self._in_rounds)
+        return EpochMarks(self._routes.switches, sources, self._committed, in_rounds=self._in_rounds)
 
     def _load(self, state: NodeState) -> None:
         if self._gate is not None:
@@ -194,7 +194,7 @@ class ClusterNode:
                     raise RemoteProtocolError(f"{self.name}: {sender} tells {told}, and has done so or need not")
             case EpochEnd(epoch, final, payload) if sender in self._switches:
                 if not self._marks.end(epoch, self._switches[sender]):
-                    raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch} again")
+                    raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch}, and has done so or need not")
                 self._take_part(sender, epoch, payload)
                 self._final |= {epoch} if final else set()
             case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
@@ -291,7 +291,7 @@ class ClusterNode:
         self._done = self._over.popleft()
         self._final.discard(epoch)
         payloads = self._payloads.pop(epoch)
-        ordered = [b"".join(payloads[each]) for each in self._switches]
+        ordered = [b"".join(payloads.get(each, ())) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
         self._gated_rows += 0 if outcome is None else outcome.events
         deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)

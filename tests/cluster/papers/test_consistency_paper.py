@@ -93,9 +93,8 @@ def _collect_garbage(world: ToldDeliveries) -> None:
     assert [(each["history_rows"], each["overlay_rows"]) for each in facts] == [(2, 4), (2, 0)]
     world.note(
         'Garbage collection, §4.3, "in two phases: coordinator synchronization, and node synchronization". Ours: a '
-        "switch needs no answers to end an epoch, since links keep the order of what is sent, and all "
-        "switches tell all "
-        "nodes; so nobody broadcasts that an epoch is complete."
+        "switch needs no answers to end an epoch, since links keep the order of what is sent, and it tells all nodes "
+        "that may get rows of its tables, by the plan; so nobody broadcasts that an epoch is complete."
     )
     world.tick(LOOK_MS)
     world.deliver(

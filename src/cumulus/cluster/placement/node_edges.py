@@ -1,17 +1,17 @@
-"""Which nodes may send which others something of a map: the edges of the map graph between nodes.
+"""Which nodes may send which others something of a map, and which nodes a switch may tell of rows of a table.
 
-They follow from the tables by which rows, deltas and slices are routed, whatever the rows are. A pair that is left out
+Both follow from the tables by which rows, deltas and slices are routed, whatever the rows are. A pair that is left out
 never has a message; one that is there may have none.
 
 References
 ----------
 Cumulus consistency paper, section 4.3: "The layout fully determines both where a node sends deltas, as well as from
-where it receives deltas."
+where it receives deltas." And section 4.1, the dispatch table of a coordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.cluster.placement.correspondence import NamedFlow, Place, corresponding, named_flows, place_of
@@ -94,3 +94,39 @@ def _edges_of_reads(layout: ClusterLayout, flow: NamedFlow) -> Iterator[tuple[st
 def _of_any_row(place: Place) -> Place:
     """Return a place whose columns may have any values: they range over all parts, as loop variables do."""
     return Place((), (*((f"column {name}", cut) for name, cut in place.columns), *place.loops))
+
+
+def nodes_at_home(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
+    """Return the nodes on which rows of some tables may be evaluated.
+
+    Examples
+    --------
+    >>> from cumulus.m3 import parse
+    >>> program = parse("ON +r(a) { q[] += 1 } ON +s(b) { m[b] += 1 }")
+    >>> layout = ClusterLayout(program, {(0, 0): None, (1, 0): "b"}, 3)
+    >>> nodes_at_home(layout, ["r"]), nodes_at_home(layout, ["s"]), nodes_at_home(layout, ["t"])
+    ({0}, {0, 1, 2}, set())
+    """
+    found: set[int] = set()
+    for (index, _), home in layout.homes.items():
+        if layout.program.triggers[index].relation in tables:
+            found |= {0} if home is None else set(range(layout.nodes))
+    return found
+
+
+def nodes_added_to(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
+    """Return the nodes that have replicas of what rows of some tables add to."""
+    triggers = [each for each in layout.program.triggers if each.relation in tables]
+    sets = [each for trigger in triggers for written in trigger.statements for each in layout.sets[written.map]]
+    return {node for each in sets for node in ((0,) if each.reach is Reach.FIRST else range(layout.nodes))}
+
+
+def owners_asked(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
+    """Return the nodes that own what rows of some tables read or add to."""
+    program, found = layout.program, set[int]()
+    for flow in named_flows(program):
+        if flow.relation in tables:
+            for each in (flow.writes, *flow.reads):
+                place = _of_any_row(place_of(program, flow.relation, each, layout.regions[each.map]))
+                found |= {node for node, _ in corresponding(place, Place((), ()))}
+    return found

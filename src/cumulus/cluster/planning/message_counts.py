@@ -164,7 +164,7 @@ def messages_of_epoch(plan: ClusterPlan) -> Counter[str]:
     rounds = 2 if plan.is_cyclic and RULES[plan.mode].corrects else 0  # if all are quiet
     return Counter(
         EpochTurn=switches,
-        EpochEnd=switches * nodes,
+        EpochEnd=plan.epoch_routes.ends,
         MapCheckpoint=nodes * (nodes - 1) * rounds + plan.epoch_routes.checkpoints,
         EpochReady=nodes + switches,
         EpochCommit=nodes + switches,

@@ -208,6 +208,7 @@ class _Parts:
         machine = Switch(
             number,
             plan.nodes,
+            plan.epoch_routes.of_switch(number),
             tables,
             gates,
             self._committed,
