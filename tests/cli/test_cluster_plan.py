@@ -103,6 +103,15 @@ def test_counts_and_hints_move_homes():
     assert home_of_orders("--home Orders.CID") == {"cid"}
 
 
+def test_messages_of_an_epoch_are_counted_without_rows():
+    text = told("cluster plan shop.sql --nodes 3 --switches 2 --messages")
+    assert text.splitlines()[:2] == ["eventual, 3 nodes", "for each epoch"]
+    for mode, checkpoints in (("eventual", 18), ("four-logs", 12), ("ticks", 0), ("gated", 0)):
+        found = json.loads(told(f"cluster plan shop.sql --nodes 3 --switches 2 --mode {mode} --messages --json"))
+        assert found.keys() == {"of_an_epoch"}
+        assert found["of_an_epoch"]["MapCheckpoint"] == checkpoints
+
+
 def test_all_can_be_gated():
     found = json.loads(told("cluster plan shop.sql --nodes 2 --mode gated --json"))
     assert found["spread"] == {"views": [], "maps": [], "statements": 0}
@@ -119,6 +128,7 @@ def test_all_can_be_gated():
         ("cluster plan shop.sql --nodes 2 --rows x=1", UsageError, "no table 'x'"),
         ("cluster plan shop.sql --nodes 2 --mode gated --home orders.oid", UsageError, "no statement of it is spread"),
         ("cluster plan shop.sql --nodes 2 --mode gated --program", UsageError, "nothing is spread"),
+        ("cluster plan shop.sql --nodes 2 --mode gated --messages --from .", UsageError, "nothing is spread"),
     ],
 )
 def test_what_is_wrong_is_told_with_a_way_out(command: str, kind: type[CumulusError], message: str):

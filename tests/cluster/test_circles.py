@@ -73,7 +73,7 @@ def noticed(folder: Path, seed: int) -> bool:
 
 
 def test_a_round_is_over_when_nobody_has_sent_anything_since_the_one_before() -> None:
-    marks = EpochMarks(2, 1, 1, 0, in_rounds=True)
+    marks = EpochMarks((0,), [{0, 1}], 0, in_rounds=True)
     assert marks.tell() == []
     assert marks.end(1, 0)
     assert marks.tell() == [(1, 0)]

@@ -45,23 +45,26 @@ def run(folder: Path, out: Path, **settings: Any) -> None:
 
 
 def with_few_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let versions have three bits for epochs, as in a cluster that has run for weeks."""
-    for name, value in (("MOST_EPOCHS", 8), ("LAST_VERSION", (8 << versions.REST_BITS) - 1)):
+    """Let versions have four bits for epochs, as in a cluster that has run for weeks.
+
+    A node may be ready with two epochs before it hears that one is committed, and get rows of those behind.
+    """
+    for name, value in (("MOST_EPOCHS", 16), ("LAST_VERSION", (16 << versions.REST_BITS) - 1)):
         monkeypatch.setattr(versions, name, value)
-    monkeypatch.setattr(versions, "_STEP", 4)
-    monkeypatch.setattr(versions, "_LATEST", 6)
+    monkeypatch.setattr(versions, "_STEP", 8)
+    monkeypatch.setattr(versions, "_LATEST", 10)
 
 
 @pytest.mark.parametrize(("order", "engine"), one_mode_each(("clock", "switch"), ("interpreter", "native"), of=2))
 def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, order: str
 ) -> None:
-    write(tmp_path / "in", range(1, 24))
+    write(tmp_path / "in", range(1, 40))
     run(tmp_path / "in", tmp_path / "judged", nodes=1, switches=1)
     with_few_bits(monkeypatch)
-    for last in (19, 0):  # the second life begins with a window of its own
+    for last in (30, 0):  # the second life begins with a window of its own
         run(tmp_path / "in", tmp_path / "out", engine=engine, order=order, last=last)
-    assert committed_epochs(tmp_path / "out") == [*range(1, 24)]
+    assert committed_epochs(tmp_path / "out") == [*range(1, 40)]
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 
 
@@ -80,11 +83,11 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
 def test_so_it_does_in_the_other_modes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, settings: dict[str, Any]
 ) -> None:
-    write(tmp_path / "in", range(1, 24))
+    write(tmp_path / "in", range(1, 40))
     run(tmp_path / "in", tmp_path / "judged", nodes=1, switches=1)
     with_few_bits(monkeypatch)
     switches = 1 if RULES[mode].needs_one_switch else 2
-    for last in (19, 0):
+    for last in (30, 0):
         run(tmp_path / "in", tmp_path / "out", mode=mode, switches=switches, last=last, **settings)
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.log_files import RecordLog
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.m3.program import Program
-from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered
+from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered, Send
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus_lab.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
 
@@ -56,8 +57,8 @@ def reopened(spec: MachineSpec) -> RecordLog:
 class LoggedMachine:
     """A machine whose log is on the disk, where a later run finds it; the world knows the records of this run alone."""
 
-    def __init__(self, machine: Machine, log: RecordLog) -> None:
-        self._machine, self._log = machine, log
+    def __init__(self, machine: Machine, log: RecordLog, sent: Counter[str]) -> None:
+        self._machine, self._log, self._sent = machine, log, sent
         first, records = log.recover()
         self._recovered = Recovered(first, records)
         self._before = first + len(records) - 1
@@ -74,6 +75,8 @@ class LoggedMachine:
                     effects += [Forget(number - self._before)] if number > self._before else []
                 case _:
                     effects.append(each)
+            if isinstance(each, Send):
+                self._sent[type(each.message).__name__] += 1
         return effects
 
     def check(self) -> None:
@@ -93,15 +96,16 @@ def run_cluster(
     clients: Mapping[Name, Machine] | None = None,
     every_ms: int | None = None,
     last: int = 0,
+    sent: Counter[str] | None = None,
     **settings: Any,
 ) -> SimulatedRun:
     """Read all there is, as `cumulus run --host cluster` does, with delays that a seed chooses.
 
     It goes on where the last run has ended, as that does. `machines` is filled with them, for those who want to look at
-    what they have become. With `clients` and `every_ms`
-    it goes on until epoch `last`.
+    what they have become, `sent` with how many messages there were, by class. With `clients` and `every_ms` it goes on
+    until epoch `last`.
     """
-    others = dict(clients or {})
+    others, counts = dict(clients or {}), Counter() if sent is None else sent
     with Home(program, sources, out, None, mode=mode, nodes=nodes, switches=switches, **settings) as home:
         names = machine_names(home.settings)
         argument = {"home": home.settings.home, "every_ms": every_ms, "last": last}
@@ -111,7 +115,7 @@ def run_cluster(
         if machines is not None:
             machines |= {name: each.machine for name, each in equipped.items()}
         logs = {name: reopened(each) for name, each in equipped.items()}
-        logged = {name: LoggedMachine(each.machine, logs[name]) for name, each in equipped.items()}
+        logged = {name: LoggedMachine(each.machine, logs[name], counts) for name, each in equipped.items()}
         watcher = Watcher()
 
         def machine_of(name: Name, life: int) -> Machine:

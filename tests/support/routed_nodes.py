@@ -26,6 +26,8 @@ class RoutedNodes:
         self._program, self._at_homes = _node_program(layout)
         self.engines = [Interpreter(self._program) for _ in range(layout.nodes)]
         self.sent = Counter[str]()
+        self.links: set[tuple[str, int, int]] = set()
+        """Maps, each with a node that has sent deltas of it, and one that has got some."""
 
     def on_event(self, event: Event) -> None:
         sign, relation, row = event
@@ -37,6 +39,7 @@ class RoutedNodes:
         for node, name, (key, values) in made:
             for target in self.layout.nodes_of(name, key):
                 self.sent[name] += target != node
+                self.links |= {(name, node, target)} if target != node else set()
                 self._fire(target, 1, f"add {name}", (*key, *values))
 
     def _fire(self, node: int, sign: int, relation: str, row: tuple) -> None:

@@ -100,9 +100,8 @@ class ToldDeliveries:
         plan, tables = self.plan, frozenset(self.plan.tables.tables_of(number))
         blocks = BlockMaker(Numbering(ORDER, number), switch_protocol(plan), frozenset())
         spread = SpreadIntake(intake_of_switch(plan, number, partial(make_engine, "interpreter")), blocks)
-        return Switch(
-            number, plan.nodes, tables, (), 0, spread, ClientSessions(plan.program, tables, None, is_spread=True)
-        )
+        sessions = ClientSessions(plan.program, tables, None, is_spread=True)
+        return Switch(number, plan.nodes, plan.epoch_routes.of_switch(number), tables, (), 0, spread, sessions)
 
     def _node(self, number: int) -> ClusterNode:
         spread = node_protocol(NodeLife(self.plan, number, "interpreter", ORDER))
@@ -114,6 +113,7 @@ class ToldDeliveries:
             Snapshots.after(None, 1),
             None,
             spread,
+            self.plan.epoch_routes.of_node(number),
             most_open_rows=self._most_open_rows,
         )
 

@@ -9,8 +9,10 @@ from typing import Any
 from cumulus.cluster import codec
 from cumulus.cluster.machine_tasks import CommitEpoch, WriteOutputs
 from cumulus.cluster.messages import Deltas, EpochEnd, EpochTurn, EpochWanted, Events, RowsAccepted, RowsHeld
+from cumulus.cluster.mode import RULES
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central_messages import Correct, ForwardedBlock, Push, VersionCommit
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedRows
@@ -18,6 +20,7 @@ from cumulus.cluster.standby.copied_machine import CopiedMachine
 from cumulus.cluster.switch import Switch
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.epochs.bucket.outcome import Outcome
+from cumulus.m3.dataflow import depths
 from cumulus.machine import Append, Effect, Input, Machine, Name, Perform, Received, Send
 from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.simulation import Reports
@@ -153,6 +156,31 @@ class Cascades:
         return computed
 
 
+class EdgesOfNode:
+    """Checks that a node sends nothing of a map to a node to which its plan has no edge for that.
+
+    Parameters
+    ----------
+    number
+        Of the node.
+    """
+
+    def __init__(self, plan: ClusterPlan, number: int) -> None:
+        self._routes, self._number = plan.epoch_routes, number
+        spread = plan.division.spread
+        self._depths = {} if plan.is_cyclic or not RULES[plan.mode].corrects else depths(spread)
+        sliced = [each.map for each in plan.nodes_program.slices]
+        self._names = [each.name for each in spread.maps] if RULES[plan.mode].has_replicas else sliced
+
+    def check(self, to: Name, message: object) -> None:
+        """Check what is sent to a node."""
+        if self._depths and isinstance(message, Deltas | Push | Correct):
+            receiver = int(to.removeprefix("node"))
+            for name in (self._names[at] for at, _ in message.frames):
+                has_edge = self._routes.has_edge(self._depths[name], self._number, receiver)
+                assert has_edge, f"node {self._number} sends something of {name} to {to}, without an edge"
+
+
 class CountedMachine:
     """A machine that is counted; it does what it does.
 
@@ -166,10 +194,19 @@ class CountedMachine:
         Of the cluster, from 1.
     ledger
         Where rows and errors of this machine are entered.
+    plan
+        Of the cluster.
     """
 
     def __init__(
-        self, name: Name, machine: Machine, reports: Reports, history: ClusterHistory, incarnation: int, ledger: Ledger
+        self,
+        name: Name,
+        machine: Machine,
+        reports: Reports,
+        history: ClusterHistory,
+        incarnation: int,
+        ledger: Ledger,
+        plan: ClusterPlan,
     ) -> None:
         self.machine = machine
         self._name, self._reports, self._history, self._incarnation = name, reports, history, incarnation
@@ -177,6 +214,7 @@ class CountedMachine:
         self._node = inner if isinstance(inner, ClusterNode) else None
         self._open: set[int] = set()
         self._ledger = ledger
+        self._edges = None if self._node is None else EdgesOfNode(plan, int(name.removeprefix("node")))
         if isinstance(inner, Switch) and inner.intake is not None:
             ledger.watch(name, inner.intake, incarnation)
         if self._node is not None and self._node.protocol is not None:
@@ -196,6 +234,8 @@ class CountedMachine:
         self._reports("correction sent on", times=int(sends and late[1] > before[1]))
         for effect in effects:
             self._count(effect)
+            if self._edges is not None and isinstance(effect, Send):
+                self._edges.check(effect.to, effect.message)
         self._count_waiting(inputs, effects)
         return effects
 

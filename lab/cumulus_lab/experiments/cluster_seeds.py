@@ -389,7 +389,9 @@ class Case:
         made = self._cluster.made(name)
         if isinstance(made, Standby):
             return made
-        machine = CountedMachine(name, made, self._reports, self._history, len(self._incarnations), self._ledger)
+        machine = CountedMachine(
+            name, made, self._reports, self._history, len(self._incarnations), self._ledger, self._plan
+        )
         return self._breaking(name, machine, self._plan.layout)
 
     def _judge(self, world: World) -> None:

@@ -1,8 +1,8 @@
 """Which epochs have ended, and down to which depth their deltas are all here.
 
 The two phases of the Cumulus consistency paper, §4.3: switches end an epoch, then nodes tell each other, depth by depth
-of the map graph, that no more deltas of the epoch come from them. Links keep the order of what is sent, so a mark that
-has come says that everything before it has come, too.
+of the map graph, that no more deltas of the epoch come from them. A node is told by those alone that may send it some
+of the depth. Links keep the order of what is sent, so a mark that has come says that everything before it has come.
 
 Maps that feed each other in a circle have no depths. Then nodes tell each other in rounds, each mark behind all those
 of the round before, and with it whether the node has sent deltas of the epoch since its own mark of that round. What
@@ -12,7 +12,7 @@ node has sent anything between its marks of two rounds, nothing is on its way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 
@@ -35,8 +35,11 @@ class EpochMarks:
 
     Parameters
     ----------
-    depths
-        How many depths the map graph has.
+    switches
+        Those that end epochs here.
+    sources
+        Depth → the nodes that tell when they have sent all their deltas of the depth. In rounds: of one, all nodes with
+        this one.
     committed
         The last epoch that is over.
     in_rounds
@@ -48,15 +51,23 @@ class EpochMarks:
         The last epoch of which all is in.
     """
 
-    def __init__(self, nodes: int, switches: int, depths: int, committed: int, *, in_rounds: bool = False) -> None:
-        self._nodes, self._switches, self._depths = nodes, switches, 0 if in_rounds else depths
+    def __init__(
+        self,
+        switches: Collection[int],
+        sources: Sequence[Collection[int]],
+        committed: int,
+        *,
+        in_rounds: bool = False,
+    ) -> None:
+        self._switches, self._sources = frozenset(switches), [frozenset(each) for each in sources]
+        self._depths = 0 if in_rounds else len(sources)
         self._in_rounds = in_rounds
         self.over = committed
         self._marks: dict[int, _Marks] = {}
 
     def end(self, epoch: int, switch: int) -> bool:
-        """Note that a switch has ended an epoch; False if that was known, or the epoch is over."""
-        if epoch <= self.over:
+        """Note that a switch has ended an epoch; False if that was known, the epoch is over, or it ends none here."""
+        if epoch <= self.over or switch not in self._switches:
             return False
         ended = self._of(epoch).ended
         is_new = switch not in ended
@@ -77,7 +88,7 @@ class EpochMarks:
         if self._in_rounds and depth == len(marks.flushed):
             marks.flushed.append(set())
             marks.quiet.append(set())
-        if depth >= len(marks.flushed):
+        if depth >= len(marks.flushed) or node not in self._sources_of(depth):
             return False
         is_new = node not in marks.flushed[depth]
         marks.flushed[depth].add(node)
@@ -104,7 +115,8 @@ class EpochMarks:
     def tell(self, is_done: Callable[[int], bool] = lambda epoch: True) -> list[tuple[int, int]]:
         """Return the epochs and depths of which this node, having sent whatever it had to, tells the nodes now.
 
-        A depth may be told when all switches have ended the epoch, and all nodes have told all depths below.
+        A depth may be told when all switches have ended the epoch, and all that is sent here of the depths below has
+        come.
 
         Parameters
         ----------
@@ -114,7 +126,7 @@ class EpochMarks:
         told: list[tuple[int, int]] = []
         for epoch in sorted(self._marks):
             marks = self._marks[epoch]
-            if len(marks.ended) == self._switches and is_done(epoch):
+            if len(marks.ended) == len(self._switches) and is_done(epoch):
                 if self._in_rounds:  # one at a time: this node's own mark is the last of a round, or lets others go on
                     if self._is_flushed(marks, marks.untold) and not self._is_over(marks):
                         told.append((epoch, marks.untold))
@@ -125,21 +137,25 @@ class EpochMarks:
                     marks.untold += 1
         return told
 
+    def _sources_of(self, depth: int) -> frozenset[int]:
+        """Return the nodes that tell a depth, or their mark of a round, here."""
+        return self._sources[0 if self._in_rounds else depth]
+
     def _is_flushed(self, marks: _Marks, depth: int) -> bool:
-        """Whether all nodes have told all depths below one."""
-        return depth == 0 or len(marks.flushed[depth - 1]) == self._nodes
+        """Whether all that tell this node anything of the depth below one have told it."""
+        return depth == 0 or len(marks.flushed[depth - 1]) == len(self._sources_of(depth - 1))
 
     def _is_over(self, marks: _Marks) -> bool:
         """Whether no deltas come any more."""
         if self._in_rounds:
-            return any(len(each) == self._nodes for each in marks.quiet)
-        return self._is_flushed(marks, self._depths)
+            return any(len(each) == len(self._sources[0]) for each in marks.quiet)
+        return marks.untold == self._depths and self._is_flushed(marks, self._depths)
 
     @property
     def ended(self) -> int:
         """The last epoch that all switches have ended, as all before it."""
         epoch = self.over
-        while (marks := self._marks.get(epoch + 1)) is not None and len(marks.ended) == self._switches:
+        while (marks := self._marks.get(epoch + 1)) is not None and len(marks.ended) == len(self._switches):
             epoch += 1
         return epoch
 
@@ -152,7 +168,7 @@ class EpochMarks:
             As in `tell`.
         """
         marks = self._marks.get(self.over + 1)
-        if marks is None or len(marks.ended) < self._switches or not self._is_over(marks):
+        if marks is None or len(marks.ended) < len(self._switches) or not self._is_over(marks):
             return None
         if not is_done(self.over + 1):
             return None

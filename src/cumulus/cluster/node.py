@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 
 from cumulus.cluster.clients.parts import part_answers
@@ -28,6 +29,7 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.output_files import ready_messages
+from cumulus.cluster.planning.epoch_routes import NodeRoutes
 from cumulus.cluster.protocols.protocol import NodeProtocol
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedEpoch, NodeState
@@ -69,6 +71,8 @@ class ClusterNode:
         Empty; None without one.
     protocol
         What is done for spread maps, which are empty; None without any.
+    routes
+        Whom it tells how far an epoch is, and for whom it waits.
     snapshots
         Which epochs write views.
     state
@@ -91,6 +95,7 @@ class ClusterNode:
         snapshots: Snapshots,
         gate: Gate | None,
         protocol: NodeProtocol | None,
+        routes: NodeRoutes,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
@@ -108,7 +113,7 @@ class ClusterNode:
         self._switches = {switch_name(each): each for each in range(switches)}
         self._committed = self._done = committed
         """The last epochs that are committed, and of which everything was done here."""
-        self._snapshots, self._gate, self._protocol = snapshots, gate, protocol
+        self._snapshots, self._gate, self._protocol, self._routes = snapshots, gate, protocol, routes
         self._spread = None if protocol is None else protocol.maps
         self._marks = self._new_marks()
         self._reunion = Reunion((PUBLISHER, *self._others, *self._switches))
@@ -125,10 +130,15 @@ class ClusterNode:
         if state is not None:
             self._load(self._log.load(state))
 
+    @property
+    def _in_rounds(self) -> bool:
+        """Whether nodes tell each other in rounds: maps feed each other in a circle."""
+        protocol = self._protocol
+        return protocol is not None and protocol.depths > 0 and protocol.maps.sent_epochs.is_cyclic
+
     def _new_marks(self) -> EpochMarks:
-        depths = 0 if self._protocol is None else self._protocol.depths
-        in_rounds = self._protocol is not None and depths > 0 and self._protocol.maps.sent_epochs.is_cyclic
-        return EpochMarks(len(self._peers), len(self._switches), depths, self._committed, in_rounds=in_rounds)
+        sources = [frozenset(self._peers.values())] if self._in_rounds else self._routes.sources
+        return EpochMarks(self._routes.switches, sources, self._committed, in_rounds=self._in_rounds)
 
     def _load(self, state: NodeState) -> None:
         if self._gate is not None:
@@ -180,10 +190,11 @@ class ClusterNode:
         match message:
             case MapCheckpoint(epoch, depth, is_quiet) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender], is_quiet=is_quiet):
-                    raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
+                    told = f"depth {depth} of epoch {epoch}"
+                    raise RemoteProtocolError(f"{self.name}: {sender} tells {told}, and has done so or need not")
             case EpochEnd(epoch, final, payload, last) if sender in self._switches:
                 if not self._marks.end(epoch, self._switches[sender]):
-                    raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch} again")
+                    raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch}, and has done so or need not")
                 self._take_part(sender, epoch, payload)
                 self._final |= {epoch} if final else set()
                 if self._protocol is not None and last >= 0:  # it may have come before what goes along a tree
@@ -235,15 +246,21 @@ class ClusterNode:
                 self._marks.note_sent(oldest)
             self._protocol.move_on(self._committed)
         while told := self._marks.tell(self._is_flushed):
-            for epoch, depth in told:
-                is_quiet = self._marks.take_quiet(epoch)
-                self._marks.checkpoint(epoch, depth, self._number, is_quiet=is_quiet)
-                effects += (Send(each, MapCheckpoint(epoch, depth, is_quiet)) for each in self._others)
+            effects += chain.from_iterable(self._checkpoints(epoch, depth) for epoch, depth in told)
         while (over := self._marks.next_over(self._is_flushed)) is not None:
             self._over.append(over)
         self._urge(effects)
         if self._over and self._writing is None:  # who writes the one before reads the gate's maps
             self._finish(self._over[0], effects)
+
+    def _checkpoints(self, epoch: int, depth: int) -> Iterator[Send]:
+        """Yield what others are told when everything of a depth is sent, or with the mark of a round."""
+        if not self._in_rounds:
+            yield from (Send(node_name(each), MapCheckpoint(epoch, depth)) for each in self._routes.targets[depth])
+            return
+        is_quiet = self._marks.take_quiet(epoch)
+        self._marks.checkpoint(epoch, depth, self._number, is_quiet=is_quiet)
+        yield from (Send(each, MapCheckpoint(epoch, depth, is_quiet)) for each in self._others)
 
     def _urge(self, effects: list[Effect]) -> None:
         """Ask for the end of the open epoch, once, if too much waits for its commit."""
@@ -276,7 +293,7 @@ class ClusterNode:
         self._done = self._over.popleft()
         self._final.discard(epoch)
         payloads = self._payloads.pop(epoch)
-        ordered = [b"".join(payloads[each]) for each in self._switches]
+        ordered = [b"".join(payloads.get(each, ())) for each in self._switches]
         outcome = None if self._gate is None else self._gate.apply(epoch, ordered)
         self._gated_rows += 0 if outcome is None else outcome.events
         deltas = [] if self._spread is None else self._spread.numbered(ended.deltas)
@@ -333,6 +350,8 @@ class ClusterNode:
             if self._spread is not None:
                 self._spread.restore(logged.deltas)
                 self._spread.failed.load(logged.failed)
+        if self._spread is not None:
+            self._spread.failed.tell_again()
 
     def check(self) -> None:
         """Check what holds between two steps."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.cluster.machine_tasks import WriteOutputs
-from cumulus.cluster.messages import EpochReady, EpochRefused, node_name
+from cumulus.cluster.messages import EpochEnd, EpochPart, EpochReady, EpochRefused, node_name
 from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.protocols.protocol import Sent, SwitchProtocol
 from cumulus.machine import Effect, Name, Perform, Send
+
+PART_BYTES = 8 << 20
+"""What is sent at once of the payload of an epoch."""
 
 
 class OpenEpochs:
@@ -18,10 +22,14 @@ class OpenEpochs:
     ----------
     publisher
         Who is told what is ready.
+    reached
+        The nodes that are told when an epoch has ended here: nobody else gets anything of it.
+    gates
+        For each bucket of the gate's plan the number of its node.
     """
 
-    def __init__(self, publisher: Name) -> None:
-        self._publisher = publisher
+    def __init__(self, publisher: Name, reached: Sequence[int], gates: Sequence[int]) -> None:
+        self._publisher, self._reached, self._gates = publisher, reached, gates
         self._sent: dict[int, list[Send]] = {}
         """Epoch → what nodes were sent of it, in order."""
         self._writes: dict[int, WriteOutputs | None] = {}
@@ -37,9 +45,35 @@ class OpenEpochs:
         node
             Its number.
         """
+        assert node in self._reached, f"node {node} gets something of a switch for which it does not wait"
         sent = Send(node_name(node), message)
         self._sent.setdefault(epoch, []).append(sent)
         effects.append(sent)
+
+    def end(
+        self, epoch: int, final: bool, gates: Sequence[Sequence[bytes]], effects: list[Effect], last_version: int
+    ) -> None:
+        """Tell the nodes that an epoch has ended here, with what is for their gates.
+
+        Parameters
+        ----------
+        gates
+            What has come at once, one after the other: for each bucket of the gate, packed.
+        last_version
+            Of the epoch, as `EpochEnd` has it.
+        """
+        parts: dict[int, list[bytes]] = {}
+        for each in gates:
+            for node, part in zip(self._gates, each, strict=True):
+                parts.setdefault(node, []).append(part)
+        payloads = {node: b"".join(found) for node, found in parts.items()}
+        assert all(node in self._reached for node, payload in payloads.items() if payload), "a gate does not wait"
+        for node in self._reached:
+            payload = payloads.get(node, b"")
+            last = (max(len(payload), 1) - 1) // PART_BYTES * PART_BYTES
+            for at in range(0, last, PART_BYTES):
+                self.send(epoch, node, EpochPart(epoch, payload[at : at + PART_BYTES]), effects)
+            self.send(epoch, node, EpochEnd(epoch, final, payload[last:], last_version), effects)
 
     def write(self, epoch: int, task: WriteOutputs | None, effects: list[Effect]) -> None:
         """Let be written what there is of an epoch, after which the publisher is told."""

@@ -103,7 +103,11 @@ class FailedMaps:
     def reset(self, epoch: int) -> None:
         """Forget what has failed beyond an epoch: it is computed again."""
         self._failed = {name: found for name, found in self._failed.items() if found[0] <= epoch}
-        self._untold = {}
+        self.tell_again()
+
+    def tell_again(self) -> None:
+        """Let other nodes be told of all failures: one that starts anew may have ended before it heard of them."""
+        self._untold = dict(self.dump())
 
     def dump(self) -> Mapping[str, Failure]:
         """Return all failures as a log or a snapshot has them: number of the map as text → failure."""

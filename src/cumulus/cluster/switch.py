@@ -20,8 +20,6 @@ from cumulus.cluster.machine_tasks import Payloads, ReadFiles, SaveState, Unread
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
-    EpochEnd,
-    EpochPart,
     EpochRefused,
     EpochTurn,
     EpochWanted,
@@ -41,9 +39,6 @@ from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
-
-PART_BYTES = 8 << 20
-"""What is sent at once of the payload of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +60,8 @@ class Switch:
     ----------
     number
         From 0.
+    reached
+        The nodes that are told when an epoch has ended here: nobody else gets anything of it.
     tables
         Those whose rows come here.
     gates
@@ -91,6 +88,7 @@ class Switch:
         self,
         number: int,
         nodes: int,
+        reached: Sequence[int],
         tables: frozenset[str],
         gates: Sequence[int],
         committed: int,
@@ -104,7 +102,7 @@ class Switch:
         open_bytes: int = MOST_BYTES,
     ) -> None:
         self.name = switch_name(number)
-        self._nodes, self._tables, self._gates, self._spread = nodes, tables, gates, spread
+        self._tables, self._gates, self._spread = tables, gates, spread
         self._peers = {node_name(each): each for each in range(nodes)}
         self._sessions, self._is_static, self._process = sessions, static, process
         self._committed = self._told = self._ended = committed
@@ -114,7 +112,7 @@ class Switch:
         """Epoch → what was read for it in a life before."""
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
-        self._open = OpenEpochs(PUBLISHER)
+        self._open = OpenEpochs(PUBLISHER, reached, gates)
         self._reunion = Reunion((PUBLISHER, *self._peers))
         self._first_rows: dict[int, int] = {}
         """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
@@ -283,15 +281,8 @@ class Switch:
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, read, effects))
             outcome, last = merged_outcomes(self._outcomes), self._spread.blocks.protocol.take_last()
-        all_gates = [*(logged.gates for logged in self._taken), read.gates]
-        for node in range(self._nodes):
-            payload = b"".join(
-                each for gates in all_gates for gate, each in zip(self._gates, gates, strict=True) if gate == node
-            )
-            parts = [payload[at : at + PART_BYTES] for at in range(0, len(payload), PART_BYTES)] or [b""]
-            for each in parts[:-1]:
-                self._open.send(epoch, node, EpochPart(epoch, each), effects)
-            self._open.send(epoch, node, EpochEnd(epoch, final, parts[-1], last), effects)
+        payloads = [*(logged.gates for logged in self._taken), read.gates]
+        self._open.end(epoch, final, payloads, effects, last)
         if outcome is not None and self._gates:  # the gate takes the same rows in, and counts them
             outcome = outcome.errors_alone() if outcome.errors else None
         self._open.write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)

@@ -93,9 +93,8 @@ def _collect_garbage(world: ToldDeliveries) -> None:
     assert [(each["history_rows"], each["overlay_rows"]) for each in facts] == [(2, 4), (2, 0)]
     world.note(
         'Garbage collection, §4.3, "in two phases: coordinator synchronization, and node synchronization". Ours: a '
-        "switch needs no answers to end an epoch, since links keep the order of what is sent, and all "
-        "switches tell all "
-        "nodes; so nobody broadcasts that an epoch is complete."
+        "switch needs no answers to end an epoch, since links keep the order of what is sent, and it tells all nodes "
+        "that may get rows of its tables, by the plan; so nobody broadcasts that an epoch is complete."
     )
     world.tick(LOOK_MS)
     world.deliver(
@@ -113,16 +112,18 @@ def _collect_garbage(world: ToldDeliveries) -> None:
     world.deliver("switch0", "publisher", "Ours: the switch has written what it has refused, which is nothing.")
     world.note(
         '"If the graph is a DAG, delta propagation may be bounded bottom-up". Ours: a mark for each depth of the '
-        "graph, from each node to all others. m3 has depth 0, m2 has 1, m1 has 2."
+        "graph, along its edges between nodes. m3 has depth 0, and is added to where it lies; m2 has 1, and R may be "
+        "at home by B on one node and by A on the other; m1 has 2, and lies on node 0."
     )
     checkpoint = (
         '§4.3: "each node sends a map checkpoint message along all of its out edges once it has received an '
         'epoch complete message"'
     )
     upward = '§4.3: "and once it has received a map checkpoint from all of its in edges"'
-    for depth in range(3):
-        for source, target in (("node0", "node1"), ("node1", "node0")):
-            world.deliver(source, target, upward if depth else checkpoint)
+    for source, target in (("node0", "node1"), ("node1", "node0")):
+        world.deliver(source, target, checkpoint)
+    world.deliver("node1", "node0", upward)
+    assert world.waiting == [("node0", "publisher"), ("node1", "publisher")]
     for node in ("node0", "node1"):
         world.deliver(
             node,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
     from cumulus.cluster.planning.cluster_plan import ClusterPlan
+
+
+_NO_ROWS = "Leave out --from: what machines tell each other of an epoch is counted without rows."
 
 
 def _tell_options(asked: bool) -> None:
@@ -40,8 +43,8 @@ def plan(
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     program: bool = typer.Option(False, "--program", help="Print the program of a node, as M3; with --json, add it."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
-    messages: bool = typer.Option(False, "--messages", help="Count what switches and nodes would send each other."),
-    source: list[str] = typer.Option([], "--from", help="Of --messages: the rows, in DIR or NAME=PATH, as of run."),
+    messages: bool = typer.Option(False, "--messages", help="Count what machines would send each other."),
+    source: list[str] = typer.Option([], "--from", help="Of --messages: rows, in DIR or NAME=PATH, as of run."),
     block: int = typer.Option(10_000, "--block", min=1, help="Of --messages: rows of a block, at most."),
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
@@ -92,26 +95,26 @@ def plan(
 
 
 def _print_messages(found: ClusterPlan, source: list[str], block: int, *, as_json: bool) -> None:
-    """Print how many messages of each kind there would be, for all rows and for each epoch."""
+    """Print how many messages of each kind there would be: for each epoch, and for all rows if there are some."""
     from cumulus.cluster.planning.message_counts import count_messages, counted_at_most, messages_of_epoch
     from cumulus.epochs.sources import sources_from
 
-    if not found.division.spread.maps:
-        raise UsageError("nothing is spread, so no node sends another one anything", hint="Leave out --messages.")
     per_epoch = messages_of_epoch(found)
-    if not source:
-        raise UsageError("--messages counts what rows make nodes send", hint="Say where rows are: --from DIR.")
-    counted, epochs = count_messages(found, sources_from(source, found.program), block)
+    head = f"{found.mode.value}, {found.nodes} nodes"
+    told: dict[str, Any] = {}
+    if source:
+        if not found.division.spread.maps:
+            raise UsageError("nothing is spread, so rows make no node send another one anything", hint=_NO_ROWS)
+        counted, epochs = count_messages(found, sources_from(source, found.program), block)
+        told = {"rows": counted.rows, "blocks": counted.blocks, "epochs": epochs, "of_blocks": counted.counts}
+        head = f"{head}: {counted.rows:,} rows in {counted.blocks:,} blocks, {epochs} epochs"
     if as_json:
-        told = {"rows": counted.rows, "blocks": counted.blocks, "epochs": epochs}
-        print(json.dumps({**told, "of_blocks": counted.counts, "of_an_epoch": per_epoch}, indent=2))
+        print(json.dumps({**told, "of_an_epoch": per_epoch}, indent=2))
         return
-    print(
-        f"{found.mode.value}, {found.nodes} nodes: {counted.rows:,} rows in {counted.blocks:,} blocks, {epochs} epochs"
-    )
-    for kind, count in sorted(counted.counts.items()):
+    print(head)
+    for kind, count in sorted(told.get("of_blocks", {}).items()):
         most = "at most " if kind in counted_at_most(found) else ""
-        print(f"  {kind:<14} {most}{count:>10,}   {count / max(counted.blocks, 1):.2f} a block")
+        print(f"  {kind:<14} {most}{count:>10,}   {count / max(told['blocks'], 1):.2f} a block")
     print("for each epoch")
     for kind, count in sorted(per_epoch.items()):
         print(f"  {kind:<14} {count:>10,}")

@@ -27,6 +27,7 @@ from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_
 from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
+from cumulus.cluster.planning.epoch_routes import EpochRoutes, epoch_routes
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
 from cumulus.cluster.spread import Division, divide
 from cumulus.engine.integrity import references
@@ -105,6 +106,11 @@ class ClusterPlan:
     def is_cyclic(self) -> bool:
         """Whether spread maps feed each other in a circle."""
         return bool(cycles(self.division.spread))
+
+    @cached_property
+    def epoch_routes(self) -> EpochRoutes:
+        """Who tells whom how far an epoch is."""
+        return epoch_routes(self)
 
     @cached_property
     def checks(self) -> Checks:

@@ -176,11 +176,11 @@ def _correspond(one: LoopParts, other: LoopParts) -> bool:
 def messages_of_epoch(plan: ClusterPlan) -> Counter[str]:
     """Return how many messages there are for each epoch, whatever is in it: its end, its checkpoints, its commit."""
     nodes, switches = plan.nodes, plan.tables.switches
-    levels = (2 if plan.is_cyclic else plan.depths) if RULES[plan.mode].corrects else 0  # two rounds, if all are quiet
+    rounds = 2 if plan.is_cyclic and RULES[plan.mode].corrects else 0  # if all are quiet
     return Counter(
         EpochTurn=switches,
-        EpochEnd=switches * nodes,
-        MapCheckpoint=nodes * (nodes - 1) * levels,
+        EpochEnd=plan.epoch_routes.ends,
+        MapCheckpoint=nodes * (nodes - 1) * rounds + plan.epoch_routes.checkpoints,
         EpochReady=nodes + switches,
         EpochCommit=nodes + switches,
     )

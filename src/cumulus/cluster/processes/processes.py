@@ -209,6 +209,7 @@ class _Parts:
         machine = Switch(
             number,
             plan.nodes,
+            plan.epoch_routes.of_switch(number),
             tables,
             gates,
             self._committed,
@@ -249,6 +250,7 @@ class _Parts:
             snapshots,
             gate,
             protocol,
+            plan.epoch_routes.of_node(number),
             state,
             settings.snapshot_bytes,
             self._process,
