@@ -70,6 +70,7 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
     [
         (Mode.FOUR_LOGS, ()),
         (Mode.FOUR_LOGS, ("elide-push=correct",)),
+        (Mode.FOUR_LOGS, ("elide-put",)),
         (Mode.TICKS, ()),
         (Mode.CENTRAL_TARGET, ("compress",)),
         (Mode.EVENTUAL, ("buffer=20",)),

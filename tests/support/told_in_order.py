@@ -11,6 +11,7 @@ import numpy as np
 
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster import codec
+from cumulus.cluster.messages import EpochEnd
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.message_counts import CountedMessages
@@ -112,6 +113,12 @@ class CentralNodes:
             for target, told in node.drain():
                 self._send(number, target, told)
 
+    def end(self, epoch: int) -> None:
+        """Let all nodes hear that all switches have ended an epoch, if that says more than that."""
+        for switch, protocol in enumerate(self._switches):
+            for node, puts in protocol.take_passed_on().items():
+                self.nodes[node].take(-1 - switch, EpochEnd(epoch, False, b"", puts))
+
     def in_order(self) -> list[Block]:
         """Return what was told in the order in which it is done: that of versions, or of ticks and then of versions."""
         told = sorted(self._told, key=lambda each: (self._ticks.get(each[0], -1), each[0]))
@@ -123,6 +130,7 @@ class CentralNodes:
             self.send(block)
             while self._rng.random() < 0.6 and self.deliver():
                 pass
+        self.end(1)
         while self.deliver():
             pass
         assert all(node.is_flushed(1) for node in self.nodes)

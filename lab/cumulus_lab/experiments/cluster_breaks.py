@@ -33,6 +33,7 @@ from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus_lab.experiments.cluster_counts import CountedMachine, machine_in
+from cumulus_lab.experiments.option_breaks import OPTION_BREAKS
 from cumulus_lab.simulation import BrokenRule
 
 Breaking: TypeAlias = Callable[[Name, Machine, ClusterLayout], Machine]
@@ -388,6 +389,7 @@ BREAKS: Mapping[str, Breaking] = {
     "tick before the epochs": _part(_tell_ticks_early, TicksNode),
     "acknowledged before the standby": lambda name, machine, _: machine if name == PUBLISHER else CopiesLate(machine),
     "standby taken for whole": _say_copies_are_whole,
+    **{name: _part(each.change, each.protocol) for name, each in OPTION_BREAKS.items()},
 }
 """Name → a rule broken."""
 BROKEN_IN: Mapping[str, Mode] = {
@@ -397,7 +399,10 @@ BROKEN_IN: Mapping[str, Mode] = {
     **dict.fromkeys(
         ("FETCH sees later writes", "SendLog entry forgotten", "waiting PUSH not corrected"), Mode.FOUR_LOGS
     ),
+    **{name: each.mode for name, each in OPTION_BREAKS.items()},
 }
 """Name → the mode that has the rule; the others are of the eventual mode, or of all."""
+BROKEN_WITH: Mapping[str, tuple[str, ...]] = {name: each.options for name, each in OPTION_BREAKS.items()}
+"""Name → the options that have the rule."""
 BROKEN_ON_HOSTS = frozenset(("acknowledged before the standby", "standby taken for whole"))
 """The rules of clusters on several hosts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.planning.cluster_plan import plan_cluster
-from cumulus.cluster.planning.mode_options import OPTIONS
+from cumulus.cluster.planning.mode_options import OPTIONS, options_of
 from cumulus.cluster.spread import divide
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
@@ -12,7 +12,8 @@ from cumulus_lab.simulation import Choices, ChoiceStream
 
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
-OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct")
+OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct", "elide-put")
+"""New ones stand behind the others: so a seed draws of those what it has drawn before."""
 OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
 CUT = 1 / 4
@@ -33,10 +34,17 @@ def chosen_mode(choices: Choices, stream: ChoiceStream) -> Mode:
 
 
 def chosen_options(choices: Choices, mode: Mode) -> tuple[str, ...]:
-    """Return the options of a seed."""
+    """Return the options of a seed; of those that exclude each other, the first."""
     stream = choices.stream("options")
     taken = [text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes]
-    return tuple(text for text in taken if stream.chance(OPTION))
+    found: tuple[str, ...] = ()
+    for text in [text for text in taken if stream.chance(OPTION)]:
+        try:
+            options_of(mode, (*found, text))
+        except UsageError:
+            continue
+        found = (*found, text)
+    return found
 
 
 def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from cumulus.errors import LayoutError
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_IN, BROKEN_ON_HOSTS, Breaking, as_it_is
+from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_IN, BROKEN_ON_HOSTS, BROKEN_WITH, Breaking, as_it_is
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
@@ -464,6 +464,7 @@ def cluster_case(
     if broken:
         mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
+        options = options or BROKEN_WITH.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is
     return Case(choices, breaking, nodes, switches, mode, has_hosts, options).scenario()
 

@@ -78,11 +78,14 @@ class EpochEnd:
     payload
         The last part of what the switch has read in the epoch for the gate of this node, packed
         (`cumulus.epochs.intake.packing`).
+    puts
+        How many blocks of the epoch the node hears of from other nodes, in place of PUTs from here.
     """
 
     epoch: int
     final: bool
     payload: bytes
+    puts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,11 +181,13 @@ class ClusterNode:
             case MapCheckpoint(epoch, depth, is_quiet) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender], is_quiet=is_quiet):
                     raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of epoch {epoch} again")
-            case EpochEnd(epoch, final, payload) if sender in self._switches:
+            case EpochEnd(epoch, final, payload, puts) if sender in self._switches:
                 if not self._marks.end(epoch, self._switches[sender]):
                     raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch} again")
                 self._take_part(sender, epoch, payload)
                 self._final |= {epoch} if final else set()
+                if self._protocol is not None and puts:
+                    self._protocol.take(-1 - self._switches[sender], message)
             case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
                 self._take_part(sender, epoch, payload)
             case EpochCommit(epoch) if sender == PUBLISHER:

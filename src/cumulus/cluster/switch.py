@@ -283,6 +283,7 @@ class Switch:
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, read, effects))
             outcome = merged_outcomes(self._outcomes)
+        puts = {} if self._spread is None else self._spread.blocks.protocol.take_passed_on()
         all_gates = [*(logged.gates for logged in self._taken), read.gates]
         for node in range(self._nodes):
             payload = b"".join(
@@ -291,7 +292,7 @@ class Switch:
             parts = [payload[at : at + PART_BYTES] for at in range(0, len(payload), PART_BYTES)] or [b""]
             for each in parts[:-1]:
                 self._open.send(epoch, node, EpochPart(epoch, each), effects)
-            self._open.send(epoch, node, EpochEnd(epoch, final, parts[-1]), effects)
+            self._open.send(epoch, node, EpochEnd(epoch, final, parts[-1], puts.get(node, 0)), effects)
         if outcome is not None and self._gates:  # the gate takes the same rows in, and counts them
             outcome = outcome.errors_alone() if outcome.errors else None
         self._open.write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)

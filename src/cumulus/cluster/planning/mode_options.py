@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cumulus.cluster.mode import Mode
 from cumulus.errors import UsageError
@@ -25,12 +25,15 @@ class ModeOptions:
         Whether entries are compressed on their way between nodes.
     elide_push
         Whether nodes keep what they have fetched, and are sent only what has changed.
+    elide_put
+        Whether who computes is told so by those that send it something, and not by the switch.
     """
 
     bypass: bool = False
     buffer_ms: int = 0
     compress: bool = False
     elide_push: bool = False
+    elide_put: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,15 @@ class OptionRule:
         Where it is from.
     value
         What stands behind its "=", as the help says it; "" for nothing.
+    excludes
+        Options that are not taken with it, each with why.
     """
 
     modes: tuple[Mode, ...]
     does: str
     source: str
     value: str = ""
+    excludes: Mapping[str, str] = field(default_factory=dict)
 
 
 OPTIONS: Mapping[str, OptionRule] = {
@@ -78,6 +84,12 @@ OPTIONS: Mapping[str, OptionRule] = {
         "semester paper, section 3.5, PUSH optimization",
         "correct",
     ),
+    "elide-put": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "no PUTs: nodes that send entries say what is to be computed from them, and all goes on meanwhile",
+        "semester paper, section 3.5, PUT optimization",
+        excludes={"elide-push": "a block comes with a PUSH, so none can be left out"},
+    ),
 }
 OPTION_HELP = "What the mode does otherwise, such as buffer=20; repeatable. `cluster plan --options` lists them."
 
@@ -92,9 +104,11 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
 
     Examples
     --------
-    >>> options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
-    ModeOptions(bypass=False, buffer_ms=20, compress=True, elide_push=False)
+    >>> found = options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
+    >>> found.buffer_ms, found.compress, found.bypass
+    (20, True, False)
     """
+    given: dict[str, str] = {}
     found: dict[str, int | bool] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -108,13 +122,25 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
         if bool(equals) != bool(rule.value):
             written = f"{name}={rule.value}" if rule.value else name
             raise UsageError(f"--option {text}: it is written {written}", hint=f"Give --option {written}.")
+        given[name] = text
         if name == "buffer":
             found["buffer_ms"] = _milliseconds(text, value)
         elif rule.value and value != rule.value:
             raise UsageError(f"--option {text}: {value!r} is nothing that it does", hint=f"Give {name}={rule.value}.")
         else:
             found[name.replace("-", "_")] = True
+    _check_together(given)
     return ModeOptions(**found)  # type: ignore[arg-type]
+
+
+def _check_together(given: Mapping[str, str]) -> None:
+    """Check that options go with each other; UsageError if one excludes another."""
+    for name, text in given.items():
+        for other, why in OPTIONS[name].excludes.items():
+            if other in given:
+                raise UsageError(
+                    f"--option {text} and --option {given[other]}: {why}", hint="Give one of the two options."
+                )
 
 
 def _milliseconds(text: str, value: str) -> int:

@@ -14,7 +14,7 @@ higher TS is processed"); Cumulus consistency paper, section 3.2 ("writes are de
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -84,6 +84,11 @@ def reads_unwritten(work: DeferredBlock, earlier: EarlierWork) -> bool:
     return not earlier.writes.isdisjoint(work.reads)
 
 
+def _turn(work: DeferredBlock) -> tuple[int, bool]:
+    """Return by what something has its turn: of a block, what waits for PUSHes is behind the sending of some."""
+    return work.version, work.pushes > 0
+
+
 class DeferredWork:
     """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT.
 
@@ -111,13 +116,12 @@ class DeferredWork:
 
     def defer(self, work: DeferredBlock) -> None:
         """Take something that has come from the switch."""
-        is_next = not self._waiting or work.version >= self._waiting[-1].version
-        if is_next or self._arrival is Arrival.AS_IT_COMES:
-            self._waiting.append(work)
-        elif self._arrival is Arrival.IN_ORDER:
+        if self._arrival is Arrival.BY_VERSION:
+            insort(self._waiting, work, key=_turn)
+            return
+        if self._arrival is Arrival.IN_ORDER and self._waiting and work.version < self._waiting[-1].version:
             raise RemoteProtocolError(f"version {work.version} comes after {self._waiting[-1].version}")
-        else:
-            insort(self._waiting, work, key=lambda each: each.version)
+        self._waiting.append(work)
 
     def note(self, sender: int, version: int, push: Push) -> None:
         """Take what a node has sent for a version, as this node keeps that."""
@@ -174,3 +178,34 @@ class DeferredWork:
             return
         versions = [work.version for work in self._waiting]
         assert versions == sorted(versions), versions
+
+
+class AwaitedPuts:
+    """Whether a node has heard of all blocks of an epoch that it hears of from other nodes, where there are no PUTs.
+
+    A PUSH may come behind the end of its epoch, as it goes another way. So the end says how many are to come.
+    """
+
+    def __init__(self) -> None:
+        self._awaited: Counter[int] = Counter()
+        """Epoch → how many of it are to come yet; below 0 while switches have not ended it."""
+
+    def expect(self, epoch: int, count: int) -> None:
+        """Note that so many of an epoch come, by one switch more."""
+        self._awaited[epoch] += count
+
+    def note(self, epoch: int) -> None:
+        """Note that one has come."""
+        self._awaited[epoch] -= 1
+
+    def are_here(self, epoch: int) -> bool:
+        """Whether all have come up to an epoch that all switches have ended."""
+        return sum(count for at, count in self._awaited.items() if at <= epoch) <= 0
+
+    def forget(self, epoch: int) -> None:
+        """Forget epochs up to one that is committed."""
+        self._awaited = Counter({at: count for at, count in self._awaited.items() if at > epoch})
+
+    def clear(self) -> None:
+        """Forget all: it will come again."""
+        self._awaited.clear()

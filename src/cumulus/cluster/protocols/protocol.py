@@ -6,7 +6,7 @@ Switches, nodes, logs, epochs and reads do not know which protocol runs; which d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -133,6 +133,12 @@ class SwitchProtocol(Protocol):
     def reset(self) -> None:
         """Forget what nodes have answered: all that is open is sent again."""
 
+    def take_passed_on(self) -> Mapping[int, int]:
+        """Return node → how many blocks it hears of from other nodes, of those since the last call.
+
+        They may come behind the end of their epoch, which tells the number.
+        """
+
 
 class HearsNothing:
     """What a switch does in protocols in which nodes answer it nothing."""
@@ -143,3 +149,7 @@ class HearsNothing:
 
     def reset(self) -> None:
         """Forget nothing."""
+
+    def take_passed_on(self) -> Mapping[int, int]:
+        """Return that nodes hear of all blocks from here."""
+        return {}

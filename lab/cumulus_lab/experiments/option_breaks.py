@@ -1,0 +1,56 @@
+"""Rules of a mode's options that can be broken on purpose, in what nodes do for spread views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.placement.layout import ClusterLayout
+from cumulus.cluster.protocols.central_messages import Push
+from cumulus.cluster.protocols.four_logs import FourLogsNode
+
+
+@dataclass(frozen=True, slots=True)
+class OptionBreak:
+    """A rule that is broken.
+
+    Parameters
+    ----------
+    change
+        Breaks it, in the protocol of a node.
+    protocol
+        Its kind.
+    mode, options
+        Who has the rule.
+    """
+
+    change: Callable[[Any, ClusterLayout], None]
+    protocol: type
+    mode: Mode
+    options: tuple[str, ...]
+
+
+def _carry_no_puts(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Send entries, and do not say what is to be computed from them."""
+    drain = protocol.drain
+
+    def drained(ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Any]]:
+        for node, message in drain(ended, is_time=is_time):
+            yield node, replace(message, puts=()) if isinstance(message, Push) else message
+
+    setattr(protocol, "drain", drained)  # noqa: B010
+
+
+def _wait_for_one_push(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Compute as soon as somebody has said so, whoever has still to send something for it."""
+    defer = protocol.work.defer
+    setattr(protocol.work, "defer", lambda work: defer(replace(work, pushes=min(work.pushes, 1))))  # noqa: B010
+
+
+OPTION_BREAKS: Mapping[str, OptionBreak] = {
+    "no PUT in a PUSH": OptionBreak(_carry_no_puts, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
+    "computed at the first PUSH": OptionBreak(_wait_for_one_push, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
+}
+"""Name → a rule broken."""
