@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
 from cumulus import m3
+from cumulus.catalog.arrow import to_ipc
 from cumulus.cluster.messages import Block as SentBlock
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.protocols.central_messages import Fetch, Push, Put
 from cumulus.errors import RemoteProtocolError, UsageError
-from support.spread_cases import M3, SMALL, Block, random_blocks, spread_program, states
+from support.spread_cases import BENCHMARKS, M3, SMALL, Block, random_blocks, spread_program, states
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
@@ -31,10 +33,9 @@ def sent_with(name: str, seed: int, *options: str) -> tuple[Counter[str], Counte
 
 
 @pytest.mark.parametrize("name", sampled(SMALL, of=2))
-@pytest.mark.parametrize("more", [(), ("bypass",), ("compress",)])
-def test_without_puts_all_is_as_it_was_and_counted(name: str, more: tuple[str, ...]) -> None:
+def test_without_puts_all_is_as_it_was_and_counted(name: str) -> None:
     for seed in range(examples(12)):
-        sent, formula = sent_with(name, seed, "elide-put", *more)
+        sent, formula = sent_with(name, seed, "elide-put", *((), ("bypass",), ("compress",))[seed % 3])
         plain, _ = sent_with(name, seed)
         assert sent["Put"] == 0
         assert sent["Push"] == plain["Push"], "what is read goes where it went before"
@@ -112,6 +113,33 @@ def test_an_epoch_is_not_flushed_before_all_is_heard_of_that_others_pass_on() ->
     assert world.entries()["w"] == {(key[1],): (1,)}
 
 
+@pytest.mark.parametrize("name", [*sampled(SMALL, of=2), *sampled(BENCHMARKS, of=4)])
+def test_a_fetch_without_references_changes_no_other_message(name: str) -> None:
+    """Nodes send each other the same bytes, and what switches send else is the same, too."""
+    for seed, more in enumerate(((), ("elide-put",), ("elide-push=correct",))):
+        sent = []
+        for options in (more, (*more, "elide-fetch")):
+            rng = random.Random(seed)
+            program = spread_program(name)
+            world = CentralNodes(program, Mode.FOUR_LOGS, rng.randint(1, 5), seed, switches=2, options=options)
+            world.run(random_blocks(program, rng, 10))
+            del world.bytes["Fetch"]
+            sent.append((world.sent, world.bytes, world.entries()))
+        assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_rows_are_less_than_references(nodes: int) -> None:
+    """Of TPC-H's Q3, in blocks of 40 rows at most: each FETCH is less than half of what it was."""
+    program = spread_program("tpch q3")
+    fetched = []
+    for options in ((), ("elide-fetch",)):
+        world = CentralNodes(program, Mode.FOUR_LOGS, nodes, 0, switches=2, options=options)
+        world.run(random_blocks(program, random.Random(0), 14, longest=40))
+        fetched.append(world.bytes["Fetch"])
+    assert 0 < 2 * fetched[1] < fetched[0]
+
+
 def test_elided_puts_and_pushes_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="elide-put and --option elide-push=correct: a block comes with a PUSH"):
         options_of(Mode.FOUR_LOGS, ["elide-push=correct", "elide-put"])
@@ -128,6 +156,11 @@ def test_what_is_not_of_the_protocol_is_told() -> None:
     ):
         with pytest.raises(RemoteProtocolError, match="there is no group 99"):
             world.nodes[0].take(sender, message)
-    world.nodes[1].take(-1, Fetch(1, -1, [0], [], [(1, put)]))
-    with pytest.raises(RemoteProtocolError, match="gets no PUSH"):
-        list(world.nodes[1].drain())
+    for rows, told in (((99, b""), "there is no group 99"), ((-1, b""), "there is no group -1")):
+        with pytest.raises(RemoteProtocolError, match=told):
+            world.nodes[1].take(-1, Fetch(1, -1, [], [], rows=[rows]))
+    for data, told in ((b"", "cannot be read"), (to_ipc(pa.table({"x": [1]})), "have no cid")):
+        world.nodes[1].reset(0)
+        world.nodes[1].take(-1, Fetch(1, -1, [], [], rows=[(0, data)]))
+        with pytest.raises(RemoteProtocolError, match=told):
+            list(world.nodes[1].drain())

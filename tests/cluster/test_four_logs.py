@@ -36,7 +36,14 @@ from support.spread_cases import (
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
-OPTIONS = ((), ("bypass",), ("elide-push=correct",), ("compress", "bypass", "elide-push=correct"))
+OPTIONS = (
+    (),
+    ("bypass",),
+    ("elide-push=correct",),
+    ("compress", "bypass", "elide-push=correct"),
+    ("elide-put", "elide-fetch"),
+    ("elide-fetch", "elide-push=correct"),
+)
 
 
 def run(

@@ -46,7 +46,8 @@ OPTIONS = {
         ("bypass",),
         ("elide-push=correct",),
         ("elide-put",),
-        ("bypass", "compress", "elide-put"),
+        ("bypass", "compress", "elide-put", "elide-fetch"),
+        ("elide-fetch", "elide-push=correct"),
     ),
 }
 

@@ -29,8 +29,8 @@ class CentralNodes:
 
     Attributes
     ----------
-    sent
-        Class of message → how many went between machines.
+    sent, bytes
+        Class of message → how many went between machines, and with how many bytes.
     formula
         The same, from the tables of the plan.
     """
@@ -53,6 +53,7 @@ class CentralNodes:
         self._numberings, self._tick = [Numbering(VersionOrder.CLOCK, each) for each in range(switches)], 0
         self.links: dict[tuple[int, int], deque[bytes]] = {}
         self.sent: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
         self._told: list[tuple[int, Block]] = []
         """What was told, with its version: row by row, where each is a block."""
         self._ticks: dict[int, int] = {}
@@ -78,10 +79,12 @@ class CentralNodes:
 
     def _send(self, source: int, target: int, message: Any) -> None:
         assert source != target, "nothing is sent to oneself"
+        data = b"".join(codec.encode(message))
         self.sent[type(message).__name__] += 1
+        self.bytes[type(message).__name__] += len(data)
         if isinstance(message, TickSet):
             self._ticks[message.version] = message.tick
-        self.links.setdefault((source, target), deque()).append(b"".join(codec.encode(message)))
+        self.links.setdefault((source, target), deque()).append(data)
 
     def deliver(self) -> bool:
         """Deliver the first message of some link; whether there was one."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.layout import ClusterLayout
-from cumulus.cluster.protocols.central_messages import Push
+from cumulus.cluster.protocols.asked_slices import SliceForTarget
+from cumulus.cluster.protocols.central_messages import Fetch, Push
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 
 
@@ -49,8 +50,24 @@ def _wait_for_one_push(protocol: FourLogsNode, layout: ClusterLayout) -> None:
     setattr(protocol.work, "defer", lambda work: defer(replace(work, pushes=min(work.pushes, 1))))  # noqa: B010
 
 
+def _know_another_layout(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Look up in a layout whose maps lie one node further to whom entries go."""
+    asked = protocol.asked
+    sent_for = asked.sent_for
+
+    def sent_elsewhere(fetch: Fetch) -> tuple[dict[int, list[tuple[int, bytes]]], list[SliceForTarget]]:
+        _, found = sent_for(fetch)
+        moved = [replace(each, target=(each.target + 1) % layout.nodes) for each in found]
+        return {each.target: [] for each in moved}, moved
+
+    setattr(asked, "sent_for", sent_elsewhere)  # noqa: B010
+
+
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "no PUT in a PUSH": OptionBreak(_carry_no_puts, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
+    "FETCH looked up in another layout": OptionBreak(
+        _know_another_layout, FourLogsNode, Mode.FOUR_LOGS, ("elide-fetch",)
+    ),
     "computed at the first PUSH": OptionBreak(_wait_for_one_push, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
 }
 """Name → a rule broken."""

@@ -19,7 +19,7 @@ from cumulus.engine.interpreter.engine import Interpreter
 from support.spread_cases import Block
 from support.told_in_order import CentralNodes
 
-OPTIONS = ((), ("bypass",), ("compress",), ("elide-push=correct",), ("elide-put",))
+OPTIONS = ((), ("bypass",), ("compress",), ("elide-push=correct",), ("elide-put",), ("elide-fetch",))
 
 
 class FourLogs:

@@ -18,10 +18,15 @@ from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, numbers_of
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     import numpy.typing as npt
     import pyarrow as pa
 
     from cumulus.cluster.placement.layout import ClusterLayout
+
+    SentSlices: TypeAlias = Mapping[tuple[int, int, int], npt.NDArray[np.bool_]]
+    """Reader, target, slice → the rows for which the one sends the other entries of the slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,11 @@ class NeedsOfRows:
     is_target
         Rows × nodes: whether a node has entries to which a row adds.
     sent
-        Reader, target, slice → the rows for which the one sends the other entries of the slice.
+        What nodes send each other.
     """
 
     is_target: npt.NDArray[np.bool_]
-    sent: Mapping[tuple[int, int, int], npt.NDArray[np.bool_]]
+    sent: SentSlices
 
     def readers_of(self, target: int) -> list[int]:
         """Return who sends something to a node."""
@@ -72,7 +77,7 @@ class BlockNeeds:
     """
 
     def __init__(self, layout: ClusterLayout, slices: Sequence[FetchedSlice]) -> None:
-        self._nodes = layout.nodes
+        self._nodes, self._slices = layout.nodes, slices
         numbers = numbers_of(slices)
         self._flows: dict[str, list[_FlowPlan]] = defaultdict(list)
         program, regions = layout.program, layout.regions
@@ -89,19 +94,32 @@ class BlockNeeds:
     def of(self, relation: str, rows: pa.Table) -> NeedsOfRows:
         """Return what rows of a relation need."""
         is_target = np.zeros((rows.num_rows, self._nodes), np.bool_)
-        sent: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
         for flow in self._flows[relation]:
             writers = _nodes_of_rows(flow.writes, rows)
             for to in flow.offsets:
                 is_target[np.arange(rows.num_rows), writers + to] = True
+        return NeedsOfRows(is_target, self.sent(relation, rows))
+
+    def sent(self, relation: str, rows: pa.Table) -> SentSlices:
+        """Return what nodes send each other for rows of a relation, of which these are `columns`, or more."""
+        sent: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
+        for flow in self._flows[relation]:
             for read in flow.reads:
-                readers = _nodes_of_rows(read.place, rows)
+                writers, readers = _nodes_of_rows(flow.writes, rows), _nodes_of_rows(read.place, rows)
                 for at, to in read.offsets:
                     pairs = (readers + at) * self._nodes + writers + to
                     for pair in np.unique(pairs).tolist():
                         place, of = (*divmod(pair, self._nodes), read.slice), pairs == pair
                         sent[place] = sent[place] | of if place in sent else of
-        return NeedsOfRows(is_target, dict(sorted(sent.items())))
+        return dict(sorted(sent.items()))
+
+    def columns(self, relation: str) -> list[str]:
+        """Return the columns of a relation that say what nodes send each other for a row."""
+        found = {name for each in self._slices if each.relation == relation for name in each.bound}
+        for flow in self._flows[relation]:
+            places = (flow.writes, *(read.place for read in flow.reads)) if flow.reads else ()
+            found |= {column for place in places for column, _ in place.columns}
+        return sorted(found)
 
 
 def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:

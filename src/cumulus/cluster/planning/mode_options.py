@@ -27,6 +27,8 @@ class ModeOptions:
         Whether nodes keep what they have fetched, and are sent only what has changed.
     elide_put
         Whether who computes is told so by those that send it something, and not by the switch.
+    elide_fetch
+        Whether nodes find in rows to whom they send what.
     """
 
     bypass: bool = False
@@ -34,6 +36,7 @@ class ModeOptions:
     compress: bool = False
     elide_push: bool = False
     elide_put: bool = False
+    elide_fetch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,11 @@ OPTIONS: Mapping[str, OptionRule] = {
         "no PUTs: nodes that send entries say what is to be computed from them, and all goes on meanwhile",
         "semester paper, section 3.5, PUT optimization",
         excludes={"elide-push": "a block comes with a PUSH, so none can be left out"},
+    ),
+    "elide-fetch": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "a FETCH has rows, and no reference to who is sent what: nodes know where maps lie",
+        "semester paper, sections 3.2 and 3.5, FETCH optimization",
     ),
 }
 OPTION_HELP = "What the mode does otherwise, such as buffer=20; repeatable. `cluster plan --options` lists them."

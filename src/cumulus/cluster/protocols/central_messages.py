@@ -62,7 +62,10 @@ class Fetch:
     targets
         The numbers of all nodes that get a PUSH, also an empty one.
     puts
-        Where there are no PUTs: number of a node that gets a PUSH, and what it must compute.
+        Where there are no PUTs: number of a node that gets a PUSH, too, and what it must compute.
+    rows
+        Where nodes know themselves who needs what: number of a group of statements, and the rows for which this node
+        sends something, as an Arrow stream of the columns that say what. Nothing is asked for by name then.
     """
 
     version: int
@@ -70,6 +73,7 @@ class Fetch:
     targets: Sequence[int]
     asked: Sequence[AskedSlice]
     puts: Sequence[tuple[int, Put]] = ()
+    rows: Sequence[tuple[int, bytes]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,7 @@ class ElidedPushNode:
         """Take what switches ask for, and what nodes send."""
         match message:
             case Fetch() if sender < 0:
-                for each in message.asked:
-                    self._asked.slice(each.slice)
+                self._asked.maps_read(message)
                 self._told.append(message)
             case Put(block, _) if sender < 0:
                 self._blocks.group(block.group)
@@ -96,12 +95,12 @@ class ElidedPushNode:
         """Send what has changed; nothing to whom nothing has."""
         version = self.maps.kept(fetch.version)
         oldest = max(self.maps.window.last_version(self._committed - 1), 0)
-        frames = self._asked.by_target(fetch)
-        for asked in fetch.asked:
-            keys, read = self._asked.keys(asked), (self._asked.slice(asked.slice).map,)
-            found = self.kept.ask(asked.slice, asked.target, version, keys, oldest)
+        frames, sent_slices = self._asked.sent_for(fetch)
+        for asked in sent_slices:
+            read = (self._asked.slice(asked.slice).map,)
+            found = self.kept.ask(asked.slice, asked.target, version, asked.keys, oldest)
             is_late = self._late.is_late(read, version)
-            self._late.note_read(read, version, 1 if keys is None else keys.num_rows, is_late=is_late)
+            self._late.note_read(read, version, asked.count, is_late=is_late)
             found = self._asked.cut(found, asked.slice, asked.target)
             if not found.rows:
                 continue

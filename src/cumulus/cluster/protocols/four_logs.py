@@ -59,12 +59,14 @@ class FourLogsNode:
         What waits.
     logs
         Who was sent what, and what was got.
+    asked
+        How messages of slices are read.
     """
 
     def __init__(self, life: NodeLife) -> None:
         plan, self.maps = life.plan, life.spread_maps()
         self.depths = plan.depths
-        self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
+        self.asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.logs, self._late = LoggedSlices(self.maps.maps), LateDeltas(self.maps.maps)
         self._elides_put, self._awaited = plan.options.elide_put, AwaitedPuts()
         waits = reads_unwritten if plan.options.bypass else is_behind
@@ -81,7 +83,7 @@ class FourLogsNode:
         """Take what switches ask for, and what nodes send."""
         match message:
             case Fetch() if sender < 0:
-                read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
+                read = self.asked.maps_read(message)
                 self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
                 for target, put in message.puts:
                     if target == self.maps.number:
@@ -97,7 +99,7 @@ class FourLogsNode:
                 self._awaited.expect(epoch, puts)
             case Correct(frames) if sender >= 0:
                 for number, data in frames:
-                    self._take_correction(sender, number, self._asked.versioned(number, data))
+                    self._take_correction(sender, number, self.asked.versioned(number, data))
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
             case _:
@@ -137,19 +139,16 @@ class FourLogsNode:
     def _answer(self, work: DeferredBlock) -> Iterator[tuple[int, Push]]:
         fetch = work.message
         assert isinstance(fetch, Fetch), fetch
-        frames = self._asked.by_target(fetch)
-        for asked in fetch.asked:
-            keys = self._asked.keys(asked)
-            read = (self._asked.slice(asked.slice).map,)
+        frames, sent_slices = self.asked.sent_for(fetch)
+        for asked in sent_slices:
+            read = (self.asked.slice(asked.slice).map,)
             is_late = self._late.is_late(read, work.version)
-            found = self.logs.ask(asked.slice, asked.target, work.version, keys, is_late=is_late)
-            self._late.note_read(read, work.version, 1 if keys is None else keys.num_rows, is_late=is_late)
-            found = self._asked.cut(found, asked.slice, asked.target)
+            found = self.logs.ask(asked.slice, asked.target, work.version, asked.keys, is_late=is_late)
+            self._late.note_read(read, work.version, asked.count, is_late=is_late)
+            found = self.asked.cut(found, asked.slice, asked.target)
             if found.rows:
                 frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
         puts = dict(fetch.puts)
-        if not puts.keys() <= frames.keys():
-            raise RemoteProtocolError("a FETCH has what a node must compute that gets no PUSH")
         for target, sent in frames.items():
             push = Push(fetch.version, sent, [puts[target]] if target in puts else [])
             if target == self.maps.number:
@@ -161,7 +160,7 @@ class FourLogsNode:
         """Compute what a block adds here, from what was sent for it."""
         for push in pushes:
             for number, data in push.frames:
-                self.logs.give(number, self._asked.versioned(number, data))
+                self.logs.give(number, self.asked.versioned(number, data))
         for number, deltas in self._amended.pop(version, ()):
             self.logs.give(number, deltas)
         self._rows += self._blocks.fire(block)
@@ -172,7 +171,7 @@ class FourLogsNode:
         self._correct()
         while self._add_what_is_out():
             for number, node, deltas in self.logs.take_owed():
-                needed = self._asked.cut(deltas, number, node)
+                needed = self.asked.cut(deltas, number, node)
                 if not needed.rows:
                     continue
                 if node == self.maps.number:
