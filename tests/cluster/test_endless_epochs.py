@@ -71,6 +71,7 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
         (Mode.FOUR_LOGS, ()),
         (Mode.FOUR_LOGS, ("elide-push=correct",)),
         (Mode.FOUR_LOGS, ("elide-put",)),
+        (Mode.FOUR_LOGS, ("elide-push=wait:20",)),
         (Mode.TICKS, ()),
         (Mode.CENTRAL_TARGET, ("compress",)),
         (Mode.EVENTUAL, ("buffer=20",)),

@@ -47,7 +47,7 @@ OPTIONS = {
         ("elide-push=correct",),
         ("elide-put",),
         ("bypass", "compress", "elide-put", "elide-fetch"),
-        ("elide-fetch", "elide-push=correct"),
+        ("elide-fetch", "elide-push=wait:20"),
     ),
 }
 

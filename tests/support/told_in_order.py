@@ -23,6 +23,9 @@ from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.m3.program import Program
 from support.spread_cases import Block, approximately
 
+MOST_TICKS = 10
+"""So often it is told that time has passed, when nothing is on its way: then nothing waits any more."""
+
 
 class CentralNodes:
     """The protocols of a cluster without machines.
@@ -110,11 +113,12 @@ class CentralNodes:
         self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts().get("blocks_waiting", 0)))  # type: ignore[call-overload]
         return message
 
-    def drain(self) -> None:
-        """Let all nodes do what they can."""
+    def drain(self, *, is_time: bool = False) -> None:
+        """Let all nodes do what they can; with `is_time` they hear that time has passed."""
         for number, node in enumerate(self.nodes):
-            for target, told in node.drain():
+            for target, told in node.drain(is_time=is_time):
                 self._send(number, target, told)
+            node.check()
 
     def end(self, epoch: int) -> None:
         """Let all nodes hear that all switches have ended an epoch, if that says more than that."""
@@ -129,13 +133,19 @@ class CentralNodes:
 
     def run(self, blocks: Sequence[Block]) -> None:
         """Send blocks and deliver in between, by chance; then deliver everything."""
+        tells_time = self.plan.options.tick_ms > 0
         for block in blocks:
             self.send(block)
             while self._rng.random() < 0.6 and self.deliver():
-                pass
+                if tells_time and self._rng.random() < 0.1:
+                    self.drain(is_time=True)
         self.end(1)
         while self.deliver():
             pass
+        for _ in range(MOST_TICKS if tells_time else 0):
+            self.drain(is_time=True)
+            while self.deliver():
+                pass
         assert all(node.is_flushed(1) for node in self.nodes)
 
     def must_have(self, expected: Mapping[str, dict[Any, Any]]) -> None:

@@ -12,7 +12,10 @@ from cumulus_lab.simulation import Choices, ChoiceStream
 
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
-OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct", "elide-put", "elide-fetch")
+OPTION_TEXTS = (
+    *("bypass", "buffer=20", "compress", "elide-push=correct"),
+    *("elide-put", "elide-fetch", "elide-push=wait:20"),
+)
 """New ones stand behind the others: so a seed draws of those what it has drawn before."""
 OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""

@@ -10,6 +10,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.protocols.asked_slices import SliceForTarget
 from cumulus.cluster.protocols.central_messages import Fetch, Push
+from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 
 
@@ -63,11 +64,34 @@ def _know_another_layout(protocol: FourLogsNode, layout: ClusterLayout) -> None:
     setattr(asked, "sent_for", sent_elsewhere)  # noqa: B010
 
 
+def _hide_later_pushes(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    """Send a node one PUSH, and elide the others, whatever has changed."""
+    drain = protocol.drain
+    sent: set[int] = set()
+
+    def drained(ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Any]]:
+        for node, message in drain(ended, is_time=is_time):
+            if not isinstance(message, Push) or node not in sent:
+                yield node, message
+            if isinstance(message, Push):
+                sent.add(node)
+
+    setattr(protocol, "drain", drained)  # noqa: B010
+
+
+def _wait_for_ever(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    """Wait for all PUSHes, and for no time."""
+    defer = protocol.work.defer
+    setattr(protocol.work, "defer", lambda work: defer(replace(work, until=None)))  # noqa: B010
+
+
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "no PUT in a PUSH": OptionBreak(_carry_no_puts, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
     "FETCH looked up in another layout": OptionBreak(
         _know_another_layout, FourLogsNode, Mode.FOUR_LOGS, ("elide-fetch",)
     ),
     "computed at the first PUSH": OptionBreak(_wait_for_one_push, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
+    "due PUSH elided": OptionBreak(_hide_later_pushes, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct",)),
+    "time of a PUT never over": OptionBreak(_wait_for_ever, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=wait:20",)),
 }
 """Name → a rule broken."""

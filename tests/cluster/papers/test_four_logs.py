@@ -17,9 +17,17 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
 from cumulus.engine.interpreter.engine import Interpreter
 from support.spread_cases import Block
-from support.told_in_order import CentralNodes
+from support.told_in_order import MOST_TICKS, CentralNodes
 
-OPTIONS = ((), ("bypass",), ("compress",), ("elide-push=correct",), ("elide-put",), ("elide-fetch",))
+OPTIONS = (
+    (),
+    ("bypass",),
+    ("compress",),
+    ("elide-push=correct",),
+    ("elide-put",),
+    ("elide-fetch",),
+    ("elide-push=wait:20",),
+)
 
 
 class FourLogs:
@@ -43,6 +51,11 @@ class FourLogs:
         if stamp is not None:
             assert getattr(message, "version", getattr(getattr(message, "block", None), "version", None)) == stamp
         return message
+
+    def pass_time(self) -> None:
+        """Let nodes wait for what has not come until they go on."""
+        for _ in range(MOST_TICKS):
+            self._world.drain(is_time=True)
 
     def newest(self, node: int, name: str) -> Mapping[Any, int]:
         """Return what a node has of a map."""
@@ -81,6 +94,7 @@ def test_figure_5(options: tuple[str, ...]) -> None:
             four.take("Q", 0, Put, stamp)
         if stamp != 9 or not any(each.startswith("elide-push") for each in options):  # TS7 was sent what TS9 needs
             four.take(1, 0, Push, stamp)
+        four.pass_time()
     assert [four.before(0, "mw", stamp + 1) for stamp in (7, 9, 11)] == [1, 2, 4]
     four.take("L", 1, write, 6)
     assert four.waiting() == [(1, 0)]

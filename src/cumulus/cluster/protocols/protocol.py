@@ -70,7 +70,7 @@ class NodeProtocol(Protocol):
         ended
             The last epoch that all switches have ended.
         is_time
-            Whether the time is over for which what is to be sent may be collected.
+            Whether some time has passed (`cumulus.cluster.planning.mode_options.ModeOptions.tick_ms`).
         """
 
     def is_flushed(self, epoch: int) -> bool:
