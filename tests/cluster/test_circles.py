@@ -32,8 +32,8 @@ def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) ->
     switches = 1 if RULES[mode].needs_one_switch else 2
     parts = write_epochs(folder / "in", random_events(text, 40, draw), text, EPOCHS)
     sources = sources_from([str(folder / "in")], program)
-    own = {Mode.EVENTUAL: ("buffer=20",), Mode.FOUR_LOGS: ("bypass",)}.get(mode, ())
-    options = draw.choice(((), own, ("compress",)))
+    own = {Mode.EVENTUAL: [("buffer=20",)], Mode.FOUR_LOGS: [("bypass",), ("elide-put",)]}.get(mode, [])
+    options = draw.choice([(), *own, ("compress",)])
     given: dict[str, Any] = {"nodes": nodes, "switches": switches, "mode": mode, "order": "switch"}
     run_cluster(program, sources, folder / "out", **given, seed=seed, options=options)
     switch_of = plan_cluster(program, nodes, switches, mode).tables.switch_of

@@ -73,6 +73,8 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
     [
         (Mode.FOUR_LOGS, {}),
         (Mode.FOUR_LOGS, {"options": ("elide-push=correct",)}),
+        (Mode.FOUR_LOGS, {"options": ("elide-put",)}),
+        (Mode.FOUR_LOGS, {"options": ("elide-push=wait:20",)}),
         (Mode.TICKS, {}),
         (Mode.CENTRAL_TARGET, {"options": ("compress",)}),
         (Mode.CENTRAL_TARGET, {"dispatch": "directives", "gc": "poll=1"}),

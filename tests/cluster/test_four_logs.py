@@ -36,7 +36,15 @@ from support.spread_cases import (
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
-OPTIONS = ((), ("bypass",), ("elide-push=correct",), ("compress", "bypass", "elide-push=correct"))
+OPTIONS = (
+    (),
+    ("bypass",),
+    ("elide-push=correct",),
+    ("compress", "bypass", "elide-push=correct"),
+    ("elide-put", "elide-fetch"),
+    ("elide-fetch", "elide-push=correct"),
+    ("elide-push=wait:20",),
+)
 
 
 def run(
@@ -147,18 +155,57 @@ def test_a_push_is_elided_where_nothing_has_changed() -> None:
     text = """RELATION P(A INT); RELATION Q(A INT); MAP m[A INT](n BIGINT) START (1: 7); MAP w[](n BIGINT);
         ON +P(A) { m[A] += 1; } ON +Q(A) { w[] += m[A]; }"""
     pushes = {}
-    for options in ((), ("elide-push=correct",)):
+    for options in ((), ("elide-push=correct",), ("elide-push=wait:20",)):
         world = CentralNodes(m3.read(text), Mode.FOUR_LOGS, 2, 0, switches=2, options=options)
         asking = [Block(0, "Q", ((1, (1,)),))] * 10
         for block in (*asking, Block(0, "P", ((1, (1,)),)), *asking):
-            world.send(block)
-            while world.deliver():
-                pass
+            world.run([block])
         assert world.entries()["w"] == {(): (150,)}
         pushes[options] = world.sent["Push"]
         world.sent["Push"] = 0
         assert world.sent == {"Fetch": 20, "Put": 21, "Push": 0}, "it changes its own number, and no other"
-    assert pushes == {(): 20, ("elide-push=correct",): 2}
+    assert pushes == {(): 20, ("elide-push=correct",): 2, ("elide-push=wait:20",): 2}
+
+
+READ_AND_WRITE = """RELATION P(A INT); RELATION Q(A INT); MAP m[A INT](n BIGINT) START (1: 7); MAP w[](n BIGINT);
+    ON +P(A) { m[A] += 1; } ON +Q(A) { w[] += m[A]; }"""
+"""Of two nodes the first has w, and the other one m[1]."""
+
+
+@pytest.mark.parametrize(
+    ("option", "waits", "late"),
+    [("elide-push=correct", False, 1), ("elide-push=wait:20", False, 0), ("elide-push=wait:20", True, 1)],
+)
+def test_who_waits_for_a_push_goes_on_when_it_comes_or_its_time_is_over(option: str, waits: bool, late: int) -> None:
+    """Section 3.5: "Wait for some timeout"; what comes after that corrects what was computed."""
+    world = CentralNodes(m3.read(READ_AND_WRITE), Mode.FOUR_LOGS, 2, 0, switches=2, options=(option,))
+    writer = world.nodes[0]
+    (switch,) = {-1 - world.plan.tables.switch_of["Q"]}
+    world.send(Block(0, "Q", ((1, (1,)),)))
+    world.deliver_on(switch, 0)
+    assert writer.is_flushed(1) == (option == "elide-push=correct")
+    world.drain(is_time=True)
+    assert writer.is_flushed(1) == (option == "elide-push=correct"), "it has just begun to wait, perhaps"
+    if waits:
+        world.drain(is_time=True)
+        assert writer.is_flushed(1)
+        assert world.entries()["w"] == {}
+    world.deliver_on(switch, 1)
+    world.deliver_on(1, 0)
+    assert writer.is_flushed(1)
+    assert world.entries()["w"] == {(): (7,)}
+    assert writer.late_share()[0] == late
+
+
+def test_at_the_end_of_an_epoch_nobody_waits_for_a_push_of_it() -> None:
+    world = CentralNodes(m3.read(READ_AND_WRITE), Mode.FOUR_LOGS, 2, 0, switches=2, options=("elide-push=wait:20",))
+    writer = world.nodes[0]
+    (switch,) = {-1 - world.plan.tables.switch_of["Q"]}
+    for epoch in (1, 2):
+        world.send(Block(0, "Q", ((1, (1,)),)), epoch)
+        world.deliver_on(switch, 0)
+    assert not list(writer.drain(1))
+    assert [writer.is_flushed(epoch) for epoch in (1, 2)] == [True, False]
 
 
 def test_what_is_kept_is_told_in_time_before_versions_are_forgotten() -> None:

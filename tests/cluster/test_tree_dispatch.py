@@ -175,7 +175,7 @@ def shop_world(nodes: int = 4, central: CentralOptions = WAYS[0]) -> CentralNode
 
 def last_of(world: CentralNodes) -> int:
     """Return what the end of an epoch says of its blocks."""
-    return world._switches[0].take_last()
+    return world._switches[0].take_passed_on().last
 
 
 def test_an_epoch_is_not_flushed_before_its_last_block_has_come() -> None:

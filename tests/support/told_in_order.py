@@ -26,14 +26,17 @@ from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.m3.program import Program
 from support.spread_cases import Block, approximately
 
+MOST_TICKS = 10
+"""So often it is told that time has passed, when nothing is on its way: then nothing waits any more."""
+
 
 class CentralNodes:
     """The protocols of a cluster without machines.
 
     Attributes
     ----------
-    sent
-        Class of message → how many went between machines.
+    sent, bytes
+        Class of message → how many went between machines, and with how many bytes.
     formula
         The same, from the tables of the plan.
     """
@@ -64,6 +67,7 @@ class CentralNodes:
         self._numberings, self._tick = [Numbering(VersionOrder.CLOCK, each) for each in range(switches)], 0
         self.links: dict[tuple[int, int], deque[bytes]] = {}
         self.sent: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
         self._told: list[tuple[int, Block]] = []
         """What was told, with its version: row by row, where each is a block."""
         self._ticks: dict[int, int] = {}
@@ -89,10 +93,12 @@ class CentralNodes:
 
     def _send(self, source: int, target: int, message: Any) -> None:
         assert source != target, "nothing is sent to oneself"
+        data = b"".join(codec.encode(message))
         self.sent[type(message).__name__] += 1
+        self.bytes[type(message).__name__] += len(data)
         if isinstance(message, TickSet):
             self._ticks[message.version] = message.tick
-        self.links.setdefault((source, target), deque()).append(b"".join(codec.encode(message)))
+        self.links.setdefault((source, target), deque()).append(data)
 
     def deliver(self) -> bool:
         """Deliver the first message of some link; whether there was one."""
@@ -118,11 +124,19 @@ class CentralNodes:
         self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts().get("blocks_waiting", 0)))  # type: ignore[call-overload]
         return message
 
-    def drain(self) -> None:
-        """Let all nodes do what they can."""
+    def drain(self, *, is_time: bool = False) -> None:
+        """Let all nodes do what they can; with `is_time` they hear that time has passed."""
         for number, node in enumerate(self.nodes):
-            for target, told in node.drain():
+            for target, told in node.drain(is_time=is_time):
                 self._send(number, target, told)
+            node.check()
+
+    def end(self, epoch: int) -> None:
+        """Let all nodes hear that all switches have ended an epoch, if that says more than that."""
+        for switch, protocol in enumerate(self._switches):
+            passed_on = protocol.take_passed_on()
+            for node in passed_on.puts:
+                self.nodes[node].take(-1 - switch, passed_on.end(epoch, False, b"", node))
 
     def in_order(self) -> list[Block]:
         """Return what was told in the order in which it is done: that of versions, or of ticks and then of versions."""
@@ -131,12 +145,19 @@ class CentralNodes:
 
     def run(self, blocks: Sequence[Block]) -> None:
         """Send blocks and deliver in between, by chance; then deliver everything."""
+        tells_time = self.plan.options.tick_ms > 0
         for block in blocks:
             self.send(block)
             while self._rng.random() < 0.6 and self.deliver():
-                pass
+                if tells_time and self._rng.random() < 0.1:
+                    self.drain(is_time=True)
+        self.end(1)
         while self.deliver():
             pass
+        for _ in range(MOST_TICKS if tells_time else 0):
+            self.drain(is_time=True)
+            while self.deliver():
+                pass
         assert all(node.is_flushed(1) for node in self.nodes)
 
     def must_have(self, expected: Mapping[str, dict[Any, Any]]) -> None:

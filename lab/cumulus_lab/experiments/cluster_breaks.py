@@ -36,6 +36,7 @@ from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus_lab.experiments.cluster_counts import CountedMachine, machine_in
+from cumulus_lab.experiments.option_breaks import OPTION_BREAKS
 from cumulus_lab.simulation import BrokenRule
 
 Breaking: TypeAlias = Callable[[Name, Machine, ClusterLayout], Machine]
@@ -137,12 +138,12 @@ class GatesEarly(BrokenRule):
         found: list[Input] = []
         for each in inputs:
             match each:
-                case Received(switch, EpochEnd(epoch, final, payload)):
+                case Received(switch, EpochEnd(epoch, _, payload) as end):
                     self._open.add(epoch)
                     if epoch - 1 in self._open:
                         found.append(Received(switch, EpochPart(epoch - 1, payload)))
                         payload = b""
-                    found.append(Received(switch, EpochEnd(epoch, final, payload)))
+                    found.append(Received(switch, replace(end, payload=payload)))
                 case _:
                     found.append(each)
         return found
@@ -432,6 +433,7 @@ BREAKS: Mapping[str, Breaking] = {
     "tick before the epochs": _part(_tell_ticks_early, TicksNode),
     "acknowledged before the standby": lambda name, machine, _: machine if name == PUBLISHER else CopiesLate(machine),
     "standby taken for whole": _say_copies_are_whole,
+    **{name: _part(each.change, each.protocol) for name, each in OPTION_BREAKS.items()},
 }
 """Name → a rule broken."""
 BROKEN_IN: Mapping[str, Mode] = {
@@ -447,6 +449,7 @@ BROKEN_IN: Mapping[str, Mode] = {
     **dict.fromkeys(
         ("FETCH sees later writes", "SendLog entry forgotten", "waiting PUSH not corrected"), Mode.FOUR_LOGS
     ),
+    **{name: each.mode for name, each in OPTION_BREAKS.items()},
 }
 """Name → the mode that has the rule; the others are of the eventual mode, or of all."""
 BROKEN_BY: Mapping[str, CentralOptions] = {
@@ -455,5 +458,7 @@ BROKEN_BY: Mapping[str, CentralOptions] = {
     "COMMIT one version too far": central_options(gc="poll=1"),
 }
 """Name → how blocks reach nodes, and when these fold deltas, where that is what the rule is about."""
+BROKEN_WITH: Mapping[str, tuple[str, ...]] = {name: each.options for name, each in OPTION_BREAKS.items()}
+"""Name → the options that have the rule."""
 BROKEN_ON_HOSTS = frozenset(("acknowledged before the standby", "standby taken for whole"))
 """The rules of clusters on several hosts."""

@@ -9,7 +9,7 @@ from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.slots import SLOTS, SlotTable
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.cluster.planning.mode_options import OPTIONS
+from cumulus.cluster.planning.mode_options import OPTIONS, options_of
 from cumulus.cluster.spread import divide
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
@@ -20,7 +20,11 @@ Runs: TypeAlias = tuple[tuple[int, int], ...]
 
 CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
-OPTION_TEXTS = ("bypass", "buffer=20", "compress", "elide-push=correct")
+OPTION_TEXTS = (
+    *("bypass", "buffer=20", "compress", "elide-push=correct"),
+    *("elide-put", "elide-fetch", "elide-push=wait:20"),
+)
+"""New ones stand behind the others: so a seed draws of those what it has drawn before."""
 OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
 CUT = 1 / 4
@@ -47,10 +51,17 @@ def chosen_mode(choices: Choices, stream: ChoiceStream) -> Mode:
 
 
 def chosen_options(choices: Choices, mode: Mode) -> tuple[str, ...]:
-    """Return the options of a seed."""
+    """Return the options of a seed; of those that exclude each other, the first."""
     stream = choices.stream("options")
     taken = [text for text in OPTION_TEXTS if mode in OPTIONS[text.partition("=")[0]].modes]
-    return tuple(text for text in taken if stream.chance(OPTION))
+    found: tuple[str, ...] = ()
+    for text in [text for text in taken if stream.chance(OPTION)]:
+        try:
+            options_of(mode, (*found, text))
+        except UsageError:
+            continue
+        found = (*found, text)
+    return found
 
 
 def chosen_central(choices: Choices, mode: Mode) -> CentralOptions:

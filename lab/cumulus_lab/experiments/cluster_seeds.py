@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster import codec
-from cumulus.cluster.messages import EpochTold, SourcesDone, node_name, switch_name
+from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.central_options import CentralOptions
@@ -25,8 +24,6 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
-from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.resets import Halt, Halted, Reset
 from cumulus.cluster.standby.copies import KeepCopies, ReadOwnLog
 from cumulus.cluster.standby.standby import Standby
 from cumulus.engine.engines import make_engine
@@ -36,10 +33,18 @@ from cumulus.epochs.embedded_run import EmbeddedRun
 from cumulus.epochs.layouts import match_sources_to_tables
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
-from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received, Send
+from cumulus.machine import Machine, Name
 from cumulus.scalars.function_modules import functions_in
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus_lab.experiments.cluster_breaks import BREAKS, BROKEN_BY, BROKEN_IN, BROKEN_ON_HOSTS, Breaking, as_it_is
+from cumulus_lab.experiments.cluster_breaks import (
+    BREAKS,
+    BROKEN_BY,
+    BROKEN_IN,
+    BROKEN_ON_HOSTS,
+    BROKEN_WITH,
+    Breaking,
+    as_it_is,
+)
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
@@ -53,6 +58,7 @@ from cumulus_lab.experiments.cluster_modes import (
 )
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
+from cumulus_lab.experiments.cluster_starter import Starter
 from cumulus_lab.experiments.cluster_states import check_nodes
 from cumulus_lab.experiments.equal_outputs import difference, difference_in_parts
 from cumulus_lab.simulation import (
@@ -62,7 +68,6 @@ from cumulus_lab.simulation import (
     Conditions,
     Reports,
     Scenario,
-    StartIncarnation,
     VirtualLog,
     Wire,
     World,
@@ -92,95 +97,6 @@ REFUSALS = 1 / 50
 IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
 """Where folders are: what a crash does to a disk is simulated, and a real one would only be slow."""
 WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
-
-
-@dataclass
-class Starter:
-    """Starts all machines, and starts them anew when one has ended, until all is read.
-
-    Parameters
-    ----------
-    members
-        Whom it starts.
-    incarnations
-        How many there were; it outlives the machine.
-    is_wanted
-        Whether somebody still waits for an answer when all is read.
-    committed
-        Returns the last committed epoch, if there is one.
-    gated
-        Those that cannot take back an epoch, and are ended with any other one; None: all are.
-    hosts
-        Where they are; None: where nothing is lost but they.
-    """
-
-    members: Sequence[Name]
-    incarnations: list[int]
-    is_wanted: Callable[[], bool]
-    committed: Callable[[], int | None] = lambda: None
-    gated: frozenset[Name] | None = None
-    hosts: VirtualHosts | None = None
-    lost: set[Name] = field(default_factory=set)
-    halting: bool = False
-    is_due: bool = True
-    is_renewing: bool = False
-    is_done: bool = False
-    is_first: bool = True
-    epochs: list[int] = field(default_factory=list)
-
-    def step(self, inputs: Sequence[Input]) -> list[Effect]:
-        """Take in what has happened; see `cumulus.machine.Machine`."""
-        for each in inputs:
-            match each:
-                case Lost(peer) if peer in self.members:
-                    self.is_due = True
-                    self.lost.add(peer)
-                case Received(_, Halted(epoch)) if self.halting:
-                    self.halting = False
-                    return [self._reset(epoch)]
-                case Completed(StartIncarnation(), _):
-                    self.is_renewing = False
-                case Received(_, EpochTold(epoch, _)):
-                    self.epochs.append(epoch)
-                case Received(_, SourcesDone()):
-                    self.is_done = True
-                case Received(name, message) if self.hosts is not None:
-                    self.hosts.take(name, message)
-                case _:
-                    pass
-        if not self.is_due or self.is_renewing or (self.is_done and not self.is_wanted()):
-            return []
-        if self.halting and PUBLISHER not in self.lost:
-            return []  # it will say so
-        if self.gated is None or self.is_first:
-            self.is_first = False
-            if self.hosts is None:
-                return [self._start(ends=True)]
-            self.hosts.lose(self.lost)
-            return [self._start(message=self.hosts.reset(self.committed() or 0), ends=True)]
-        if PUBLISHER in self.lost:
-            self.halting = False
-            return [self._reset(self.committed() or 0)]
-        self.halting = True
-        return [Send(PUBLISHER, Halt())]
-
-    def _reset(self, epoch: int) -> Effect:
-        """Let all meet anew, and go back to a committed epoch."""
-        assert self.gated is not None
-        if self.hosts is None:
-            return self._start(message=Reset(epoch), ending=self.gated)
-        ending = self.gated | self.hosts.lose(self.lost)
-        return self._start(message=self.hosts.reset(epoch), ending=ending)
-
-    def _start(self, **how: Any) -> Effect:
-        self.is_due, self.is_renewing = False, True
-        self.lost.clear()
-        self.incarnations.append(len(self.incarnations) + 1)
-        return Perform(StartIncarnation(self.incarnations[-1], **how))
-
-    def check(self) -> None:
-        """Epochs are told in their order."""
-        assert self.epochs == sorted(set(self.epochs)), self.epochs
 
 
 class VirtualCluster:
@@ -471,6 +387,7 @@ def cluster_case(
         mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
         central = central or BROKEN_BY.get(broken)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
+        options = options or BROKEN_WITH.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is
     return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central).scenario()
 

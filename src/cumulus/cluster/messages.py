@@ -81,12 +81,15 @@ class EpochEnd:
     last
         The last version of the epoch's blocks, where they come along a tree of nodes and this may come before them;
         −1 where they do not, or there are none.
+    puts
+        How many blocks of the epoch the node hears of from other nodes, in place of PUTs from here.
     """
 
     epoch: int
     final: bool
     payload: bytes
     last: int = -1
+    puts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

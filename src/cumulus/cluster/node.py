@@ -186,27 +186,25 @@ class ClusterNode:
         return effects
 
     def _take(self, sender: Name, message: object, effects: list[Effect]) -> None:
-        spread = self._spread
         match message:
             case MapCheckpoint(epoch, depth, is_quiet) if sender in self._peers:
                 if not self._marks.checkpoint(epoch, depth, self._peers[sender], is_quiet=is_quiet):
-                    told = f"depth {depth} of epoch {epoch}"
-                    raise RemoteProtocolError(f"{self.name}: {sender} tells {told}, and has done so or need not")
-            case EpochEnd(epoch, final, payload, last) if sender in self._switches:
+                    raise RemoteProtocolError(f"{self.name}: {sender} tells depth {depth} of {epoch}, and need not")
+            case EpochEnd(epoch, final, payload, last, puts) if sender in self._switches:
                 if not self._marks.end(epoch, self._switches[sender]):
                     raise RemoteProtocolError(f"{self.name}: {sender} ends epoch {epoch}, and has done so or need not")
                 self._take_part(sender, epoch, payload)
                 self._final |= {epoch} if final else set()
-                if self._protocol is not None and last >= 0:  # it may have come before what goes along a tree
+                if self._protocol is not None and (last >= 0 or puts):  # what other nodes send may come behind it
                     self._protocol.take(-1 - self._switches[sender], message)
             case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
                 self._take_part(sender, epoch, payload)
             case EpochCommit(epoch) if sender == PUBLISHER:
                 self._commit(epoch, effects)
             case ReadEntries():
-                effects += (Send(sender, each) for each in answers(spread, message))
+                effects += (Send(sender, each) for each in answers(self._spread, message))
             case ReadParts():
-                effects += (Send(sender, each) for each in part_answers(spread, message))
+                effects += (Send(sender, each) for each in part_answers(self._spread, message))
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
             case _ if self._protocol is not None and (sender in self._switches or sender in self._peers):

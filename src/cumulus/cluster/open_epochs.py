@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.cluster.machine_tasks import WriteOutputs
-from cumulus.cluster.messages import EpochEnd, EpochPart, EpochReady, EpochRefused, node_name
+from cumulus.cluster.messages import EpochPart, EpochReady, EpochRefused, node_name
 from cumulus.cluster.output_files import ready_messages
-from cumulus.cluster.protocols.protocol import Sent, SwitchProtocol
+from cumulus.cluster.protocols.protocol import PassedOn, Sent, SwitchProtocol
 from cumulus.machine import Effect, Name, Perform, Send
 
 PART_BYTES = 8 << 20
@@ -51,7 +51,7 @@ class OpenEpochs:
         effects.append(sent)
 
     def end(
-        self, epoch: int, final: bool, gates: Sequence[Sequence[bytes]], effects: list[Effect], last_version: int
+        self, epoch: int, final: bool, gates: Sequence[Sequence[bytes]], effects: list[Effect], passed_on: PassedOn
     ) -> None:
         """Tell the nodes that an epoch has ended here, with what is for their gates.
 
@@ -59,8 +59,8 @@ class OpenEpochs:
         ----------
         gates
             What has come at once, one after the other: for each bucket of the gate, packed.
-        last_version
-            Of the epoch, as `EpochEnd` has it.
+        passed_on
+            What nodes hear of blocks from other nodes.
         """
         parts: dict[int, list[bytes]] = {}
         for each in gates:
@@ -73,7 +73,7 @@ class OpenEpochs:
             last = (max(len(payload), 1) - 1) // PART_BYTES * PART_BYTES
             for at in range(0, last, PART_BYTES):
                 self.send(epoch, node, EpochPart(epoch, payload[at : at + PART_BYTES]), effects)
-            self.send(epoch, node, EpochEnd(epoch, final, payload[last:], last_version), effects)
+            self.send(epoch, node, passed_on.end(epoch, final, payload[last:], node), effects)
 
     def write(self, epoch: int, task: WriteOutputs | None, effects: list[Effect]) -> None:
         """Let be written what there is of an epoch, after which the publisher is told."""

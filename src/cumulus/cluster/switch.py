@@ -32,6 +32,7 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.open_epochs import OpenEpochs
+from cumulus.cluster.protocols.protocol import PassedOn
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.cluster.resets import Reset, Reunion
@@ -277,12 +278,12 @@ class Switch:
         self._ended = epoch
         self._credit.end(epoch)
         final = self._turns.pop(epoch).final
-        outcome, last = None, -1
+        outcome, passed_on = None, PassedOn()
         if self._spread is not None:
             self._outcomes.append(self._apply(self._spread, read, effects))
-            outcome, last = merged_outcomes(self._outcomes), self._spread.blocks.protocol.take_last()
+            outcome, passed_on = merged_outcomes(self._outcomes), self._spread.blocks.protocol.take_passed_on()
         payloads = [*(logged.gates for logged in self._taken), read.gates]
-        self._open.end(epoch, final, payloads, effects, last)
+        self._open.end(epoch, final, payloads, effects, passed_on)
         if outcome is not None and self._gates:  # the gate takes the same rows in, and counts them
             outcome = outcome.errors_alone() if outcome.errors else None
         self._open.write(epoch, None if outcome is None else WriteOutputs(epoch, final, outcome), effects)

@@ -112,6 +112,7 @@ class CountedMessages(HearsNothing):
     def _of_target(self, relation: str, rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
         targets: set[int] = set()
         readers: set[int] = set()
+        told: set[int] = set()
         pairs: set[tuple[int, int]] = set()
         for row in rows:
             for flow in self._named[relation]:
@@ -122,12 +123,15 @@ class CountedMessages(HearsNothing):
                         for target, theirs in to:
                             if _correspond(mine, theirs):
                                 readers.add(reader)
+                                told.add(target)
                                 pairs |= {(reader, target)} if reader != target else set()
         if self._plan.mode is Mode.TICKS:
             taking_part = len(readers | targets)
             return Counter(TickAsked=taking_part, TickTold=taking_part, TickSet=taking_part, Push=len(pairs))
         if self._plan.central.has_tree:  # nodes find the rest in their tables
             return Counter(Push=len(pairs))
+        if self._plan.options.elide_put:  # who is sent nothing gets a FETCH for itself
+            return Counter(Fetch=len(readers | targets - told), Push=len(pairs))
         return Counter(Fetch=len(readers), Put=len(targets), Push=len(pairs))
 
     def _owners(self, named: NamedSlice, relation: str, row: Mapping[str, Any]) -> list[tuple[int, LoopParts]]:

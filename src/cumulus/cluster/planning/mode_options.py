@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cumulus.cluster.mode import Mode
 from cumulus.errors import UsageError
 
-MOST_BUFFER_MS = 10_000
+MOST_MS = 10_000
+"""More than anybody waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,40 @@ class ModeOptions:
         Whether entries are compressed on their way between nodes.
     elide_push
         Whether nodes keep what they have fetched, and are sent only what has changed.
+    wait_ms
+        For how long who computes waits for PUSHes that may be elided, at most; 0 for not at all.
+    elide_put
+        Whether who computes is told so by those that send it something, and not by the switch.
+    elide_fetch
+        Whether nodes find in rows to whom they send what.
     """
 
     bypass: bool = False
     buffer_ms: int = 0
     compress: bool = False
     elide_push: bool = False
+    wait_ms: int = 0
+    elide_put: bool = False
+    elide_fetch: bool = False
+
+    @property
+    def tick_ms(self) -> int:
+        """How often nodes must hear that time has passed, in milliseconds; 0 for never.
+
+        What waits for some time does so between two ticks, so it waits for half of the time at least.
+        """
+        times = [self.buffer_ms, *(-(-each // 2) for each in (self.wait_ms,))]
+        return min(filter(None, times), default=0)
+
+    def ticks(self, milliseconds: int) -> int:
+        """Return how many ticks such a time has.
+
+        Examples
+        --------
+        >>> [ModeOptions(wait_ms=each).ticks(each) for each in (1, 2, 3, 20)]
+        [1, 2, 2, 2]
+        """
+        return -(-milliseconds // self.tick_ms) if milliseconds else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +75,20 @@ class OptionRule:
     source
         Where it is from.
     value
-        What stands behind its "=", as the help says it; "" for nothing.
+        What stands behind its "=", as the help says it, with "|" between the possible ones; "" for nothing.
+    excludes
+        Options that are not taken with it, each with why.
     """
 
     modes: tuple[Mode, ...]
     does: str
     source: str
     value: str = ""
+    excludes: Mapping[str, str] = field(default_factory=dict)
+
+    def written(self, name: str) -> str:
+        """Return how the option of a name is written."""
+        return " or ".join(f"{name}={each}" for each in self.value.split("|")) if self.value else name
 
 
 OPTIONS: Mapping[str, OptionRule] = {
@@ -74,9 +110,20 @@ OPTIONS: Mapping[str, OptionRule] = {
     ),
     "elide-push": OptionRule(
         (Mode.FOUR_LOGS,),
-        "nodes keep what they have fetched and are sent only changes; they go on meanwhile, and correct",
+        "nodes keep what they have fetched and are sent only changes; they go on at once, or after MS, and correct",
         "semester paper, section 3.5, PUSH optimization",
-        "correct",
+        "correct|wait:MS",
+    ),
+    "elide-put": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "no PUTs: nodes that send entries say what is to be computed from them, and all goes on meanwhile",
+        "semester paper, section 3.5, PUT optimization",
+        excludes={"elide-push": "a block comes with a PUSH, so none can be left out"},
+    ),
+    "elide-fetch": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "a FETCH has rows, and no reference to who is sent what: nodes know where maps lie",
+        "semester paper, sections 3.2 and 3.5, FETCH optimization",
     ),
 }
 OPTION_HELP = "What the mode does otherwise, such as buffer=20; repeatable. `cluster plan --options` lists them."
@@ -92,9 +139,11 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
 
     Examples
     --------
-    >>> options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
-    ModeOptions(bypass=False, buffer_ms=20, compress=True, elide_push=False)
+    >>> found = options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
+    >>> found.buffer_ms, found.compress, found.bypass
+    (20, True, False)
     """
+    given: dict[str, str] = {}
     found: dict[str, int | bool] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -106,20 +155,43 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
                 f"--mode {mode} has no option {name}", hint=f"It is of --mode {', '.join(rule.modes)}; leave it out."
             )
         if bool(equals) != bool(rule.value):
-            written = f"{name}={rule.value}" if rule.value else name
+            written = rule.written(name)
             raise UsageError(f"--option {text}: it is written {written}", hint=f"Give --option {written}.")
-        if name == "buffer":
-            found["buffer_ms"] = _milliseconds(text, value)
-        elif rule.value and value != rule.value:
-            raise UsageError(f"--option {text}: {value!r} is nothing that it does", hint=f"Give {name}={rule.value}.")
-        else:
-            found[name.replace("-", "_")] = True
+        if given.setdefault(name, text) != text:
+            told = f"--option {given[name]} and --option {text}: only one can hold"
+            raise UsageError(told, hint="Give one of the two options.")
+        found |= _values(name, text, value, rule)
+    _check_together(given)
     return ModeOptions(**found)  # type: ignore[arg-type]
 
 
+def _values(name: str, text: str, value: str, rule: OptionRule) -> dict[str, int | bool]:
+    """Return what an option sets, of `ModeOptions`."""
+    forms = rule.value.split("|")
+    if forms == ["MS"]:
+        return {f"{name}_ms": _milliseconds(text, value)}
+    found: dict[str, int | bool] = {name.replace("-", "_"): True}
+    form, _, number = value.partition(":")
+    if f"{form}:MS" in forms:
+        return {**found, f"{form}_ms": _milliseconds(text, number)}
+    if value not in forms:
+        raise UsageError(f"--option {text}: {value!r} is nothing that it does", hint=f"Give {rule.written(name)}.")
+    return found
+
+
+def _check_together(given: Mapping[str, str]) -> None:
+    """Check that options go with each other; UsageError if one excludes another."""
+    for name, text in given.items():
+        for other, why in OPTIONS[name].excludes.items():
+            if other in given:
+                raise UsageError(
+                    f"--option {text} and --option {given[other]}: {why}", hint="Give one of the two options."
+                )
+
+
 def _milliseconds(text: str, value: str) -> int:
-    if not (value.isascii() and value.isdecimal() and 0 < int(value[:6]) <= MOST_BUFFER_MS and len(value) < 6):
+    if not (value.isascii() and value.isdecimal() and 0 < int(value[:6]) <= MOST_MS and len(value) < 6):
         raise UsageError(
-            f"--option {text}: {value!r} is no number of milliseconds", hint=f"Give one of 1 to {MOST_BUFFER_MS}."
+            f"--option {text}: {value!r} is no number of milliseconds", hint=f"Give one of 1 to {MOST_MS}."
         )
     return int(value)

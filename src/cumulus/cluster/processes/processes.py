@@ -150,7 +150,7 @@ def equip_by_plan(
         program=settings.agreed,
         log=log,
         sources=fed_by(settings, name),
-        tick_ms=plan.options.buffer_ms if name.startswith("node") else TICK_MS,
+        tick_ms=plan.options.tick_ms if name.startswith("node") else TICK_MS,
         may_send=Senders(name, settings.nodes, settings.switches, takes_of(plan.mode, plan.central), hosts).may_send,
     )
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import from_ipc
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, numbers_of
+from cumulus.cluster.placement.block_needs import BlockNeeds
 from cumulus.cluster.placement.correspondence import named_flows, place_of
 from cumulus.cluster.placement.regions import AxisCut
 from cumulus.cluster.placement.segments import hashed_alike
@@ -16,6 +22,33 @@ from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.engine.frames.frame import MapFrame
 from cumulus.errors import RemoteProtocolError
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class SliceForTarget:
+    """Entries that this node must send to another one, or give to itself.
+
+    Parameters
+    ----------
+    target
+        The number of the other one.
+    slice
+        The number of the slice in the node program.
+    keys
+        The values of its bound keys, each row once; None where it is the whole map.
+    """
+
+    target: int
+    slice: int
+    keys: pa.Table | None
+
+    @property
+    def count(self) -> int:
+        """How many slices of this kind that are."""
+        return 1 if self.keys is None else self.keys.num_rows
+
 
 class AskedSlices:
     """Reads messages that ask a node for slices, or send it some."""
@@ -23,6 +56,7 @@ class AskedSlices:
     def __init__(self, plan: ClusterPlan, maps: SpreadMaps) -> None:
         self._slices, self._logs = plan.nodes_program.slices, plan.nodes_program.logs
         self._shared, self._maps = shared_keys(plan), maps
+        self._groups, self._needs = plan.nodes_program.groups, BlockNeeds(plan.layout, self._slices)
 
     def slice(self, number: int) -> FetchedSlice:
         """Return a slice of the node program; RemoteProtocolError if there is none with that number."""
@@ -34,6 +68,41 @@ class AskedSlices:
         """Return what a node has sent of a slice, each with a version; RemoteProtocolError if there is none such."""
         self.slice(number)
         return self._maps.versioned_frame_of(self._logs[number].answered, data)
+
+    def maps_read(self, fetch: Fetch) -> frozenset[str]:
+        """Return the maps that a FETCH reads; RemoteProtocolError if they are none of the program."""
+        named = {self.slice(each.slice).map for each in fetch.asked}
+        relations = {self._relation(group) for group, _ in fetch.rows}
+        return frozenset(named | {each.map for each in self._slices if each.relation in relations})
+
+    def _relation(self, group: int) -> str:
+        if not 0 <= group < len(self._groups):
+            raise RemoteProtocolError(f"there is no group {group}")
+        return self._groups[group].relation
+
+    def sent_for(self, fetch: Fetch) -> tuple[dict[int, list[tuple[int, bytes]]], list[SliceForTarget]]:
+        """Return for each node that gets a PUSH where its entries go, and which entries of this node it gets.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If something is asked for that there is not.
+        """
+        targets = self.by_target(fetch)
+        found = [SliceForTarget(each.target, each.slice, self.keys(each)) for each in fetch.asked]
+        found += (each for group, data in fetch.rows for each in self._of_rows(self._relation(group), data))
+        for target in (*(each.target for each in found), *(to for to, _ in fetch.puts)):
+            targets.setdefault(target, [])
+        return targets, found
+
+    def _of_rows(self, relation: str, data: bytes) -> Iterator[SliceForTarget]:
+        """Yield what rows of a relation ask this node for."""
+        rows = _table(data)
+        if missing := {*self._needs.columns(relation)} - {*rows.column_names}:
+            raise RemoteProtocolError(f"rows of {relation} in a FETCH have no {', '.join(sorted(missing))}")
+        for (reader, target, number), of in self._needs.sent(relation, rows).items():
+            if reader == self._maps.number:
+                yield SliceForTarget(target, number, keys_of(rows, self._slices[number].bound, of))
 
     def by_target(self, fetch: Fetch) -> dict[int, list[tuple[int, bytes]]]:
         """Return for each node that gets a PUSH where its entries go; RemoteProtocolError if others are named."""
@@ -48,10 +117,7 @@ class AskedSlices:
         bound = len(self.slice(asked.slice).bound)
         if not bound and not asked.keys:
             return None
-        try:
-            keys = from_ipc(asked.keys)
-        except (pa.ArrowException, OSError) as problem:
-            raise RemoteProtocolError(f"the keys of a FETCH cannot be read: {problem}") from None
+        keys = _table(asked.keys)
         if keys.num_columns != bound:
             raise RemoteProtocolError(f"slice {asked.slice} has {bound} keys, and {keys.num_columns} have come")
         return keys
@@ -86,3 +152,39 @@ def shared_keys(plan: ClusterPlan) -> list[set[frozenset[tuple[int, AxisCut]]]]:
             }
             found[numbers[flow.relation, read.map, read.columns]].add(frozenset(shared))
     return found
+
+
+def _table(data: bytes) -> pa.Table:
+    try:
+        return from_ipc(data)
+    except (pa.ArrowException, OSError) as problem:
+        raise RemoteProtocolError(f"the keys of a FETCH cannot be read: {problem}") from None
+
+
+def keys_sent(rows: pa.Table, columns: Sequence[str], wanted: npt.NDArray[np.bool_]) -> bytes:
+    """Return the different values that some rows have in columns, as a FETCH has them; empty without columns."""
+    keys = keys_of(rows, columns, wanted)
+    return b"" if keys is None else to_ipc(keys)
+
+
+def keys_of(rows: pa.Table, columns: Sequence[str], wanted: npt.NDArray[np.bool_]) -> pa.Table | None:
+    """Return the different values that some rows have in columns; None without columns.
+
+    Equal keys must be one: an entry that is asked for twice would count twice.
+    """
+    if not columns:
+        return None
+    names = [f"k{place}" for place in range(len(columns))]
+    table = pa.table([_alike(rows.column(column)) for column in columns], names=names).filter(pa.array(wanted))
+    return table.group_by(names, use_threads=False).aggregate([])
+
+
+def _alike(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose equal values have equal bits."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):  # -0.0 is 0.0, and all NaN are one
+        return pc.if_else(
+            pc.is_nan(column), pa.scalar(np.nan, column.type), pc.add(column, pa.scalar(0.0, column.type))
+        )
+    return column

@@ -61,12 +61,19 @@ class Fetch:
         The version of the last PUT before it to this node, −1 if there was none: the event's own come later.
     targets
         The numbers of all nodes that get a PUSH, also an empty one.
+    puts
+        Where there are no PUTs: number of a node that gets a PUSH, too, and what it must compute.
+    rows
+        Where nodes know themselves who needs what: number of a group of statements, and the rows for which this node
+        sends something, as an Arrow stream of the columns that say what. Nothing is asked for by name then.
     """
 
     version: int
     after: int
     targets: Sequence[int]
     asked: Sequence[AskedSlice]
+    puts: Sequence[tuple[int, Put]] = ()
+    rows: Sequence[tuple[int, bytes]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +86,13 @@ class Push:
         Of the block.
     frames
         Number of the slice, or of the map, and entries; there may be none.
+    puts
+        Where there are no PUTs: what the other one must compute, in one of the PUSHes that it gets for the block.
     """
 
     version: int
     frames: Sequence[tuple[int, bytes]]
+    puts: Sequence[Put] = ()
 
 
 @dataclass(frozen=True, slots=True)

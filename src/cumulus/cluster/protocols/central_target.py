@@ -27,16 +27,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from cumulus.catalog.arrow import to_ipc
 from cumulus.cluster.messages import Block
 from cumulus.cluster.node_programs.fetched_slice import numbers_of
 from cumulus.cluster.node_programs.slice_entries import SliceEntries
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.protocols.asked_slices import AskedSlices
+from cumulus.cluster.protocols.asked_slices import AskedSlices, keys_sent
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import (
     AskedSlice,
@@ -54,6 +51,7 @@ from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
 
 class CentralTargetNode(CentralNode):
@@ -236,26 +234,3 @@ def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
     for column, dimension in place.columns:
         found += dimension.stride * dimension.parts_of(rows.column(column))
     return found
-
-
-def keys_sent(rows: pa.Table, columns: Sequence[str], wanted: npt.NDArray[np.bool_]) -> bytes:
-    """Return the different values that some rows have in columns, as a FETCH has them; empty without columns.
-
-    Equal keys must be one: an entry that is asked for twice would count twice.
-    """
-    if not columns:
-        return b""
-    names = [f"k{place}" for place in range(len(columns))]
-    table = pa.table([_alike(rows.column(column)) for column in columns], names=names).filter(pa.array(wanted))
-    return to_ipc(table.group_by(names, use_threads=False).aggregate([]))
-
-
-def _alike(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column whose equal values have equal bits."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type):  # -0.0 is 0.0, and all NaN are one
-        return pc.if_else(
-            pc.is_nan(column), pa.scalar(np.nan, column.type), pc.add(column, pa.scalar(0.0, column.type))
-        )
-    return column

@@ -14,7 +14,7 @@ higher TS is processed"); Cumulus consistency paper, section 3.2 ("writes are de
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -45,6 +45,8 @@ class DeferredBlock:
         How many nodes must have sent theirs before; 0 for none.
     message
         What is to be done.
+    until
+        The time (`DeferredWork.now`) at which it waits for no PUSH any more; None: all must come.
     """
 
     version: int
@@ -52,6 +54,7 @@ class DeferredBlock:
     writes: frozenset[str]
     pushes: int
     message: object
+    until: int | None = None
 
 
 @dataclass(slots=True)
@@ -84,6 +87,11 @@ def reads_unwritten(work: DeferredBlock, earlier: EarlierWork) -> bool:
     return not earlier.writes.isdisjoint(work.reads)
 
 
+def _turn(work: DeferredBlock) -> tuple[int, bool]:
+    """Return by what something has its turn: of a block, what waits for PUSHes is behind the sending of some."""
+    return work.version, work.pushes > 0
+
+
 class DeferredWork:
     """The work of a node that waits, and what other nodes have sent for it; a PUSH may come before its PUT.
 
@@ -93,6 +101,11 @@ class DeferredWork:
         Whether something waits for the earlier work that is not done.
     arrival
         In which order things come, and have their turn.
+
+    Attributes
+    ----------
+    now
+        How often this node has heard that time has passed.
     """
 
     def __init__(
@@ -105,22 +118,26 @@ class DeferredWork:
         self._waiting: deque[DeferredBlock] = deque()
         self._pushes: dict[int, dict[int, Push]] = {}
         """Version → the node that has sent it → what."""
+        self.now = 0
+        self._over: set[int] = set()
+        """The versions that have waited for PUSHes until their time was over."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def defer(self, work: DeferredBlock) -> None:
         """Take something that has come from the switch."""
-        is_next = not self._waiting or work.version >= self._waiting[-1].version
-        if is_next or self._arrival is Arrival.AS_IT_COMES:
-            self._waiting.append(work)
-        elif self._arrival is Arrival.IN_ORDER:
+        if self._arrival is Arrival.BY_VERSION:
+            insort(self._waiting, work, key=_turn)
+            return
+        if self._arrival is Arrival.IN_ORDER and self._waiting and work.version < self._waiting[-1].version:
             raise RemoteProtocolError(f"version {work.version} comes after {self._waiting[-1].version}")
-        else:
-            insort(self._waiting, work, key=lambda each: each.version)
+        self._waiting.append(work)
 
     def note(self, sender: int, version: int, push: Push) -> None:
-        """Take what a node has sent for a version, as this node keeps that."""
+        """Take what a node has sent for a version, as this node keeps that; nothing waits if its time was over."""
+        if version in self._over:
+            return
         of_version = self._pushes.setdefault(version, {})
         if sender in of_version:
             raise RemoteProtocolError(f"node {sender} sends its PUSH of version {push.version} again")
@@ -130,10 +147,19 @@ class DeferredWork:
         """Return the versions for which a node has sent its PUSH, and nothing was done with it yet."""
         return [version for version, pushes in self._pushes.items() if sender in pushes]
 
-    def ready(self) -> Iterator[tuple[DeferredBlock, list[Push]]]:
+    def pass_time(self) -> None:
+        """Note that time has passed."""
+        self.now += 1
+
+    def ready(self, ended: int = -1) -> Iterator[tuple[DeferredBlock, list[Push]]]:
         """Yield what can be done now, in the order of versions, each with its PUSHes in the order of nodes.
 
         Each must be done before the next is asked for. A PUSH of this node to itself may be noted meanwhile.
+
+        Parameters
+        ----------
+        ended
+            A version up to which the time of all is over.
         """
         left: deque[DeferredBlock] = deque()
         earlier = EarlierWork()
@@ -142,9 +168,12 @@ class DeferredWork:
             while waiting:
                 work = waiting.popleft()
                 came = self._pushes.get(work.version, {}) if work.pushes else {}
-                if len(came) >= work.pushes and not self._waits(work, earlier):
+                is_over = work.until is not None and (self.now >= work.until or work.version <= ended)
+                if (len(came) >= work.pushes or is_over) and not self._waits(work, earlier):
                     if work.pushes:
-                        self._pushes.pop(work.version)
+                        self._pushes.pop(work.version, None)
+                    if len(came) < work.pushes:
+                        self._over.add(work.version)
                     yield work, [push for _, push in sorted(came.items())]
                 else:
                     left.append(work)
@@ -166,11 +195,17 @@ class DeferredWork:
         """Take something away from all versions."""
         self._waiting = deque(replace(work, version=work.version - less) for work in self._waiting)
         self._pushes = {version - less: pushes for version, pushes in self._pushes.items()}
+        self._over = {version - less for version in self._over}
+
+    def forget(self, version: int) -> None:
+        """Forget what has not come for versions up to one: it will not come any more."""
+        self._over = {each for each in self._over if each > version}
 
     def clear(self) -> None:
         """Forget everything: it will come again."""
         self._waiting.clear()
         self._pushes.clear()
+        self._over.clear()
 
     def check(self) -> None:
         """Check that what waits is in the order of versions, where that is the order."""
@@ -178,3 +213,34 @@ class DeferredWork:
             return
         versions = [work.version for work in self._waiting]
         assert versions == sorted(versions), versions
+
+
+class AwaitedPuts:
+    """Whether a node has heard of all blocks of an epoch that it hears of from other nodes, where there are no PUTs.
+
+    A PUSH may come behind the end of its epoch, as it goes another way. So the end says how many are to come.
+    """
+
+    def __init__(self) -> None:
+        self._awaited: Counter[int] = Counter()
+        """Epoch → how many of it are to come yet; below 0 while switches have not ended it."""
+
+    def expect(self, epoch: int, count: int) -> None:
+        """Note that so many of an epoch come, by one switch more."""
+        self._awaited[epoch] += count
+
+    def note(self, epoch: int) -> None:
+        """Note that one has come."""
+        self._awaited[epoch] -= 1
+
+    def are_here(self, epoch: int) -> bool:
+        """Whether all have come up to an epoch that all switches have ended."""
+        return sum(count for at, count in self._awaited.items() if at <= epoch) <= 0
+
+    def forget(self, epoch: int) -> None:
+        """Forget epochs up to one that is committed."""
+        self._awaited = Counter({at: count for at, count in self._awaited.items() if at > epoch})
+
+    def clear(self) -> None:
+        """Forget all: it will come again."""
+        self._awaited.clear()

@@ -4,13 +4,17 @@ A node that computes waits for nothing. It uses what it has got so far, and corr
 comes: the PUSH of a FETCH, if there is one, or a CORRECT of a version for which it had been sent something already. So
 it is as in `cumulus.cluster.protocols.eventual`, of maps that lie where somebody has asked for them.
 
+Or it waits for some time: nobody tells it whether a PUSH comes, so it goes on when all have come or its time is over,
+and corrects if one comes later. Then what has a later version waits behind it, but with `bypass`. At the end of an
+epoch nothing of it waits any more.
+
 What a node has asked for once it is sent in time: when versions are forgotten at a commit, before that what it has not
 been sent of them.
 
 References
 ----------
-Cumulus semester paper, section 3.5, "PUSH Optimization": "Optimistically continue and do corrective updates if the PUSH
-messages arrive."
+Cumulus semester paper, section 3.5, "PUSH Optimization": "Wait for some timeout", or "optimistically continue and do
+corrective updates if the PUSH messages arrive".
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from cumulus.cluster.node_programs.slice_entries import KeptSlices
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import ToldBlocks
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
+from cumulus.cluster.protocols.deferred_work import Arrival, DeferredBlock, DeferredWork, is_behind, reads_unwritten
 from cumulus.cluster.protocols.late_deltas import LateDeltas
 from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.engine.frames.frame import MapFrame
@@ -38,6 +43,8 @@ class ElidedPushNode:
     ----------
     kept
         Who was sent what, and what was got.
+    work
+        What waits.
     """
 
     def __init__(self, life: NodeLife) -> None:
@@ -45,7 +52,9 @@ class ElidedPushNode:
         self.depths, self._committed = plan.depths, life.committed
         self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.kept, self._late = KeptSlices(self.maps.maps), LateDeltas(self.maps.maps)
-        self._told: list[Fetch | Put] = []
+        self._patience = plan.options.ticks(plan.options.wait_ms)
+        """For how many ticks PUSHes are waited for."""
+        self.work = DeferredWork(reads_unwritten if plan.options.bypass else is_behind, arrival=Arrival.BY_VERSION)
         self._deltas: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got; nothing was done with them yet."""
         self._owed: dict[int, dict[int, list[MapFrame]]] = defaultdict(dict)
@@ -57,15 +66,18 @@ class ElidedPushNode:
         """Take what switches ask for, and what nodes send."""
         match message:
             case Fetch() if sender < 0:
-                for each in message.asked:
-                    self._asked.slice(each.slice)
-                self._told.append(message)
-            case Put(block, _) if sender < 0:
-                self._blocks.group(block.group)
-                self._told.append(message)
+                read = self._asked.maps_read(message)
+                self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
+            case Put(block, pushes) if sender < 0:
+                written, waits_for = frozenset(self._blocks.group(block.group).writes), pushes if self._patience else 0
+                until = self.work.now + self._patience if waits_for else None
+                version = self.maps.kept(block.version)
+                self.work.defer(DeferredBlock(version, frozenset(), written, waits_for, message, until))
             case Push(frames=frames) | Correct(frames) if sender >= 0:
                 for number, data in frames:
                     self._deltas.setdefault(number, []).append(self._asked.versioned(number, data))
+                if self._patience and isinstance(message, Push):
+                    self.work.note(sender, self.maps.kept(message.version), message)
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
             case _:
@@ -74,14 +86,16 @@ class ElidedPushNode:
     # --- what is done -----------------------------------------------------------------------------------------------
 
     def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Correct | Deltas]]:
-        """Do what has come, in the order of versions; yield what nodes must get."""
+        """Do what can be done now, in the order of versions; yield what nodes must get."""
         self._settle()
-        told, self._told = self._told, []
-        for message in sorted(told, key=lambda each: self.maps.kept(each.version)):
-            if isinstance(message, Fetch):
-                yield from self._answer(message)
+        if is_time:
+            self.work.pass_time()
+        for work, _ in self.work.ready(self.maps.window.last_version(ended) if ended > self._committed else -1):
+            if isinstance(work.message, Fetch):
+                yield from self._answer(work.message)
             else:
-                self._compute(message)
+                assert isinstance(work.message, Put), work
+                self._compute(work.message)
             self._settle()
         for node, slices in sorted(self._owed.items()):
             frames = [
@@ -96,12 +110,12 @@ class ElidedPushNode:
         """Send what has changed; nothing to whom nothing has."""
         version = self.maps.kept(fetch.version)
         oldest = max(self.maps.window.last_version(self._committed - 1), 0)
-        frames = self._asked.by_target(fetch)
-        for asked in fetch.asked:
-            keys, read = self._asked.keys(asked), (self._asked.slice(asked.slice).map,)
-            found = self.kept.ask(asked.slice, asked.target, version, keys, oldest)
+        frames, sent_slices = self._asked.sent_for(fetch)
+        for asked in sent_slices:
+            read = (self._asked.slice(asked.slice).map,)
+            found = self.kept.ask(asked.slice, asked.target, version, asked.keys, oldest)
             is_late = self._late.is_late(read, version)
-            self._late.note_read(read, version, 1 if keys is None else keys.num_rows, is_late=is_late)
+            self._late.note_read(read, version, asked.count, is_late=is_late)
             found = self._asked.cut(found, asked.slice, asked.target)
             if not found.rows:
                 continue
@@ -110,7 +124,10 @@ class ElidedPushNode:
             else:
                 frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
         for target, sent in frames.items():
-            if sent:
+            if target == self.maps.number:
+                if self._patience:
+                    self.work.note(target, version, Push(fetch.version, []))
+            elif sent:
                 yield target, Push(fetch.version, sent)
 
     def _compute(self, put: Put) -> None:
@@ -148,19 +165,20 @@ class ElidedPushNode:
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def is_flushed(self, epoch: int) -> bool:
-        """Return True: nothing waits."""
-        return True
+        """Whether nothing waits of an epoch."""
+        return self.work.is_empty_up_to(self.maps.window.last_version(epoch))
 
     def commit(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed; who has asked for entries must be told before."""
         self.kept.forget_versions(self.maps.window.last_version(epoch - 1))
         self._take_owed()  # the next `drain` sends it
+        self.work.forget(self.maps.window.last_version(epoch))
         self._committed = epoch
         self.maps.cut(epoch)
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what was got, and sent."""
-        self._told.clear()
+        self.work.clear()
         self._deltas.clear()
         self._owed.clear()
         self.kept.clear_sent()
@@ -170,6 +188,7 @@ class ElidedPushNode:
     def move_on(self, committed: int) -> None:
         """Count epochs from a later one if that is due."""
         if less := self.maps.move_on(committed):
+            self.work.renumber(less)
             self.kept.renumber(less)
             self._late.renumber(less)
 
@@ -179,11 +198,12 @@ class ElidedPushNode:
         return shares.rows_late + shares.deltas_late, shares.total
 
     def facts(self) -> dict[str, object]:
-        """Return how much came late."""
-        return {**asdict(self._late.shares), "blocks_waiting": 0}
+        """Return how much came late, and how much waits."""
+        return {**asdict(self._late.shares), "blocks_waiting": len(self.work)}
 
     def check(self) -> None:
         """Check what holds between two steps."""
+        self.work.check()
         assert not self._deltas, f"node {self.maps.number}: something got was not taken in"
         assert not self._owed, f"node {self.maps.number}: something owed was not sent"
         assert not self.maps.maps.take_out(), f"node {self.maps.number}: something computed was not added"

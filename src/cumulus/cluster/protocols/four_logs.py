@@ -10,12 +10,16 @@ done when it comes. So
 * who gets a CORRECT corrects what was got for later versions (ReceiveLog), and what the rows of these versions have
   added (OperationLog); these deltas may be late in turn. Each has a later version, so it ends, in circles, too.
 
+With `elide-put` a node learns from a PUSH, or from its own FETCH, what it has to compute; what comes before that
+bypasses it blindly, and is corrected. Even then a FETCH has its turn before the PUT of its block, so no node waits for
+itself. The end of an epoch says how many blocks come so, and before they are here the epoch is not flushed.
+
 A CORRECT stands behind all PUSHes on its link that do not have it. Those of them whose PUT waits are corrected where
 they lie, those whose block was computed by the node program (`cumulus.cluster.node_programs.four_logs_program`).
 
 References
 ----------
-Cumulus semester paper, sections 3.2 and 3.3; with `bypass` section 3.5.
+Cumulus semester paper, sections 3.2 and 3.3; with `bypass` and `elide-put` section 3.5.
 """
 
 from __future__ import annotations
@@ -27,12 +31,19 @@ from itertools import chain
 
 import numpy as np
 
-from cumulus.cluster.messages import Block, Deltas
+from cumulus.cluster.messages import Block, Deltas, EpochEnd
 from cumulus.cluster.node_programs.slice_entries import LoggedSlices
 from cumulus.cluster.protocols.asked_slices import AskedSlices
 from cumulus.cluster.protocols.central import ToldBlocks
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
-from cumulus.cluster.protocols.deferred_work import Arrival, DeferredBlock, DeferredWork, is_behind, reads_unwritten
+from cumulus.cluster.protocols.deferred_work import (
+    Arrival,
+    AwaitedPuts,
+    DeferredBlock,
+    DeferredWork,
+    is_behind,
+    reads_unwritten,
+)
 from cumulus.cluster.protocols.late_deltas import LateDeltas
 from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.engine.frames.frame import MapFrame
@@ -48,13 +59,16 @@ class FourLogsNode:
         What waits.
     logs
         Who was sent what, and what was got.
+    asked
+        How messages of slices are read.
     """
 
     def __init__(self, life: NodeLife) -> None:
         plan, self.maps = life.plan, life.spread_maps()
         self.depths = plan.depths
-        self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
+        self.asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.logs, self._late = LoggedSlices(self.maps.maps), LateDeltas(self.maps.maps)
+        self._elides_put, self._awaited = plan.options.elide_put, AwaitedPuts()
         waits = reads_unwritten if plan.options.bypass else is_behind
         self.work = DeferredWork(waits, arrival=Arrival.BY_VERSION)
         self._corrects: dict[int, list[MapFrame]] = {}
@@ -69,20 +83,32 @@ class FourLogsNode:
         """Take what switches ask for, and what nodes send."""
         match message:
             case Fetch() if sender < 0:
-                read = frozenset(self._asked.slice(each.slice).map for each in message.asked)
+                read = self.asked.maps_read(message)
                 self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
-            case Put(block, pushes) if sender < 0:
-                written = frozenset(self._blocks.group(block.group).writes)
-                self.work.defer(DeferredBlock(self.maps.kept(block.version), frozenset(), written, pushes, message))
+                for target, put in message.puts:
+                    if target == self.maps.number:
+                        self._defer(put)
+            case Put() if sender < 0 and not self._elides_put:
+                self._defer(message)
             case Push() if sender >= 0:
                 self.work.note(sender, self.maps.kept(message.version), message)
+                for put in message.puts:
+                    self._defer(put)
+                    self._awaited.note(self.maps.window.epoch_of(self.maps.kept(put.version)))
+            case EpochEnd(epoch, puts=puts) if sender < 0 and self._elides_put:
+                self._awaited.expect(epoch, puts)
             case Correct(frames) if sender >= 0:
                 for number, data in frames:
-                    self._take_correction(sender, number, self._asked.versioned(number, data))
+                    self._take_correction(sender, number, self.asked.versioned(number, data))
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} is no message of this mode")
+
+    def _defer(self, put: Put) -> None:
+        """Take what is to be computed for a block, whoever has sent it."""
+        written = frozenset(self._blocks.group(put.block.group).writes)
+        self.work.defer(DeferredBlock(self.maps.kept(put.version), frozenset(), written, put.pushes, put))
 
     def _take_correction(self, sender: int, number: int, deltas: MapFrame) -> None:
         """Take late deltas of what a node has sent: for what waits of it now, and for what was computed."""
@@ -113,18 +139,18 @@ class FourLogsNode:
     def _answer(self, work: DeferredBlock) -> Iterator[tuple[int, Push]]:
         fetch = work.message
         assert isinstance(fetch, Fetch), fetch
-        frames = self._asked.by_target(fetch)
-        for asked in fetch.asked:
-            keys = self._asked.keys(asked)
-            read = (self._asked.slice(asked.slice).map,)
+        frames, sent_slices = self.asked.sent_for(fetch)
+        for asked in sent_slices:
+            read = (self.asked.slice(asked.slice).map,)
             is_late = self._late.is_late(read, work.version)
-            found = self.logs.ask(asked.slice, asked.target, work.version, keys, is_late=is_late)
-            self._late.note_read(read, work.version, 1 if keys is None else keys.num_rows, is_late=is_late)
-            found = self._asked.cut(found, asked.slice, asked.target)
+            found = self.logs.ask(asked.slice, asked.target, work.version, asked.keys, is_late=is_late)
+            self._late.note_read(read, work.version, asked.count, is_late=is_late)
+            found = self.asked.cut(found, asked.slice, asked.target)
             if found.rows:
                 frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
+        puts = dict(fetch.puts)
         for target, sent in frames.items():
-            push = Push(fetch.version, sent)
+            push = Push(fetch.version, sent, [puts[target]] if target in puts else [])
             if target == self.maps.number:
                 self.work.note(target, work.version, push)
             else:
@@ -134,7 +160,7 @@ class FourLogsNode:
         """Compute what a block adds here, from what was sent for it."""
         for push in pushes:
             for number, data in push.frames:
-                self.logs.give(number, self._asked.versioned(number, data))
+                self.logs.give(number, self.asked.versioned(number, data))
         for number, deltas in self._amended.pop(version, ()):
             self.logs.give(number, deltas)
         self._rows += self._blocks.fire(block)
@@ -145,7 +171,7 @@ class FourLogsNode:
         self._correct()
         while self._add_what_is_out():
             for number, node, deltas in self.logs.take_owed():
-                needed = self._asked.cut(deltas, number, node)
+                needed = self.asked.cut(deltas, number, node)
                 if not needed.rows:
                     continue
                 if node == self.maps.number:
@@ -180,17 +206,19 @@ class FourLogsNode:
     # --- epochs -----------------------------------------------------------------------------------------------------
 
     def is_flushed(self, epoch: int) -> bool:
-        """Whether nothing waits of an epoch."""
-        return self.work.is_empty_up_to(self.maps.window.last_version(epoch))
+        """Whether nothing waits of an epoch, and nothing of it is to come."""
+        return self._awaited.are_here(epoch) and self.work.is_empty_up_to(self.maps.window.last_version(epoch))
 
     def commit(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed, and to whom something was sent up to it."""
         self.logs.cut(self.maps.window.last_version(epoch))
+        self._awaited.forget(epoch)
         self.maps.cut(epoch)
 
     def reset(self, epoch: int) -> None:
         """Take back what is beyond a committed epoch, and forget what waits."""
         self.work.clear()
+        self._awaited.clear()
         self._corrects.clear()
         self._amended.clear()
         self.logs.clear_sent()

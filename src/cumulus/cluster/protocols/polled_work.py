@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from cumulus.cluster.node_programs.folded_deltas import FoldedDeltas
 from cumulus.cluster.protocols.central_messages import PutsAsked, PutsTold, VersionCommit
 from cumulus.cluster.protocols.deferred_work import DeferredBlock
-from cumulus.cluster.protocols.protocol import NumberedRows, Sent, SwitchProtocol
+from cumulus.cluster.protocols.protocol import NumberedRows, PassedOn, Sent, SwitchProtocol
 from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.cluster.versions import LAST_VERSION
 from cumulus.errors import RemoteProtocolError
@@ -152,6 +152,6 @@ class PollingSwitch:
         self._told.clear()
         self._dispatching.reset()
 
-    def take_last(self) -> int:
-        """Return the last version of what nodes send on since the call before; -1 if there was nothing."""
-        return self._dispatching.take_last()
+    def take_passed_on(self) -> PassedOn:
+        """Return what nodes send on."""
+        return self._dispatching.take_passed_on()

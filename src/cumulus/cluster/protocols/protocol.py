@@ -6,11 +6,11 @@ Switches, nodes, logs, epochs and reads do not know which protocol runs; which d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from cumulus.cluster.messages import Message
+from cumulus.cluster.messages import EpochEnd, Message
 from cumulus.cluster.protocols.central_messages import (
     Correct,
     Evaluate,
@@ -91,7 +91,7 @@ class NodeProtocol(Protocol):
         ended
             The last epoch that all switches have ended.
         is_time
-            Whether the time is over for which what is to be sent may be collected.
+            Whether some time has passed (`cumulus.cluster.planning.mode_options.ModeOptions.tick_ms`).
         """
 
     def is_flushed(self, epoch: int) -> bool:
@@ -136,6 +136,33 @@ class NumberedRows:
     signs: npt.NDArray[np.int8]
 
 
+@dataclass(frozen=True, slots=True)
+class PassedOn:
+    """What nodes hear of the blocks of an epoch from other nodes: it may come behind the end of the epoch, which tells
+    it.
+
+    Parameters
+    ----------
+    last
+        The last version of blocks that go along a tree of nodes; -1 for none.
+    puts
+        Node → how many blocks it hears of in place of PUTs.
+    """
+
+    last: int = -1
+    puts: Mapping[int, int] = field(default_factory=dict)
+
+    def end(self, epoch: int, final: bool, payload: bytes, node: int) -> EpochEnd:
+        """Return the end of an epoch for a node.
+
+        Parameters
+        ----------
+        final, payload
+            As in `cumulus.cluster.messages.EpochEnd`.
+        """
+        return EpochEnd(epoch, final, payload, self.last, self.puts.get(node, 0))
+
+
 class SwitchProtocol(Protocol):
     """What a switch sends of the blocks that it makes."""
 
@@ -154,11 +181,8 @@ class SwitchProtocol(Protocol):
     def reset(self) -> None:
         """Forget what nodes have answered: all that is open is sent again."""
 
-    def take_last(self) -> int:
-        """Return the last version of what nodes send on since the call before; -1 if there was nothing.
-
-        It is told with the end of an epoch, which does not go the same way and may come before.
-        """
+    def take_passed_on(self) -> PassedOn:
+        """Return what nodes hear of blocks from other nodes, of those since the last call."""
 
 
 class HearsNothing:
@@ -171,6 +195,6 @@ class HearsNothing:
     def reset(self) -> None:
         """Forget nothing."""
 
-    def take_last(self) -> int:
-        """Return that nodes send nothing on."""
-        return -1
+    def take_passed_on(self) -> PassedOn:
+        """Return that nodes hear of all blocks from here."""
+        return PassedOn()

@@ -30,6 +30,7 @@ from cumulus.cluster.protocols.central_target import CentralTargetNode, CentralT
 from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.protocols.four_logs import FourLogsNode
+from cumulus.cluster.protocols.four_logs_switch import FourLogsSwitch
 from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.polled_work import PollingSwitch
 from cumulus.cluster.protocols.protocol import NodeProtocol, SwitchProtocol
@@ -65,7 +66,7 @@ MODES: Mapping[Mode, ModeProtocol] = {
     ),
     Mode.FOUR_LOGS: ModeProtocol(
         FourLogsNode,
-        CentralTargetSwitch,
+        FourLogsSwitch,
         {Put: SWITCH, Fetch: SWITCH, Push: NODE, Correct: NODE, Deltas: NODE},
     ),
     Mode.TICKS: ModeProtocol(

@@ -34,6 +34,7 @@ from cumulus.cluster.placement.directives import directive_tables
 from cumulus.cluster.placement.distribution_tree import DistributionTree
 from cumulus.cluster.placement.node_directives import Directed, NodeDirectives
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.protocols.asked_slices import keys_sent
 from cumulus.cluster.protocols.central_messages import (
     AskedSlice,
     Fetch,
@@ -41,9 +42,9 @@ from cumulus.cluster.protocols.central_messages import (
     Put,
     RootBlock,
 )
-from cumulus.cluster.protocols.central_target import CentralTargetNode, keys_sent
+from cumulus.cluster.protocols.central_target import CentralTargetNode
 from cumulus.cluster.protocols.node_life import NodeLife
-from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, Sent
+from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, PassedOn, Sent
 from cumulus.errors import RemoteProtocolError
 
 
@@ -208,7 +209,7 @@ class TreeSwitch(HearsNothing):
             self._last = block.version + count - 1
             yield 0, RootBlock(Block.of(number, block.version, np.arange(count), rows, block.signs))
 
-    def take_last(self) -> int:
-        """Return the last version that was sent since the call before; -1 if nothing was."""
+    def take_passed_on(self) -> PassedOn:
+        """Return the last version that was sent since the call before."""
         last, self._last = self._last, -1
-        return last
+        return PassedOn(last)
