@@ -75,6 +75,7 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
         (Mode.TICKS, ()),
         (Mode.CENTRAL_TARGET, ("compress",)),
         (Mode.EVENTUAL, ("buffer=20",)),
+        (Mode.EVENTUAL, ("buffer=20,per-depth",)),
     ],
 )
 def test_so_it_does_in_the_other_modes(
