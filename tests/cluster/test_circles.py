@@ -105,10 +105,18 @@ def test_other_modes_refuse_them_and_name_one_that_does_not(mode: Mode) -> None:
     assert "Take --mode eventual" in told.value.hint
 
 
-def test_so_does_an_option_that_lets_nothing_wait() -> None:
+@pytest.mark.parametrize(
+    ("mode", "option"),
+    [
+        (Mode.FOUR_LOGS, "elide-push=correct"),
+        (Mode.FOUR_LOGS, "elide-push=wait:20"),
+        (Mode.EVENTUAL, "buffer=20,per-depth"),
+    ],
+)
+def test_so_do_options_that_let_nothing_wait_or_go_by_depth(mode: Mode, option: str) -> None:
     program = m3.parse(CIRCLES["semester paper, example 3.2"])
-    with pytest.raises(LayoutError, match="which --mode four-logs --option elide-push=correct cannot do in rounds"):
-        plan_cluster(program, 2, 1, Mode.FOUR_LOGS, options=("elide-push=correct",))
+    with pytest.raises(LayoutError, match=f"which --mode {mode} --option {option} cannot do in rounds"):
+        plan_cluster(program, 2, 1, mode, options=(option,))
 
 
 def test_a_circle_with_definitions_is_gated_and_then_refused_by_name() -> None:

@@ -80,6 +80,7 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
         (Mode.CENTRAL_TARGET, {"dispatch": "directives", "gc": "poll=1"}),
         (Mode.CENTRAL_TARGET, {"gc": "poll"}),
         (Mode.EVENTUAL, {"options": ("buffer=20",)}),
+        (Mode.EVENTUAL, {"options": ("buffer=20,per-depth",)}),
     ],
 )
 def test_so_it_does_in_the_other_modes(

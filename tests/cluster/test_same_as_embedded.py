@@ -39,7 +39,7 @@ def test_the_shop(tmp_path: Path) -> None:
 
 
 OPTIONS = {
-    Mode.EVENTUAL: (("buffer=20", "compress"), ("buffer=20",)),
+    Mode.EVENTUAL: (("buffer=20", "compress"), ("buffer=20",), ("buffer=20,per-depth",)),
     Mode.CENTRAL_SOURCE: (("compress",),),
     Mode.FOUR_LOGS: (
         ("bypass", "elide-push=correct", "compress"),

@@ -73,6 +73,8 @@ class CentralNodes:
         self._ticks: dict[int, int] = {}
         self.formula = CountedMessages(self.plan)
         self.most_waiting = 0
+        self._ended = 0
+        """The last epoch of which nodes hear, with each message, that it has ended."""
 
     def send(self, block: Block, epoch: int = 1, version: int | None = None) -> None:
         """Let the switch of its table send a block, with a version that the test gives or the next one."""
@@ -118,7 +120,7 @@ class CentralNodes:
                 self._send(target, node, told)
             return message
         self.nodes[target].take(source, message)
-        for node, told in self.nodes[target].drain():
+        for node, told in self.nodes[target].drain(self._ended):
             self._send(target, node, told)
         self.nodes[target].check()
         self.most_waiting = max(self.most_waiting, int(self.nodes[target].facts().get("blocks_waiting", 0)))  # type: ignore[call-overload]
@@ -127,7 +129,7 @@ class CentralNodes:
     def drain(self, *, is_time: bool = False) -> None:
         """Let all nodes do what they can; with `is_time` they hear that time has passed."""
         for number, node in enumerate(self.nodes):
-            for target, told in node.drain(is_time=is_time):
+            for target, told in node.drain(self._ended, is_time=is_time):
                 self._send(number, target, told)
             node.check()
 
@@ -145,7 +147,7 @@ class CentralNodes:
 
     def run(self, blocks: Sequence[Block]) -> None:
         """Send blocks and deliver in between, by chance; then deliver everything."""
-        tells_time = self.plan.options.tick_ms > 0
+        tells_time, self._ended = self.plan.options.tick_ms > 0, 0
         for block in blocks:
             self.send(block)
             while self._rng.random() < 0.6 and self.deliver():
@@ -158,6 +160,10 @@ class CentralNodes:
             self.drain(is_time=True)
             while self.deliver():
                 pass
+        self._ended = 1
+        self.drain()
+        while self.deliver():
+            pass
         assert all(node.is_flushed(1) for node in self.nodes)
 
     def must_have(self, expected: Mapping[str, dict[Any, Any]]) -> None:

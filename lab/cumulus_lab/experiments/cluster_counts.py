@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,8 +136,8 @@ class Cascades:
             self._late.append(max(depths.get((name, each), 0) for each in maps.versions(name, deltas).tolist()))
             correct(name, deltas)
 
-        def taken() -> dict[str, MapFrame]:
-            return self._counted(take_out())
+        def taken(names: Collection[str] | None = None) -> dict[str, MapFrame]:
+            return self._counted(take_out()) if names is None else take_out(names)  # these count with what is left
 
         for name, does in (("fire", fired), ("correct", corrected), ("take_out", taken)):
             setattr(maps, name, does)

@@ -11,6 +11,7 @@ from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.protocols.asked_slices import SliceForTarget
 from cumulus.cluster.protocols.central_messages import Fetch, Push
 from cumulus.cluster.protocols.elided_push import ElidedPushNode
+from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 
 
@@ -85,6 +86,13 @@ def _wait_for_ever(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
     setattr(protocol.work, "defer", lambda work: defer(replace(work, until=None)))  # noqa: B010
 
 
+def _hold_deltas_back(protocol: EventualNode, layout: ClusterLayout) -> None:
+    """Take the end of an epoch for nothing: what is collected goes when its time is over."""
+    drain = protocol.drain
+    setattr(protocol, "drain", lambda ended=0, *, is_time=False: drain(0, is_time=is_time))  # noqa: B010
+    setattr(protocol, "is_flushed", lambda epoch: True)  # noqa: B010
+
+
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "no PUT in a PUSH": OptionBreak(_carry_no_puts, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
     "FETCH looked up in another layout": OptionBreak(
@@ -93,5 +101,8 @@ OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "computed at the first PUSH": OptionBreak(_wait_for_one_push, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
     "due PUSH elided": OptionBreak(_hide_later_pushes, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct",)),
     "time of a PUT never over": OptionBreak(_wait_for_ever, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=wait:20",)),
+    "deltas held back at an epoch's end": OptionBreak(
+        _hold_deltas_back, EventualNode, Mode.EVENTUAL, ("buffer=20", "per-depth")
+    ),
 }
 """Name → a rule broken."""

@@ -5,7 +5,7 @@ Everything else that a node does is to decide what to ask, and to pass frames on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import localcontext
 from functools import partial
@@ -175,9 +175,9 @@ class NodeMaps:
 
     # --- deltas -----------------------------------------------------------------------------------------------------
 
-    def take_out(self) -> dict[str, MapFrame]:
-        """Return what has been computed and not taken: spread map → rows of its overlay."""
-        return self.taken_all(self._outs)
+    def take_out(self, names: Collection[str] | None = None) -> dict[str, MapFrame]:
+        """Return what has been computed and not taken: spread map → rows of its overlay; of some maps, or of all."""
+        return self.taken_all({out: name for out, name in self._outs.items() if names is None or name in names})
 
     def add(self, name: str, deltas: MapFrame) -> None:
         """Add deltas of a map that nothing later has read."""

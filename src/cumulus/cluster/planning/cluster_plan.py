@@ -214,7 +214,7 @@ def plan_cluster(
             hint="Take --switches 1, or --mode eventual, which takes any number.",
         )
     known = statistics or Statistics()
-    takes_circles = rules.takes_circles and not chosen.elide_push
+    takes_circles = rules.takes_circles and not chosen.elide_push and not chosen.per_depth
     division = divide(program, circles=takes_circles) if rules.is_spread else gate_all(program)
     if not division.spread.maps and not division.gated.maps:  # nobody asks for anything, but rows are still checked
         division = gate_all(program, "There are no views.")

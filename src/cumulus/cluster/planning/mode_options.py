@@ -22,6 +22,8 @@ class ModeOptions:
         Whether what does not read the maps that a waiting PUT writes overtakes it.
     buffer_ms
         For how long nodes collect what they have to send; 0 for not at all.
+    per_depth
+        Whether that is the longer, the deeper a map is: so often that time as its depth, counted from 1.
     compress
         Whether entries are compressed on their way between nodes.
     elide_push
@@ -36,6 +38,7 @@ class ModeOptions:
 
     bypass: bool = False
     buffer_ms: int = 0
+    per_depth: bool = False
     compress: bool = False
     elide_push: bool = False
     wait_ms: int = 0
@@ -76,6 +79,8 @@ class OptionRule:
         Where it is from.
     value
         What stands behind its "=", as the help says it, with "|" between the possible ones; "" for nothing.
+    needs
+        An option that is given with it; "" for none.
     excludes
         Options that are not taken with it, each with why.
     """
@@ -84,6 +89,7 @@ class OptionRule:
     does: str
     source: str
     value: str = ""
+    needs: str = ""
     excludes: Mapping[str, str] = field(default_factory=dict)
 
     def written(self, name: str) -> str:
@@ -102,6 +108,12 @@ OPTIONS: Mapping[str, OptionRule] = {
         "nodes collect deltas for so many milliseconds before they send them",
         "consistency paper, section 4.2; semester paper, section 3.5",
         "MS",
+    ),
+    "per-depth": OptionRule(
+        (Mode.EVENTUAL,),
+        "buffer=MS is for maps that read no map; others are collected so often longer as they are deep",
+        "consistency paper, section 6",
+        needs="buffer",
     ),
     "compress": OptionRule(
         (Mode.EVENTUAL, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS),
@@ -126,11 +138,13 @@ OPTIONS: Mapping[str, OptionRule] = {
         "semester paper, sections 3.2 and 3.5, FETCH optimization",
     ),
 }
-OPTION_HELP = "What the mode does otherwise, such as buffer=20; repeatable. `cluster plan --options` lists them."
+OPTION_HELP = (
+    "What the mode does otherwise, such as buffer=20; with commas, repeatable. `cluster plan --options` lists them."
+)
 
 
 def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
-    """Return the options that a user has written.
+    """Return the options that a user has written, one by one or with commas between them.
 
     Raises
     ------
@@ -139,13 +153,13 @@ def options_of(mode: Mode, texts: Iterable[str]) -> ModeOptions:
 
     Examples
     --------
-    >>> found = options_of(Mode.EVENTUAL, ["buffer=20", "compress"])
+    >>> found = options_of(Mode.EVENTUAL, ["buffer=20,compress"])
     >>> found.buffer_ms, found.compress, found.bypass
     (20, True, False)
     """
     given: dict[str, str] = {}
     found: dict[str, int | bool] = {}
-    for text in texts:
+    for text in (each for texts_of_one in texts for each in texts_of_one.split(",")):
         name, equals, value = text.partition("=")
         rule = OPTIONS.get(name)
         if rule is None:
@@ -180,8 +194,11 @@ def _values(name: str, text: str, value: str, rule: OptionRule) -> dict[str, int
 
 
 def _check_together(given: Mapping[str, str]) -> None:
-    """Check that options go with each other; UsageError if one excludes another."""
+    """Check that options go with each other; UsageError if one excludes another, or needs one that is not given."""
     for name, text in given.items():
+        if (needed := OPTIONS[name].needs) and needed not in given:
+            written = OPTIONS[needed].written(needed)
+            raise UsageError(f"--option {text} is nothing without {written}", hint=f"Add --option {written}.")
         for other, why in OPTIONS[name].excludes.items():
             if other in given:
                 raise UsageError(

@@ -4,8 +4,8 @@ What a node computes is in `cumulus.cluster.protocols.eventual_state`; here are 
 
 References
 ----------
-Cumulus consistency paper, section 4.1, with `buffer` section 4.2; "Trigger Dispatch" of the Cumulus architecture,
-without fetching.
+Cumulus consistency paper, section 4.1, with `buffer` section 4.2, with `per-depth` section 6 ("buffering for greater
+periods as we go down the dataflow dag"); "Trigger Dispatch" of the Cumulus architecture, without fetching.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
 from cumulus.cluster.spread_maps import BlockRows
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.errors import RemoteProtocolError
+from cumulus.m3.dataflow import depths
 
 
 class EventualNode:
@@ -43,8 +44,10 @@ class EventualNode:
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""
         self._committed = life.committed
-        self._collects, self._holds = plan.options.buffer_ms > 0, False
-        """Whether what was computed is collected, and is there."""
+        self._collected_for = _ticks_of_maps(plan)
+        """Map → for how many ticks its deltas are collected; empty if they are not."""
+        self._now, self._holds = 0, False
+        """How often it was told that time has passed, and whether something may be collected."""
 
     def take(self, sender: int, message: object) -> None:
         """Take blocks of switches, and deltas of nodes."""
@@ -60,17 +63,19 @@ class EventualNode:
         """Do everything that can be done here; yield what nodes must get."""
         blocks, deltas, self._blocks, self._deltas = self._blocks, self._deltas, [], []
         self._take_in(map(self.maps.block_rows, blocks), deltas)
-        if self._collects and not is_time:
-            self._holds = self._holds or bool(blocks or deltas)
-            if ended <= self._committed:  # else the end of an epoch waits for it
-                yield from self.maps.failures()
-                return
-        self._holds = False
-        sent = self.state.drain()
+        self._now += is_time
+        due = None if ended > self._committed else self._due(is_time=is_time)  # the end of an epoch waits for all
+        self._holds = due is not None and (self._holds or bool(blocks or deltas))
+        sent = self.state.drain(due)
         self.maps.note_errors()
         for node, frames in sent.items():
             yield node, Deltas(self.maps.sent(frames))
         yield from self.maps.failures()
+
+    def _due(self, *, is_time: bool) -> list[str] | None:
+        """Return the maps whose deltas are not collected any longer; None for all."""
+        due = [name for name, ticks in self._collected_for.items() if is_time and self._now % ticks == 0]
+        return None if len(due) == len(self._collected_for) else due
 
     def _take_in(self, blocks: Iterable[BlockRows], deltas: Iterable[Deltas]) -> None:
         """Take in what has come in a step, in the order of versions: what is in order needs no correction.
@@ -143,6 +148,14 @@ class EventualNode:
         """Check what holds between two steps."""
         if not self._holds:
             self.state.check()
+
+
+def _ticks_of_maps(plan: ClusterPlan) -> dict[str, int]:
+    """Return map → for how many ticks its deltas are collected; empty if they are not."""
+    ticks, names = plan.options.ticks(plan.options.buffer_ms), [each.name for each in plan.division.spread.maps]
+    if not ticks or not plan.options.per_depth:
+        return dict.fromkeys(names, ticks) if ticks else {}
+    return {name: ticks * (1 + depth) for name, depth in depths(plan.division.spread).items()}
 
 
 class EventualSwitch(HearsNothing):

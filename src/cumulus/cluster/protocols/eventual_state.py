@@ -13,7 +13,7 @@ Cumulus consistency paper, section 4.1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -103,10 +103,16 @@ class EventualState:
 
     # --- what goes --------------------------------------------------------------------------------------------------
 
-    def drain(self) -> dict[int, dict[str, MapFrame]]:
-        """Do everything that can be done here; return what other nodes must receive: node → map → deltas."""
+    def drain(self, names: Collection[str] | None = None) -> dict[int, dict[str, MapFrame]]:
+        """Do everything that can be done here; return what other nodes must receive: node → map → deltas.
+
+        Parameters
+        ----------
+        names
+            The maps whose deltas go on; None: all.
+        """
         found: dict[int, dict[str, list[MapFrame]]] = defaultdict(dict)
-        while computed := self._maps.take_out():
+        while computed := self._maps.take_out(names):
             mine: dict[str, MapFrame] = {}
             for name, frame in computed.items():
                 for node, places in enumerate(self._router.targets(name, frame)):
