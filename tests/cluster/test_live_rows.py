@@ -265,12 +265,21 @@ def test_an_epoch_that_clients_wait_for_does_not_wait_for_its_time() -> None:
 def test_of_many_clients_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cumulus.cluster.clients.client_sessions.MOST_CLIENTS", 2)
     sessions = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
+    first, third = (ClientRows(number, "sales", b"") for number in (1, 3))
     for epoch, client in enumerate("abac", 1):
-        sessions.note(client, epoch, epoch)
-    assert [sessions.epoch_of(client, 1) for client in "abc"] == [3, None, 4]
+        sessions.note(first.sender(client)[0], epoch, epoch)
+    assert [sessions.epoch_of(client, first) for client in "abc"] == [3, None, 4]
+    assert sessions.epoch_of("a", ClientRows(1, "people", b"")) is None, "each table has numbers of its own"
     other = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
     other.load(sessions.save(), sessions.forgotten)
-    assert [other.epoch_of(client, 3) for client in "abc"] == [3, None, 4]
+    assert [other.epoch_of(client, third) for client in "abc"] == [3, None, 4]
+
+
+def test_what_an_earlier_release_knows_of_a_client_goes_for_all_tables() -> None:
+    sessions = ClientSessions(PROGRAM, frozenset(("sales",)), None, is_spread=True)
+    sessions.load({"a": (2, 7)}, 0)
+    assert [sessions.epoch_of("a", ClientRows(number, "sales", b"")) for number in (1, 2, 3)] == [7, 7, None]
+    assert sessions.epoch_of("a", ClientRows(1, "sales", b"", -1, "loader", 1)) is None
 
 
 def test_rows_under_a_name_and_a_number_count_once_whoever_sends_them(tmp_path: Path) -> None:
@@ -312,7 +321,8 @@ def test_names_of_writers_are_never_forgotten_and_have_an_end(monkeypatch: pytes
         sessions.reading("c", ClientRows(at, "sales", rows, -1, name, 1), 1, 0)
         sessions.note(f"writer {name}", 1, 1)
         sessions.note(f"client {name}", 1, 1)
-    assert [sessions.epoch_of(f"writer {name}", 1) for name in "ab"] == [1, 1]
+    known = (ClientRows(9, "sales", rows, -1, name, 1) for name in "ab")
+    assert [sessions.epoch_of("any", each) for each in known] == [1, 1]
     with pytest.raises(RemoteProtocolError, match="2 others are known"):
         sessions.reading("c", ClientRows(3, "sales", rows, -1, "c", 1), 1, 0)
     other = ClientSessions(PROGRAM, frozenset({"sales"}), None, is_spread=True)
