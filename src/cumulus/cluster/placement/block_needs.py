@@ -16,6 +16,7 @@ import numpy as np
 
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, numbers_of
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
+from cumulus.cluster.placement.regions import AxisCut
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -44,9 +45,12 @@ class NeedsOfRows:
     is_target: npt.NDArray[np.bool_]
     sent: SentSlices
 
-    def readers_of(self, target: int) -> list[int]:
-        """Return who sends something to a node."""
-        return sorted({reader for reader, to, _ in self.sent if to == target})
+    def readers(self) -> dict[int, list[int]]:
+        """Return for each node that is sent something who sends it that, in order."""
+        found: dict[int, dict[int, None]] = defaultdict(dict)
+        for reader, target, _ in self.sent:
+            found[target][reader] = None
+        return {target: sorted(of) for target, of in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +97,23 @@ class BlockNeeds:
 
     def of(self, relation: str, rows: pa.Table) -> NeedsOfRows:
         """Return what rows of a relation need."""
+        nodes = _NodesOfRows(rows)
         is_target = np.zeros((rows.num_rows, self._nodes), np.bool_)
         for flow in self._flows[relation]:
-            writers = _nodes_of_rows(flow.writes, rows)
+            writers = nodes.of(flow.writes)
             for to in flow.offsets:
                 is_target[np.arange(rows.num_rows), writers + to] = True
-        return NeedsOfRows(is_target, self.sent(relation, rows))
+        return NeedsOfRows(is_target, self._sent(relation, nodes))
 
     def sent(self, relation: str, rows: pa.Table) -> SentSlices:
         """Return what nodes send each other for rows of a relation, of which these are `columns`, or more."""
+        return self._sent(relation, _NodesOfRows(rows))
+
+    def _sent(self, relation: str, nodes: _NodesOfRows) -> SentSlices:
         sent: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
         for flow in self._flows[relation]:
             for read in flow.reads:
-                writers, readers = _nodes_of_rows(flow.writes, rows), _nodes_of_rows(read.place, rows)
+                writers, readers = nodes.of(flow.writes), nodes.of(read.place)
                 for at, to in read.offsets:
                     pairs = (readers + at) * self._nodes + writers + to
                     for pair in np.unique(pairs).tolist():
@@ -122,9 +130,18 @@ class BlockNeeds:
         return sorted(found)
 
 
-def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return for each row the node that its columns say, where all loop variables are in their first parts."""
-    found = np.zeros(rows.num_rows, np.int64)
-    for column, dimension in place.columns:
-        found += dimension.stride * dimension.parts_of(rows.column(column))
-    return found
+class _NodesOfRows:
+    """The nodes of places, for some rows; values of a column are looked at once for each cut."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._parts: dict[tuple[str, AxisCut], npt.NDArray[np.int64]] = {}
+
+    def of(self, place: Place) -> npt.NDArray[np.int64]:
+        """Return for each row the node that its columns say, where all loop variables are in their first parts."""
+        found = np.zeros(self._rows.num_rows, np.int64)
+        for column, cut in place.columns:
+            if (column, cut) not in self._parts:
+                self._parts[column, cut] = cut.parts_of(self._rows.column(column))
+            found += cut.stride * self._parts[column, cut]
+        return found

@@ -42,6 +42,7 @@ class SlotTable:
         assert len(nodes) == SLOTS, len(nodes)
         self.nodes = tuple(nodes)
         self._hash = hash(self.nodes)
+        self._array: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def of_runs(cls, runs: Iterable[Sequence[int]]) -> SlotTable:
@@ -63,7 +64,9 @@ class SlotTable:
         """Return the node of each of some slots."""
         import numpy as np
 
-        return np.asarray(self.nodes, np.int64)[slots]
+        if self._array is None:
+            self._array = np.asarray(self.nodes, np.int64)
+        return self._array[slots]
 
 
 def balanced_slots(weights: Sequence[float], nodes: int, before: SlotTable | None) -> SlotTable:

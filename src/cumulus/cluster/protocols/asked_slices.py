@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,12 @@ class AskedSlices:
     def __init__(self, plan: ClusterPlan, maps: SpreadMaps) -> None:
         self._slices, self._logs = plan.nodes_program.slices, plan.nodes_program.logs
         self._shared, self._maps = shared_keys(plan), maps
-        self._groups, self._needs = plan.nodes_program.groups, BlockNeeds(plan.layout, self._slices)
+        self._groups, self._layout = plan.nodes_program.groups, plan.layout
+
+    @cached_property
+    def _needs(self) -> BlockNeeds:
+        """What rows need: only FETCHes with rows are answered by it."""
+        return BlockNeeds(self._layout, self._slices)
 
     def slice(self, number: int) -> FetchedSlice:
         """Return a slice of the node program; RemoteProtocolError if there is none with that number."""
