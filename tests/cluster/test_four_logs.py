@@ -44,6 +44,8 @@ OPTIONS = (
     ("elide-put", "elide-fetch"),
     ("elide-fetch", "elide-push=correct"),
     ("elide-push=wait:20",),
+    ("patience=20", "elide-put"),
+    ("patience=20", "elide-push=wait:20"),
 )
 
 

@@ -86,11 +86,19 @@ def _wait_for_ever(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
     setattr(protocol.work, "defer", lambda work: defer(replace(work, until=None)))  # noqa: B010
 
 
-def _hold_deltas_back(protocol: EventualNode, layout: ClusterLayout) -> None:
-    """Take the end of an epoch for nothing: what is collected goes when its time is over."""
+def _hold_all_back(protocol: EventualNode, layout: ClusterLayout) -> None:
+    """Take the end of an epoch for nothing: what waits goes on when its time is over."""
     drain = protocol.drain
     setattr(protocol, "drain", lambda ended=0, *, is_time=False: drain(0, is_time=is_time))  # noqa: B010
     setattr(protocol, "is_flushed", lambda epoch: True)  # noqa: B010
+
+
+def _be_patient_for_ever(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Answer no FETCH: something of an earlier version may come yet."""
+    work = protocol.work
+    defer, ready = work.defer, work.ready
+    setattr(work, "defer", lambda each: defer(replace(each, not_before=1 << 62 if each.reads else 0)))  # noqa: B010
+    setattr(work, "ready", lambda ended: ready())  # noqa: B010
 
 
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
@@ -102,7 +110,9 @@ OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "due PUSH elided": OptionBreak(_hide_later_pushes, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct",)),
     "time of a PUT never over": OptionBreak(_wait_for_ever, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=wait:20",)),
     "deltas held back at an epoch's end": OptionBreak(
-        _hold_deltas_back, EventualNode, Mode.EVENTUAL, ("buffer=20", "per-depth")
+        _hold_all_back, EventualNode, Mode.EVENTUAL, ("buffer=20", "per-depth")
     ),
+    "patience never over": OptionBreak(_be_patient_for_ever, FourLogsNode, Mode.FOUR_LOGS, ("patience=20",)),
+    "blocks held back at an epoch's end": OptionBreak(_hold_all_back, EventualNode, Mode.EVENTUAL, ("patience=20",)),
 }
 """Name → a rule broken."""

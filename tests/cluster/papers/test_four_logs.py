@@ -27,6 +27,7 @@ OPTIONS = (
     ("elide-put",),
     ("elide-fetch",),
     ("elide-push=wait:20",),
+    ("patience=20",),
 )
 
 
@@ -92,6 +93,8 @@ def test_figure_5(options: tuple[str, ...]) -> None:
         four.take("Q", 1, Fetch, stamp)
         if "elide-put" not in options:
             four.take("Q", 0, Put, stamp)
+        if "patience=20" in options:
+            four.pass_time()
         if stamp != 9 or not any(each.startswith("elide-push") for each in options):  # TS7 was sent what TS9 needs
             four.take(1, 0, Push, stamp)
         four.pass_time()

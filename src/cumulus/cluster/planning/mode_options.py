@@ -30,6 +30,8 @@ class ModeOptions:
         Whether nodes keep what they have fetched, and are sent only what has changed.
     wait_ms
         For how long who computes waits for PUSHes that may be elided, at most; 0 for not at all.
+    patience_ms
+        For how long what reads maps waits for what has earlier versions; 0 for not at all.
     elide_put
         Whether who computes is told so by those that send it something, and not by the switch.
     elide_fetch
@@ -44,6 +46,7 @@ class ModeOptions:
     wait_ms: int = 0
     elide_put: bool = False
     elide_fetch: bool = False
+    patience_ms: int = 0
 
     @property
     def tick_ms(self) -> int:
@@ -51,7 +54,7 @@ class ModeOptions:
 
         What waits for some time does so between two ticks, so it waits for half of the time at least.
         """
-        times = [self.buffer_ms, *(-(-each // 2) for each in (self.wait_ms,))]
+        times = [self.buffer_ms, *(-(-each // 2) for each in (self.wait_ms, self.patience_ms))]
         return min(filter(None, times), default=0)
 
     def ticks(self, milliseconds: int) -> int:
@@ -136,6 +139,12 @@ OPTIONS: Mapping[str, OptionRule] = {
         (Mode.FOUR_LOGS,),
         "a FETCH has rows, and no reference to who is sent what: nodes know where maps lie",
         "semester paper, sections 3.2 and 3.5, FETCH optimization",
+    ),
+    "patience": OptionRule(
+        (Mode.EVENTUAL, Mode.FOUR_LOGS),
+        "what reads a map waits MS, so often as that is deep, for what has earlier versions, and is corrected less",
+        "semester paper, section 6, timing assumptions and rounds",
+        "MS",
     ),
 }
 OPTION_HELP = (

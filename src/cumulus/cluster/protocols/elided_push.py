@@ -52,8 +52,9 @@ class ElidedPushNode:
         self.depths, self._committed = plan.depths, life.committed
         self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.kept, self._late = KeptSlices(self.maps.maps), LateDeltas(self.maps.maps)
-        self._patience = plan.options.ticks(plan.options.wait_ms)
-        """For how many ticks PUSHes are waited for."""
+        options = plan.options
+        self._patience_with, self._wait = plan.patience_with, options.ticks(options.wait_ms)
+        """For how many ticks a FETCH waits, and a PUT for PUSHes."""
         self.work = DeferredWork(reads_unwritten if plan.options.bypass else is_behind, arrival=Arrival.BY_VERSION)
         self._deltas: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got; nothing was done with them yet."""
@@ -67,16 +68,17 @@ class ElidedPushNode:
         match message:
             case Fetch() if sender < 0:
                 read = self._asked.maps_read(message)
-                self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
+                version, not_before = self.maps.kept(message.version), self.work.now + self._patience_with(read)
+                self.work.defer(DeferredBlock(version, read, frozenset(), 0, message, not_before=not_before))
             case Put(block, pushes) if sender < 0:
-                written, waits_for = frozenset(self._blocks.group(block.group).writes), pushes if self._patience else 0
-                until = self.work.now + self._patience if waits_for else None
+                written, waits_for = frozenset(self._blocks.group(block.group).writes), pushes if self._wait else 0
+                until = self.work.now + self._wait if waits_for else None
                 version = self.maps.kept(block.version)
                 self.work.defer(DeferredBlock(version, frozenset(), written, waits_for, message, until))
             case Push(frames=frames) | Correct(frames) if sender >= 0:
                 for number, data in frames:
                     self._deltas.setdefault(number, []).append(self._asked.versioned(number, data))
-                if self._patience and isinstance(message, Push):
+                if self._wait and isinstance(message, Push):
                     self.work.note(sender, self.maps.kept(message.version), message)
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
@@ -125,7 +127,7 @@ class ElidedPushNode:
                 frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
         for target, sent in frames.items():
             if target == self.maps.number:
-                if self._patience:
+                if self._wait:
                     self.work.note(target, version, Push(fetch.version, []))
             elif sent:
                 yield target, Push(fetch.version, sent)
