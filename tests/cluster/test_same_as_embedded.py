@@ -48,6 +48,7 @@ OPTIONS = {
         ("elide-put",),
         ("bypass", "compress", "elide-put", "elide-fetch"),
         ("elide-fetch", "elide-push=wait:20"),
+        ("elide-push=correct", "look-ahead"),
         ("patience=20",),
     ),
 }

@@ -13,6 +13,7 @@ from cumulus.cluster.protocols.central_messages import Fetch, Push
 from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.four_logs import FourLogsNode
+from cumulus.cluster.protocols.late_deltas import LateDeltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,23 @@ def _be_patient_for_ever(protocol: FourLogsNode, layout: ClusterLayout) -> None:
     setattr(work, "ready", lambda ended: ready())  # noqa: B010
 
 
+class TellsNobodyAhead(LateDeltas):
+    """Sends nothing of what changes before it is asked for, to those of whom it is noted that they are sent it."""
+
+    def tell_of(self, name: str) -> None:
+        """Note nothing."""
+
+
+def _tell_nobody_ahead(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    protocol.late = TellsNobodyAhead(protocol.maps.maps)
+
+
+def _tell_again(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    """Forget at a commit what was sent ahead, so that it is sent again."""
+    look_no_further = protocol.kept.look_no_further
+    setattr(protocol.kept, "look_no_further", lambda newest: look_no_further({}))  # noqa: B010
+
+
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "no PUT in a PUSH": OptionBreak(_carry_no_puts, FourLogsNode, Mode.FOUR_LOGS, ("elide-put",)),
     "FETCH looked up in another layout": OptionBreak(
@@ -111,6 +129,12 @@ OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "time of a PUT never over": OptionBreak(_wait_for_ever, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=wait:20",)),
     "deltas held back at an epoch's end": OptionBreak(
         _hold_all_back, EventualNode, Mode.EVENTUAL, ("buffer=20", "per-depth")
+    ),
+    "change not sent ahead": OptionBreak(
+        _tell_nobody_ahead, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct", "look-ahead")
+    ),
+    "change sent ahead and again": OptionBreak(
+        _tell_again, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct", "look-ahead")
     ),
     "patience never over": OptionBreak(_be_patient_for_ever, FourLogsNode, Mode.FOUR_LOGS, ("patience=20",)),
     "blocks held back at an epoch's end": OptionBreak(_hold_all_back, EventualNode, Mode.EVENTUAL, ("patience=20",)),

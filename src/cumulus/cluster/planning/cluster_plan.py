@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import FETCHING, RULES, Mode
@@ -250,7 +250,9 @@ def plan_cluster(
     if rules.has_replicas:
         made = node_program(spread, homes, corrects=rules.corrects)
     else:
-        correcting = elided_program if chosen.elide_push else four_logs_program
+        correcting = four_logs_program
+        if chosen.elide_push:
+            correcting = partial(elided_program, looks_ahead=chosen.look_ahead)
         made = correcting(spread) if rules.corrects else target_program(spread)
     rows = estimated_rows(program, known)
     return ClusterPlan(

@@ -34,6 +34,8 @@ class ModeOptions:
         For how long what reads maps waits for what has earlier versions; 0 for not at all.
     elide_put
         Whether who computes is told so by those that send it something, and not by the switch.
+    look_ahead
+        Whether entries that a node asks for again are sent to it as soon as they change.
     elide_fetch
         Whether nodes find in rows to whom they send what.
     """
@@ -47,6 +49,7 @@ class ModeOptions:
     elide_put: bool = False
     elide_fetch: bool = False
     patience_ms: int = 0
+    look_ahead: bool = False
 
     @property
     def tick_ms(self) -> int:
@@ -145,6 +148,12 @@ OPTIONS: Mapping[str, OptionRule] = {
         "what reads a map waits MS, so often as that is deep, for what has earlier versions, and is corrected less",
         "semester paper, section 6, timing assumptions and rounds",
         "MS",
+    ),
+    "look-ahead": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "what changes in entries that a node asks for again is sent to it at once, until the next commit",
+        "semester paper, section 3.5, look ahead",
+        needs="elide-push",
     ),
 }
 OPTION_HELP = (
