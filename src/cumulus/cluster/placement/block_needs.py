@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
     from cumulus.cluster.placement.layout import ClusterLayout
 
-    SentSlices: TypeAlias = Mapping[tuple[int, int, int], npt.NDArray[np.bool_]]
-    """Reader, target, slice → the rows for which the one sends the other entries of the slice."""
+    Mask: TypeAlias = npt.NDArray[np.bool_]
+    SentSlices: TypeAlias = Mapping[tuple[int, int, int], Mask]
+    """Reader, target, slice → the rows for which the one sends the other entries of the slice; in order."""
+    SlicesOfReader: TypeAlias = Mapping[tuple[int, int], Mask]
+    """The same of one reader: target, slice → the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,24 @@ class NeedsOfRows:
         What nodes send each other.
     """
 
-    is_target: npt.NDArray[np.bool_]
+    is_target: Mask
     sent: SentSlices
 
-    def readers_of(self, target: int) -> list[int]:
-        """Return who sends something to a node."""
-        return sorted({reader for reader, to, _ in self.sent if to == target})
+    @property
+    def by_reader(self) -> dict[int, dict[tuple[int, int], Mask]]:
+        """Reader → target and slice → the rows for which it sends that; readers in order."""
+        found: dict[int, dict[tuple[int, int], Mask]] = {}
+        for (reader, target, number), of in self.sent.items():
+            found.setdefault(reader, {})[target, number] = of
+        return found
+
+    @property
+    def readers(self) -> dict[int, list[int]]:
+        """Target → who sends it something, in order."""
+        found: dict[int, dict[int, None]] = {}
+        for reader, target, _ in self.sent:
+            found.setdefault(target, {})[reader] = None
+        return {target: list(readers) for target, readers in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +117,7 @@ class BlockNeeds:
 
     def sent(self, relation: str, rows: pa.Table) -> SentSlices:
         """Return what nodes send each other for rows of a relation, of which these are `columns`, or more."""
-        sent: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
+        sent: dict[tuple[int, int, int], Mask] = {}
         for flow in self._flows[relation]:
             for read in flow.reads:
                 writers, readers = _nodes_of_rows(flow.writes, rows), _nodes_of_rows(read.place, rows)

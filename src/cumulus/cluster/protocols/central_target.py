@@ -21,17 +21,14 @@ Cumulus architecture, "Anatomy of an Update", "Trigger Dispatch"; Cumulus consis
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cumulus.cluster.messages import Block
-from cumulus.cluster.node_programs.fetched_slice import numbers_of
 from cumulus.cluster.node_programs.slice_entries import SliceEntries
-from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
+from cumulus.cluster.placement.block_needs import BlockNeeds
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.asked_slices import AskedSlices, keys_sent
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
@@ -50,8 +47,7 @@ from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, Sent
 from cumulus.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pyarrow as pa
+    from cumulus.cluster.placement.block_needs import NeedsOfRows, SlicesOfReader
 
 
 class CentralTargetNode(CentralNode):
@@ -150,87 +146,50 @@ class CentralTargetNode(CentralNode):
         super().reset(epoch)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadPlan:
-    """Of a read of a statement: its slice, where that lies, and which nodes correspond to which of what is written."""
-
-    slice: int
-    place: Place
-    offsets: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _FlowPlan:
-    """Of a statement: where it writes, behind what its columns say, and what it reads."""
-
-    writes: Place
-    offsets: tuple[int, ...]
-    reads: tuple[_ReadPlan, ...]
-
-
 class CentralTargetSwitch(HearsNothing):
-    """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: the dispatch table of the architecture, by regions."""
+    """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: the dispatch table of the architecture, by regions.
+
+    Attributes
+    ----------
+    groups
+        Relation → the number of its group of statements, and the group.
+    needs
+        What rows need.
+    """
 
     def __init__(self, plan: ClusterPlan) -> None:
-        self._nodes = plan.nodes
-        self._groups = {group.relation: (at, group) for at, group in enumerate(plan.nodes_program.groups)}
+        self.groups = {group.relation: (at, group) for at, group in enumerate(plan.nodes_program.groups)}
+        self.needs = BlockNeeds(plan.layout, plan.nodes_program.slices)
         self._bound = [each.bound for each in plan.nodes_program.slices]
-        numbers = numbers_of(plan.nodes_program.slices)
-        self._flows: dict[str, list[_FlowPlan]] = defaultdict(list)
-        program, regions = plan.division.spread, plan.layout.regions
-        for flow in named_flows(program):
-            writes = place_of(program, flow.relation, flow.writes, regions[flow.writes.map])
-            reads = []
-            for read in flow.reads:
-                place = place_of(program, flow.relation, read, regions[read.map])
-                number = numbers[flow.relation, read.map, read.columns]
-                reads.append(_ReadPlan(number, place, tuple(sorted(corresponding(place, writes)))))
-            offsets = {to for _, to in corresponding(Place((), ()), writes)}
-            self._flows[flow.relation].append(_FlowPlan(writes, tuple(sorted(offsets)), tuple(reads)))
         self._last_put = [-1] * plan.nodes
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Fetch | Put]]:
         """Yield what nodes get of a block: first all FETCHes, then all PUTs."""
-        if block.relation in self._groups:
-            for each in single_events(self._groups[block.relation][1], block):
-                yield from self._dispatched(each)
+        if block.relation in self.groups:
+            for each in single_events(self.groups[block.relation][1], block):
+                yield from self.told(each, self.needs.of(each.relation, each.rows))
 
-    def _dispatched(self, block: NumberedRows) -> Iterator[tuple[int, Fetch | Put]]:
-        relation, version, rows, nodes = block.relation, block.version, block.rows, self._nodes
-        is_target = np.zeros((rows.num_rows, nodes), np.bool_)
-        sends = np.zeros((nodes, nodes), np.bool_)
-        needed: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
-        """Reader, target, slice → the rows for which it is needed."""
-        for flow in self._flows[relation]:
-            writers = _nodes_of_rows(flow.writes, rows)
-            for to in flow.offsets:
-                is_target[np.arange(rows.num_rows), writers + to] = True
-            for read in flow.reads:
-                readers = _nodes_of_rows(read.place, rows)
-                for at, to in read.offsets:
-                    pairs = (readers + at) * nodes + writers + to
-                    for pair in np.unique(pairs).tolist():
-                        reader, target = divmod(pair, nodes)
-                        sends[reader, target] = True
-                        place, of = (reader, target, read.slice), pairs == pair
-                        needed[place] = needed[place] | of if place in needed else of
-        number, group = self._groups[relation]
-        asked: dict[int, list[AskedSlice]] = defaultdict(list)
-        for (reader, target, slice_), of in sorted(needed.items(), key=lambda item: item[0]):
-            asked[reader].append(AskedSlice(target, slice_, keys_sent(rows, self._bound[slice_], of)))
-        for reader in nodes_in(sends.any(axis=1)):
-            yield reader, Fetch(version, self._last_put[reader], nodes_in(sends[reader]), asked[reader])
-        columns = rows.select(list(group.columns))
-        for target in nodes_in(is_target.any(axis=0)):
-            mine = np.flatnonzero(is_target[:, target])
-            part = Block.of(number, version, mine, columns.take(mine), block.signs[mine])
-            self._last_put[target] = version
-            yield target, Put(part, int(sends[:, target].sum()))
+    def told(self, block: NumberedRows, needs: NeedsOfRows) -> Iterator[tuple[int, Fetch | Put]]:
+        """Yield what nodes get of rows that do not see each other."""
+        for reader, slices in needs.by_reader.items():
+            yield reader, self.fetch(block, slices, self._last_put[reader])
+        for target, put in self.puts(block, needs):
+            self._last_put[target] = block.version
+            yield target, put
 
+    def fetch(self, block: NumberedRows, slices: SlicesOfReader, after: int = -1) -> Fetch:
+        """Return the FETCH of a node that sends some slices, behind its last PUT."""
+        asked = [
+            AskedSlice(target, number, keys_sent(block.rows, self._bound[number], of))
+            for (target, number), of in slices.items()
+        ]
+        return Fetch(block.version, after, sorted({target for target, _ in slices}), asked)
 
-def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return for each row the node that its columns say, where all loop variables are in their first parts."""
-    found = np.zeros(rows.num_rows, np.int64)
-    for column, dimension in place.columns:
-        found += dimension.stride * dimension.parts_of(rows.column(column))
-    return found
+    def puts(self, block: NumberedRows, needs: NeedsOfRows) -> Iterator[tuple[int, Put]]:
+        """Yield what nodes must compute."""
+        number, group = self.groups[block.relation]
+        columns, readers = block.rows.select(list(group.columns)), needs.readers
+        for target in nodes_in(needs.is_target.any(axis=0)):
+            mine = np.flatnonzero(needs.is_target[:, target])
+            part = Block.of(number, block.version, mine, columns.take(mine), block.signs[mine])
+            yield target, Put(part, len(readers.get(target, ())))
