@@ -16,6 +16,7 @@ import numpy as np
 
 from cumulus.cluster.node_programs.fetched_slice import FetchedSlice, numbers_of
 from cumulus.cluster.placement.correspondence import Place, corresponding, named_flows, place_of
+from cumulus.cluster.placement.regions import AxisCut
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -109,18 +110,22 @@ class BlockNeeds:
     def of(self, relation: str, rows: pa.Table) -> NeedsOfRows:
         """Return what rows of a relation need."""
         is_target = np.zeros((rows.num_rows, self._nodes), np.bool_)
+        places = _PlacedRows(rows)
         for flow in self._flows[relation]:
-            writers = _nodes_of_rows(flow.writes, rows)
+            writers = places.nodes(flow.writes)
             for to in flow.offsets:
                 is_target[np.arange(rows.num_rows), writers + to] = True
-        return NeedsOfRows(is_target, self.sent(relation, rows))
+        return NeedsOfRows(is_target, self._sent(relation, places))
 
     def sent(self, relation: str, rows: pa.Table) -> SentSlices:
         """Return what nodes send each other for rows of a relation, of which these are `columns`, or more."""
+        return self._sent(relation, _PlacedRows(rows))
+
+    def _sent(self, relation: str, places: _PlacedRows) -> SentSlices:
         sent: dict[tuple[int, int, int], Mask] = {}
         for flow in self._flows[relation]:
             for read in flow.reads:
-                writers, readers = _nodes_of_rows(flow.writes, rows), _nodes_of_rows(read.place, rows)
+                writers, readers = places.nodes(flow.writes), places.nodes(read.place)
                 for at, to in read.offsets:
                     pairs = (readers + at) * self._nodes + writers + to
                     for pair in np.unique(pairs).tolist():
@@ -137,9 +142,22 @@ class BlockNeeds:
         return sorted(found)
 
 
-def _nodes_of_rows(place: Place, rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return for each row the node that its columns say, where all loop variables are in their first parts."""
-    found = np.zeros(rows.num_rows, np.int64)
-    for column, dimension in place.columns:
-        found += dimension.stride * dimension.parts_of(rows.column(column))
-    return found
+class _PlacedRows:
+    """The nodes that columns of rows say; a column is looked at once for each cut."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._by_column: dict[tuple[str, AxisCut], npt.NDArray[np.int64]] = {}
+
+    def nodes(self, place: Place) -> npt.NDArray[np.int64]:
+        """Return for each row the node that its columns say, where all loop variables are in their first parts."""
+        found = np.zeros(self._rows.num_rows, np.int64)
+        for column, dimension in place.columns:
+            found += self._of_column(column, dimension)
+        return found
+
+    def _of_column(self, column: str, dimension: AxisCut) -> npt.NDArray[np.int64]:
+        if (column, dimension) not in self._by_column:
+            parts = dimension.parts_of(self._rows.column(column))
+            self._by_column[column, dimension] = dimension.stride * parts
+        return self._by_column[column, dimension]

@@ -23,7 +23,7 @@ class ModeOptions:
     buffer_ms
         For how long nodes collect what they have to send; 0 for not at all.
     per_depth
-        Whether that is the longer, the deeper a map is: so often that time as its depth, counted from 1.
+        Whether that is for maps of depth 0, and for others that time times their depth, counted from 1.
     compress
         Whether entries are compressed on their way between nodes.
     elide_push
@@ -117,7 +117,7 @@ OPTIONS: Mapping[str, OptionRule] = {
     ),
     "per-depth": OptionRule(
         (Mode.EVENTUAL,),
-        "buffer=MS is for maps that read no map; others are collected so often longer as they are deep",
+        "deltas of deeper maps are collected for longer: MS times the depth, counted from 1",
         "consistency paper, section 6",
         needs="buffer",
     ),
@@ -145,7 +145,7 @@ OPTIONS: Mapping[str, OptionRule] = {
     ),
     "patience": OptionRule(
         (Mode.EVENTUAL, Mode.FOUR_LOGS),
-        "what reads a map waits MS, so often as that is deep, for what has earlier versions, and is corrected less",
+        "what reads a map waits MS times its depth, counted from 1, for what has earlier versions",
         "semester paper, section 6, timing assumptions and rounds",
         "MS",
     ),

@@ -167,9 +167,9 @@ class CentralTargetSwitch(HearsNothing):
         """Yield what nodes get of a block: first all FETCHes, then all PUTs."""
         if block.relation in self.groups:
             for each in single_events(self.groups[block.relation][1], block):
-                yield from self.told(each, self.needs.of(each.relation, each.rows))
+                yield from self.tell_nodes(each, self.needs.of(each.relation, each.rows))
 
-    def told(self, block: NumberedRows, needs: NeedsOfRows) -> Iterator[tuple[int, Fetch | Put]]:
+    def tell_nodes(self, block: NumberedRows, needs: NeedsOfRows) -> Iterator[tuple[int, Fetch | Put]]:
         """Yield what nodes get of rows that do not see each other."""
         for reader, slices in needs.by_reader.items():
             yield reader, self.fetch(block, slices, self._last_put[reader])

@@ -44,7 +44,7 @@ class FourLogsSwitch(CentralTargetSwitch):
         self._elides_put, self._elides_fetch = plan.options.elide_put, plan.options.elide_fetch
         self._passed_on: Counter[int] = Counter()
 
-    def told(self, block: NumberedRows, needs: NeedsOfRows) -> Iterator[tuple[int, Fetch | Put]]:
+    def tell_nodes(self, block: NumberedRows, needs: NeedsOfRows) -> Iterator[tuple[int, Fetch | Put]]:
         """Yield what nodes get of rows that do not see each other."""
         fetch = self._fetch_by_rows if self._elides_fetch else self.fetch
         by_reader = needs.by_reader
