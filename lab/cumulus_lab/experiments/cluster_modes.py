@@ -22,7 +22,14 @@ CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
 OPTION_TEXTS = (
     *("bypass", "buffer=20", "compress", "elide-push=correct"),
-    *("elide-put", "elide-fetch", "elide-push=wait:20", "buffer=20,per-depth"),
+    *(
+        "elide-put",
+        "elide-fetch",
+        "elide-push=wait:20",
+        "buffer=20,per-depth",
+        "patience=20",
+        "elide-push=correct,look-ahead",
+    ),
 )
 """New ones stand behind the others: so a seed draws of those what it has drawn before."""
 OPTION = 1 / 6

@@ -30,9 +30,10 @@ def _tell_options(asked: bool) -> None:
         from cumulus.cluster.planning.mode_options import OPTIONS
 
         for name, rule in OPTIONS.items():
-            print(f"{name}={rule.value}" if rule.value else name)
+            print(rule.written(name))
             print(f"  {rule.does}; {rule.source}")
-            print(f"  of {', '.join(rule.modes)}")
+            beside = [f"; with {rule.needs}"] if rule.needs else [f"; not with {each}" for each in rule.excludes]
+            print(f"  of {', '.join(rule.modes)}{''.join(beside)}")
         raise typer.Exit
 
 
