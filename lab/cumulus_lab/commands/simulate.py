@@ -49,6 +49,7 @@ def simulate_cluster(
     dispatch: str = typer.Option("", help=f"{DISPATCH_HELP} By the seed, as --gc, if none of both is given."),
     arity: int | None = typer.Option(None, help=ARITY_HELP),
     gc: str = typer.Option("", help=GC_HELP),
+    commit: str = typer.Option("", help="Who commits: publisher or switches; '' for one by the seed."),
     hosts: bool = typer.Option(False, "--hosts", help="All of them on several hosts, with standbys."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
@@ -63,6 +64,7 @@ def simulate_cluster(
     Example: cumulus simulate cluster --seeds 100
     """
     from cumulus.cluster.mode import RULES, Mode
+    from cumulus.cluster.planning.epoch_endings import commit_by
     from cumulus.cluster.planning.mode_options import options_of
     from cumulus_lab.experiments import Seeds, failure_lines
     from cumulus_lab.experiments.cluster_breaks import BREAKS
@@ -84,7 +86,8 @@ def simulate_cluster(
         raise UsageError("--option is of a mode", hint="Say which one: --mode eventual.")
     central = _central(dispatch, arity, gc, mode)
     shaped = partial(cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, central=central)
-    case: ScenarioOf = partial(shaped, has_hosts=True if hosts else None, options=tuple(option) or None)
+    who = commit_by(commit) if commit else None
+    case: ScenarioOf = partial(shaped, has_hosts=True if hosts else None, options=tuple(option) or None, commit=who)
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))
@@ -92,9 +95,9 @@ def simulate_cluster(
         return
     again_by: dict[str, object] = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode}
     again_by |= {"--option": option or "", "--dispatch": dispatch, "--arity": arity or "", "--gc": gc}
-    again_by |= {"--hosts": hosts or ""}
+    again_by |= {"--commit": commit, "--hosts": hosts or ""}
     again = partial(_replay, "cluster", {**again_by, "--faults": faults, "--break": broken}, ALL_FAULTS)
-    is_all = not nodes and not switches and not mode and not hosts and set(names) == set(FAULTS)
+    is_all = not any((nodes, switches, mode, hosts, commit)) and set(names) == set(FAULTS)
     is_large = seeds >= LARGE_RUN and is_all
     chosen = Seeds(first, seeds, jobs, needed=NEEDED if is_large else ())
     if broken:

@@ -37,6 +37,7 @@ NEEDED = (
     "client rows accepted",
     "client rows held",
     "client rows sent again",
+    "commits by switches",
     "copied whole",
     "correction of depth 1",
     "correction of depth 2",

@@ -51,6 +51,7 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
     },
     SWITCH: {
         EpochTurn: (PUBLISHER,),
+        EpochReady: (SWITCH, NODE),
         EpochCommit: (PUBLISHER,),
         ClientRows: (_CLIENT,),
         StatusAsked: (_CLIENT,),
@@ -61,7 +62,7 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         EpochPart: (SWITCH,),
         EpochEnd: (SWITCH,),
         MapCheckpoint: (NODE,),
-        EpochCommit: (PUBLISHER,),
+        EpochCommit: (PUBLISHER, SWITCH),
         ReadEntries: (_CLIENT,),
         ReadParts: (_CLIENT,),
         StatusAsked: (_CLIENT,),

@@ -14,6 +14,7 @@ from typing import Any
 from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
 from cumulus.cluster.planning.central_options import CentralOptions, central_options
+from cumulus.cluster.planning.epoch_endings import CommitBy
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.files import read_number, write_durably
 from cumulus.epochs.folder_source import FolderSource
@@ -60,6 +61,8 @@ class ClusterSettings:
         What the mode does otherwise, as the user has written it: of this life, as they change no state.
     dispatch, arity, gc
         How blocks reach nodes, and when deltas are folded (`cumulus.cluster.planning.central_options`).
+    commit
+        Who commits (`cumulus.cluster.planning.epoch_endings`): of this life, too.
     layout
         How often what the nodes have was dealt out anew.
     slots
@@ -90,6 +93,7 @@ class ClusterSettings:
     dispatch: str = ""
     arity: int | None = None
     gc: str = ""
+    commit: str = CommitBy.PUBLISHER.value
     layout: int = 0
     slots: tuple[tuple[int, int], ...] = ()
 

@@ -16,6 +16,7 @@ from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.placement.distribution_tree import DistributionTree
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.planning.epoch_endings import CommitBy
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.processes.cluster_hosts import read_card
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
@@ -35,6 +36,7 @@ from cumulus.cluster.senders import Senders
 from cumulus.cluster.standby.copied_machine import CopiedMachine
 from cumulus.cluster.standby.standby import STANDBY, Standby
 from cumulus.cluster.switch import SpreadIntake, Switch
+from cumulus.cluster.switches.commits import commits_of_switch, coordinator_of
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
@@ -188,7 +190,8 @@ class _Parts:
         settings, plan = self._settings, self._plan
         sink = Sink(settings.out, settings.checkpoint, settings.program)
         progress = self._newest.offsets if self._newest else {}
-        machine = Publisher(settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
+        begun = (settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
+        machine = Publisher(*begun, commit=CommitBy(settings.commit))
         tasks = PublisherTasks(settings, plan, self._functions, sink, is_endless=every_ms is not None, last=last)
         return machine, tasks.run
 
@@ -215,6 +218,7 @@ class _Parts:
             self._committed,
             spread,
             sessions,
+            commits_of_switch(number, plan.nodes, settings.switches, CommitBy(settings.commit), self._committed),
             static=not static.isdisjoint(tables),
             state=state,
             least_log_bytes=settings.snapshot_bytes,
@@ -251,6 +255,7 @@ class _Parts:
             gate,
             protocol,
             plan.epoch_routes.of_node(number),
+            coordinator_of(number, settings.switches, CommitBy(settings.commit)),
             state,
             settings.snapshot_bytes,
             self._process,
