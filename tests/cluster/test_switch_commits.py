@@ -232,7 +232,7 @@ def test_who_commits_may_be_another_at_each_start(tmp_path: Path) -> None:
 def test_nobody_else_commits(tmp_path: Path) -> None:
     program = compile_sql(SCRIPT, rely=False, enforced=False)
     (tmp_path / "in").mkdir()
-    with pytest.raises(UsageError, match="nobody commits epochs by 'nodes'") as told:
+    with pytest.raises(UsageError, match="--commit 'nodes' is none") as told:
         run_cluster(program, (), tmp_path / "out", nodes=2, switches=2, commit="nodes")
     assert "Give publisher or switches." in told.value.hint
     assert not (tmp_path / "out").exists()

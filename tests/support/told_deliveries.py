@@ -50,6 +50,7 @@ from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.switches.commits import commits_of_switch
+from cumulus.cluster.switches.epoch_transitions import AlignedTransitions
 from cumulus.cluster.versions import REST_BITS, SWITCH_BITS, Numbering, VersionOrder, switch_of, unpack
 from cumulus.engine.engines import make_engine
 from cumulus.engine.frames.frame import MapFrame
@@ -105,7 +106,18 @@ class ToldDeliveries:
         spread = SpreadIntake(intake_of_switch(plan, number, partial(make_engine, "interpreter")), blocks)
         sessions = ClientSessions(plan.program, tables, None, is_spread=True)
         commits = commits_of_switch(number, plan.nodes, plan.tables.switches, CommitBy.PUBLISHER, 0)
-        return Switch(number, plan.nodes, plan.epoch_routes.of_switch(number), tables, (), 0, spread, sessions, commits)
+        return Switch(
+            number,
+            plan.nodes,
+            plan.epoch_routes.of_switch(number),
+            tables,
+            (),
+            0,
+            spread,
+            sessions,
+            commits,
+            AlignedTransitions(),
+        )
 
     def _node(self, number: int) -> ClusterNode:
         spread = node_protocol(NodeLife(self.plan, number, "interpreter", ORDER))

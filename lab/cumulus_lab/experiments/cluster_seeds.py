@@ -21,7 +21,6 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
 from cumulus.cluster.planning.central_options import CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
-from cumulus.cluster.planning.epoch_endings import CommitBy
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
@@ -52,6 +51,7 @@ from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.experiments.cluster_modes import (
     chosen_central,
+    chosen_endings,
     chosen_mode,
     chosen_options,
     chosen_placement,
@@ -61,7 +61,7 @@ from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_starter import Starter
 from cumulus_lab.experiments.cluster_states import check_nodes
-from cumulus_lab.experiments.epoch_breaks import BROKEN_COMMITS
+from cumulus_lab.experiments.epoch_breaks import BROKEN_ENDINGS
 from cumulus_lab.experiments.equal_outputs import difference, difference_in_parts
 from cumulus_lab.simulation import (
     BackPressure,
@@ -82,8 +82,6 @@ SWITCHES = (1, 2, 3, 4, 2, 2, 3)
 CLIENTS = (0, 0, 0, 1, 2)
 """How many there may be, as often as they are here."""
 ORDERS = ("clock", "switch")
-COMMITS = (CommitBy.PUBLISHER, CommitBy.PUBLISHER, CommitBy.SWITCHES)
-"""Who commits epochs, as often as they are here."""
 ENGINES = ("interpreter", "native")
 """What machines compute with, each in half of the cases; the judge is interpreted."""
 EVERY_MS = 100
@@ -169,8 +167,10 @@ class Case:
         How many; 0 lets choices say.
     mode, has_hosts
         None lets choices say; with hosts there are standbys.
-    wanted, central, commit
-        The options of the mode, how blocks reach nodes, and who commits epochs; None lets choices say.
+    wanted, central
+        The options of the mode, and how blocks reach nodes; None lets choices say.
+    endings
+        How epochs end, as far as choices do not say.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Case:
         has_hosts: bool | None = None,
         wanted: tuple[str, ...] | None = None,
         central: CentralOptions | None = None,
-        commit: CommitBy | None = None,
+        endings: Mapping[str, str] | None = None,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -207,8 +207,8 @@ class Case:
         program = self._plan.program
         _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
         self._unread = stream.one([0, 0, 4_000, 400])
-        who = commit or choices.stream("commit").one(COMMITS)
-        drawn = {"options": options, "cuts": cuts, "slots": slots, "commit": who.value, **central.plain()}
+        drawn = {"options": options, "cuts": cuts, "slots": slots, **central.plain()}
+        drawn |= {**chosen_endings(choices).plain(), **(endings or {})}
         settings = self._chosen_settings(stream, extremes, drawn)
         self._settings = settings
         self._starter: Starter | None = None
@@ -218,6 +218,7 @@ class Case:
         self._reports, self._history = Reports(), ClusterHistory()
         self._reports(f"{settings.engine} engine")
         self._reports(f"commits by {settings.commit}")
+        self._reports(f"{settings.transitions} transitions")
         self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
         self._disks: dict[Name, VirtualLog] = {}
         self._hosts = self._hosts_of(choices.stream("hosts"), has_hosts)
@@ -388,7 +389,7 @@ def cluster_case(
     has_hosts: bool | None = None,
     options: tuple[str, ...] | None = None,
     central: CentralOptions | None = None,
-    commit: CommitBy | None = None,
+    endings: Mapping[str, str] | None = None,
 ) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
@@ -399,9 +400,9 @@ def cluster_case(
         central = central or BROKEN_BY.get(broken)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
         options = options or BROKEN_WITH.get(broken)
-        commit = commit or (CommitBy.SWITCHES if broken in BROKEN_COMMITS else None)
+        endings = endings or BROKEN_ENDINGS.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is
-    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central, commit).scenario()
+    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central, endings).scenario()
 
 
 def refusal(name: str) -> Scenario:

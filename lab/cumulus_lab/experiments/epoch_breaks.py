@@ -12,6 +12,7 @@ from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.planning.epoch_routes import NodeRoutes
 from cumulus.cluster.switch import Switch
 from cumulus.cluster.switches.commits import CommitsOfSwitches
+from cumulus.cluster.switches.epoch_transitions import StaggeredTransitions
 from cumulus.machine import Machine, Name, Send
 from cumulus_lab.experiments.cluster_counts import machine_in
 
@@ -65,6 +66,16 @@ def _commit_before_the_manifest(name: Name, machine: Machine, layout: ClusterLay
     return machine
 
 
+def _wait_for_no_token(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+    """End epochs at once, whoever has the token."""
+    switch = machine_in(machine)
+    if isinstance(switch, Switch):
+        transitions = getattr(switch, "_transitions")  # noqa: B009
+        if isinstance(transitions, StaggeredTransitions):
+            setattr(transitions, "may_end", lambda epoch, now, is_urgent: True)  # noqa: B010
+    return machine
+
+
 def _commits_of(machine: Machine) -> CommitsOfSwitches | None:
     """Return what a switch does with what is ready, if it commits."""
     switch = machine_in(machine)
@@ -76,7 +87,12 @@ EPOCH_BREAKS: Mapping[str, Callable[[Name, Machine, ClusterLayout], Machine]] = 
     "checkpoint edge forgotten": _forget_an_edge,
     "switch ready before its nodes": _be_ready_alone,
     "commit before the manifest": _commit_before_the_manifest,
+    "token not waited for": _wait_for_no_token,
 }
 """Name → a rule broken."""
-BROKEN_COMMITS = frozenset(("switch ready before its nodes", "commit before the manifest"))
-"""The rules of clusters whose switches commit."""
+BROKEN_ENDINGS: Mapping[str, Mapping[str, str]] = {
+    "switch ready before its nodes": {"commit": "switches"},
+    "commit before the manifest": {"commit": "switches"},
+    "token not waited for": {"transitions": "staggered"},
+}
+"""Name → how epochs end where there is the rule."""

@@ -18,7 +18,14 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
-from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, CommitBy
+from cumulus.cluster.planning.epoch_endings import (
+    COMMIT_HELP,
+    DEFAULT_ENDINGS,
+    TRANSITIONS_HELP,
+    CommitBy,
+    EpochEndings,
+    Transitions,
+)
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import StoreError, UsageError
@@ -49,6 +56,7 @@ def run(
     arity: ArityChoice = None,
     gc: GcChoice = "",
     commit: CommitBy = typer.Option("publisher", "--commit", help=f"Of --host cluster. {COMMIT_HELP}"),
+    transitions: Transitions = typer.Option("aligned", help=f"Of --host cluster. {TRANSITIONS_HELP}"),
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
     order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
@@ -81,7 +89,8 @@ def run(
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
 
-    chosen = {"dispatch": dispatch, "arity": arity, "gc": gc, "commit": CommitBy(commit).value}
+    endings = EpochEndings(CommitBy(commit), Transitions(transitions))
+    chosen = {"dispatch": dispatch, "arity": arity, "gc": gc, **endings.plain()}
     _check_asked(host, layout, buckets, [*cut, *option], chosen)
     check_engine(engine)
     kept = storage_of(storage or ())
@@ -129,7 +138,7 @@ def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str], ch
     if of_cluster and host != "cluster":
         raise UsageError(f"--cut and --option are of --host cluster, not {host}", hint="Leave them out.")
     for name, value in chosen.items():
-        if value not in ("", None, CommitBy.PUBLISHER) and host != "cluster":
+        if value not in ("", None, *DEFAULT_ENDINGS.plain().values()) and host != "cluster":
             raise UsageError(f"--{name} is of --host cluster, not {host}", hint="Leave it out.")
     if buckets > 1 and layout == "one-bucket":
         raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")

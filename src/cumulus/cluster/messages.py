@@ -208,6 +208,16 @@ class EpochCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochToken:
+    """From a switch to the next one, with staggered transitions: an epoch has ended here, now it may there.
+
+    The last switch tells the first one, which may end the following epoch then.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class EpochTold:
     """From the publisher to who has started the cluster: an epoch is committed, and so many files are left to read."""
 
@@ -403,6 +413,7 @@ Message: TypeAlias = (
     | EpochEnd
     | EpochReady
     | EpochCommit
+    | EpochToken
     | EpochTold
     | SourcesDone
     | EpochWanted

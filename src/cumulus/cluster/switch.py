@@ -22,6 +22,7 @@ from cumulus.cluster.messages import (
     EpochCommit,
     EpochReady,
     EpochRefused,
+    EpochToken,
     EpochTurn,
     EpochWanted,
     RequestRefused,
@@ -37,6 +38,7 @@ from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.cluster.resets import Reset, Reunion
 from cumulus.cluster.switches.commits import SwitchCommits
+from cumulus.cluster.switches.epoch_transitions import EpochTransitions
 from cumulus.cluster.switches.open_epochs import OpenEpochs
 from cumulus.cluster.switches.switch_records import SwitchRecords
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
@@ -76,8 +78,8 @@ class Switch:
         For spread views, empty; None if there are none.
     sessions
         What is known of its clients: nothing.
-    commits
-        What it does with what is ready and committed.
+    commits, transitions
+        What it does with what is ready and committed, and when it may end an epoch.
     static
         Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
     state
@@ -101,6 +103,7 @@ class Switch:
         spread: SpreadIntake | None,
         sessions: ClientSessions,
         commits: SwitchCommits,
+        transitions: EpochTransitions,
         *,
         static: bool = False,
         state: bytes | None = None,
@@ -118,6 +121,7 @@ class Switch:
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
         self._commits, self._open = commits, OpenEpochs(PUBLISHER, commits, reached, gates)
+        self._transitions, self._now = transitions, 0
         self._reunion = Reunion((PUBLISHER, *self._peers))
         self._waiting = ClientQueue()
         self._taken: list[LoggedRows] = []
@@ -155,6 +159,9 @@ class Switch:
                 case Received(sender, EpochReady() as ready):
                     effects += self._commits.take(sender, ready)
                     self._take_commits(effects)
+                case Received(sender, EpochToken() as token):
+                    self._transitions.take(sender, token, self._now)
+                    self._end_what_may(effects)
                 case Received(sender, ClientRows() as rows):
                     has_room = self._waiting.append(sender, rows)
                     why = self._why_full or ("" if has_room else self._credit.why_spent)
@@ -171,16 +178,17 @@ class Switch:
                     self._open.refuse(EpochRefused(epoch, message, hint), effects)
                 case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if self._open.refused is None:
                     turn = self._turns[epoch]
-                    read = LoggedPayloads(epoch, gates, intake, turn.record)
-                    self._records.append_read(read, effects)
-                    self._end(read, effects)
+                    self._records.hold(LoggedPayloads(epoch, gates, intake, turn.record))
+                    self._end_what_may(effects)
                 case Completed(WriteOutputs() as task, written):
                     self._open.written(task, written, effects)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._records.forget(self._committed, effects)
                 case Tick(now):
+                    self._now = now
                     self._credit.tell(now)
+                    self._end_what_may(effects)
         while self._waiting and not self._why_full:
             self._take_waiting(effects)
         if self._waiting and self._urged <= self._ended == self._told:
@@ -271,10 +279,19 @@ class Switch:
         self._turns[turn.epoch] = turn
         known = self._records.take_read(turn)
         if known is not None:
-            self._end(known, effects)
+            self._records.hold(known, is_logged=True)
+            self._end_what_may(effects)
             return
         mine = {table: names for table, names in turn.files.items() if table in self._tables}
         effects.append(Perform(ReadFiles(turn.epoch, mine)))
+
+    def _end_what_may(self, effects: list[Effect]) -> None:
+        """End epochs of which all is read, as far as it is this switch's turn."""
+        while self._records.has_read(epoch := self._ended + 1) and self._transitions.may_end(
+            epoch, self._now, is_urgent=bool(self._waiting)
+        ):
+            self._end(self._records.take_held(epoch, effects), effects)
+            effects += self._transitions.ended(epoch)
 
     def _end(self, read: LoggedPayloads, effects: list[Effect]) -> None:
         """Send everything of an epoch, and tell the nodes that it has ended here."""
@@ -322,6 +339,7 @@ class Switch:
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
         self._commits.reset(epoch)
+        effects += self._transitions.reset(epoch, self._ended)
         self._open.repeat(effects, self._spread.blocks.protocol if self._spread else None)
         if self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))

@@ -14,7 +14,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, central_options
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
-from cumulus.cluster.planning.epoch_endings import CommitBy, commit_by
+from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, epoch_endings
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
@@ -159,7 +159,7 @@ def _layout_of(before: ClusterSettings | None) -> dict[str, Any]:
 def _check_choices(mode: Mode, options: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Raise UsageError if there is nothing that is called as what is chosen."""
     options_of(mode, options)
-    commit_by(settings.get("commit", CommitBy.PUBLISHER))
+    epoch_endings(**{name: settings[name] for name in DEFAULT_ENDINGS.plain() if name in settings})
 
 
 def _make_private(place: Path) -> None:

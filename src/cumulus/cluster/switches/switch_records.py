@@ -28,19 +28,32 @@ class SwitchRecords:
         """Epoch → what was read for it in a life before."""
         self._rows: dict[int, list[LoggedRows]] = {}
         """Epoch → what clients have sent for it in a life before."""
+        self._held: dict[int, tuple[LoggedPayloads, bool]] = {}
+        """Epoch that may not end yet → what is read for it, and whether that is in the log."""
 
     @property
     def has_known(self) -> bool:
         """Whether something of a life before is not taken in again."""
-        return bool(self._read or self._rows)
+        return bool(self._read or self._rows) or any(is_logged for _, is_logged in self._held.values())
+
+    def hold(self, read: LoggedPayloads, *, is_logged: bool = False) -> None:
+        """Keep what is read for an epoch until it ends: its record stands behind all that clients send for it."""
+        self._held[read.epoch] = read, is_logged
+
+    def has_read(self, epoch: int) -> bool:
+        """Whether all that an epoch takes in is read."""
+        return epoch in self._held
+
+    def take_held(self, epoch: int, effects: list[Effect]) -> LoggedPayloads:
+        """Return what is read for an epoch, which is written down then."""
+        read, is_logged = self._held.pop(epoch)
+        if not is_logged:
+            self._log.records[epoch] = self._log.append(read, effects)
+        return read
 
     def append_rows(self, rows: LoggedRows, effects: list[Effect]) -> None:
         """Write down what clients have sent."""
         self._first_rows.setdefault(rows.epoch, self._log.append(rows, effects))
-
-    def append_read(self, read: LoggedPayloads, effects: list[Effect]) -> None:
-        """Write down what was read for an epoch."""
-        self._log.records[read.epoch] = self._log.append(read, effects)
 
     def recover(
         self, first: int, records: Sequence[bytes], sessions: ClientSessions, committed: int
