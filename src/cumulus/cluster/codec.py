@@ -57,6 +57,7 @@ _CLASSES: dict[str, type] = {
         output_files.OutputListed,
         messages.EpochReady,
         messages.EpochCommit,
+        messages.EpochToken,
         messages.EpochTold,
         messages.SourcesDone,
         messages.EpochWanted,

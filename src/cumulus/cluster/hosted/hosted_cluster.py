@@ -66,7 +66,7 @@ class HostedSettings:
         Whether what goes between hosts may be read on the way.
     settings
         Others of a cluster, such as ``{"keep": 10, "engine": "interpreter"}``: `files_per_epoch`, `cuts`, `options`,
-        `dispatch`, `arity`, `gc`.
+        `dispatch`, `arity`, `gc`, `commit`.
     """
 
     program: Program | str
