@@ -87,7 +87,7 @@ def chosen_central(choices: Choices, mode: Mode) -> CentralOptions:
 def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[str, ...]:
     """Return how maps of a seed are cut: not at all, by a key, or by two into a grid."""
     stream = choices.stream("cuts")
-    if RULES[mode].has_replicas or not RULES[mode].is_spread or not stream.chance(CUT):
+    if not RULES[mode].is_spread or not stream.chance(CUT):
         return ()
     keys = [f"{each.name}.{key.name}" for each in divide(program).spread.maps for key in each.keys]
     if not keys:

@@ -84,7 +84,7 @@ def plan(
         _print_messages(found, source, block, EpochEndings(commit, transitions), as_json=as_json)
         return
     spread, cost = found.division.spread, None
-    if spread.maps and RULES[mode].has_replicas:
+    if spread.maps and RULES[mode].has_replicas and not cut:
         cost = cost_of_homes(spread, found.layout.homes, statistics)
     text = str(found.nodes_program.program)
     if as_json:

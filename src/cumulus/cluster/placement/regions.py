@@ -1,7 +1,7 @@
 """Regions of maps: a key axis is cut into parts, by hash or at values; several axes make a grid over the nodes.
 
-A node has one part of each *dimension* of the grid. A map that lies by all dimensions has a region on every node; one
-that lies by some has them where the others are 0.
+A node has one part of each *dimension* of the grid. A map that lies by all dimensions has a region on every node. One
+that lies by some has them in the first part of each other one, or in all its parts: then there is a copy for each.
 
 References
 ----------
@@ -113,27 +113,44 @@ class AxisCut:
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """Where the entries of a map lie.
+    """Where the entries of a map lie, or those of one of its copies.
 
     Parameters
     ----------
     axes
-        Of the map's keys by whose parts they lie, each with its dimension; without any they lie on node 0.
+        Of the map's keys by whose parts they lie, each with its dimension.
+    copied
+        The dimensions for each part of which there is a copy. In all other ones entries lie in the first part: without
+        any axes or copies they lie on node 0.
+
+    Examples
+    --------
+    >>> Regions(((0, AxisCut(2, 5)),), (AxisCut(5),)).offsets
+    (0, 1, 2, 3, 4)
     """
 
     axes: tuple[tuple[int, AxisCut], ...]
+    copied: tuple[AxisCut, ...] = ()
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """How far behind the first node of an entry those are that hold it."""
+        return offsets(self.copied)
 
     def nodes_of(self, entries: MapFrame) -> Parts:
-        """Return the node of each entry."""
+        """Return the first node of each entry."""
         import numpy as np
 
+        match self.axes:
+            case ((axis, AxisCut(stride=1) as dimension),):
+                return dimension.parts_of_key(entries, axis)
         found = np.zeros(entries.rows, np.int64)
         for axis, dimension in self.axes:
             found += dimension.stride * dimension.parts_of_key(entries, axis)
         return found
 
     def nodes_with(self, values: Mapping[int, Iterable[Any]]) -> set[int]:
-        """Return the nodes that may have entries with some values at keys; a key that is not named may have any."""
+        """Return the first nodes of entries with some values at keys; a key that is not named may have any."""
         found = {0}
         for axis, cut in self.axes:
             parts = {cut.part_of(value) for value in values[axis]} if axis in values else range(cut.parts)
@@ -141,8 +158,29 @@ class Regions:
         return found
 
     def node_of(self, key: Sequence[Any]) -> int:
-        """Return the node of an entry."""
+        """Return the first node of an entry."""
         return sum(dimension.stride * dimension.part_of(key[axis]) for axis, dimension in self.axes)
+
+    def lies_within(self, other: Regions) -> bool:
+        """Whether whatever lies here lies there, too.
+
+        Examples
+        --------
+        >>> rows, columns = AxisCut(2, 5), AxisCut(5)
+        >>> grid = Regions(((0, rows), (1, columns)))
+        >>> grid.lies_within(Regions(((0, rows),), (columns,))), grid.lies_within(Regions(((0, rows),)))
+        (True, False)
+        """
+        more = {cut for _, cut in {*self.axes} - {*other.axes}} | {*self.copied}
+        return {*other.axes} <= {*self.axes} and all(cut in other.copied for cut in more if cut.parts > 1)
+
+
+def offsets(dimensions: Iterable[AxisCut]) -> tuple[int, ...]:
+    """Return how far behind the first nodes of dimensions all their nodes are."""
+    found = [0]
+    for cut in dimensions:
+        found = [node + cut.stride * part for node in found for part in range(cut.parts)]
+    return tuple(sorted(found))
 
 
 def common_parts(dimensions: Sequence[AxisCut]) -> list[tuple[int, ...]]:
