@@ -145,6 +145,8 @@ def _asked(program: Program, text: str) -> AskedCut:
             bounds = tuple(_value(value.strip(), type_) for value in values.split(","))
         except (ValueError, TypeError, ArithmeticError) as problem:
             raise UsageError(f"--cut {text}: {problem}", hint=_HOW) from None
+        if any(bound != bound for bound in bounds):
+            raise UsageError(f"--cut {text}: nothing is above NaN", hint="It is in the first part, as NULL.")
         if any(not one < other for one, other in pairwise(bounds)):
             raise UsageError(f"--cut {text}: the values do not ascend", hint="Write the least one first.")
         return AskedCut(at, len(bounds) + 1, bounds)

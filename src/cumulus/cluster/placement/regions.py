@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd, lcm
+from decimal import Decimal
+from math import ceil, gcd, isfinite, lcm
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.catalog.partition import bucket_of, buckets_of
@@ -39,7 +40,7 @@ class AxisCut:
         How far apart the nodes of two neighbouring parts are, by number.
     bounds
         Of parts by value, ascending: a value belongs to the part behind the last bound that is not greater. Empty where
-        it is cut by hash. NULL belongs to the first part.
+        it is cut by hash. NULL and NaN belong to the first part.
     slots
         The part of each slot of the hash; None: the part is the hash modulo their number.
     """
@@ -68,7 +69,7 @@ class AxisCut:
             return self.slots.nodes[bucket_of(value, SLOTS)]
         if not self.bounds:
             return bucket_of(value, self.parts)
-        return 0 if value is None else sum(value >= bound for bound in self.bounds)
+        return sum(_is_at_least(value, bound) for bound in self.bounds)
 
     def parts_of(self, values: pa.Array | pa.ChunkedArray) -> Parts:
         """Return the parts of values."""
@@ -83,7 +84,11 @@ class AxisCut:
             values = values.cast(values.type.value_type)
         found = np.zeros(len(values), np.int64)
         for bound in self.bounds:
-            found += pc.fill_null(pc.greater_equal(values, bound), False).to_numpy(zero_copy_only=False)
+            alike = _alike(values.type, bound)
+            if alike is None:
+                found += np.array([_is_at_least(value, bound) for value in values.to_pylist()], np.bool_)
+            else:
+                found += pc.fill_null(pc.greater_equal(values, alike), False).to_numpy(zero_copy_only=False)
         return found
 
     def parts_of_key(self, entries: MapFrame, place: int) -> Parts:
@@ -109,6 +114,30 @@ class AxisCut:
     def part_at(self, node: int) -> int:
         """Return the part that a node has."""
         return node // self.stride % self.parts
+
+
+def _is_at_least(value: Any, bound: Any) -> bool:
+    """Whether a value is at least a bound; numbers are compared exactly, and NULL and NaN are not."""
+    return value is not None and value == value and value >= bound
+
+
+def _alike(type_: pa.DataType, bound: Any) -> Any:
+    """Return a bound as Arrow compares it with values of a type exactly; None if it cannot."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(type_):
+        return bound if isinstance(bound, bool) else None
+    if pa.types.is_integer(type_):
+        least = ceil(bound) if isfinite(bound) else 2**63
+        return least if -(2**63) <= least < 2**63 else None
+    if pa.types.is_floating(type_):
+        return float(bound) if float(bound) == bound else None
+    if pa.types.is_decimal(type_):
+        try:
+            return pa.scalar(Decimal(bound), type_)
+        except (pa.ArrowInvalid, OverflowError, ValueError):
+            return None
+    return bound
 
 
 @dataclass(frozen=True, slots=True)
