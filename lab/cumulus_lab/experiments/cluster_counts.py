@@ -48,7 +48,6 @@ NEEDED = (
     "client rows sent again",
     "commits by switches",
     "copied whole",
-    "copies for parts of a grid",
     "correction of depth 1",
     "correction of depth 2",
     "correction sent on",
