@@ -17,7 +17,7 @@ from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcC
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
-from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import (
     COMMIT_HELP,
     DEFAULT_ENDINGS,
@@ -51,6 +51,7 @@ def run(
     nodes: int = typer.Option(0, min=0, max=1024, help="Nodes of --host cluster: as before, or 2."),
     switches: int = typer.Option(0, min=0, max=128, help="Switches of --host cluster: as before, or 1."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
+    split: list[str] = typer.Option([], "--split", help=f"Of --host cluster. {SPLIT_HELP}"),
     option: list[str] = typer.Option([], "--option", help=f"Of --host cluster. {OPTION_HELP}"),
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
@@ -91,7 +92,7 @@ def run(
 
     endings = EpochEndings(CommitBy(commit), Transitions(transitions))
     chosen = {"dispatch": dispatch, "arity": arity, "gc": gc, **endings.plain()}
-    _check_asked(host, layout, buckets, [*cut, *option], chosen)
+    _check_asked(host, layout, buckets, [*cut, *option, *split], chosen)
     check_engine(engine)
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
@@ -105,6 +106,7 @@ def run(
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
+        settings["splits"] = tuple(split) or None
         settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "chosen": chosen}
         settings["places"] = tuple(functions or ())
     else:
@@ -136,7 +138,7 @@ def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str], ch
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
     if of_cluster and host != "cluster":
-        raise UsageError(f"--cut and --option are of --host cluster, not {host}", hint="Leave them out.")
+        raise UsageError(f"--cut, --split and --option are of --host cluster, not {host}", hint="Leave them out.")
     for name, value in chosen.items():
         if value not in ("", None, *DEFAULT_ENDINGS.plain().values()) and host != "cluster":
             raise UsageError(f"--{name} is of --host cluster, not {host}", hint="Leave it out.")
@@ -371,6 +373,7 @@ def _with_machines(
         forks=forks,
         functions=settings["places"],
         cuts=settings["cuts"],
+        splits=settings["splits"],
         options=settings["options"],
         **settings["chosen"],
         order=settings["order"],

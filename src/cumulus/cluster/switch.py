@@ -218,7 +218,7 @@ class Switch:
         size, room = 0, self._credit.left
         while self._waiting and size < room:
             client, rows = self._waiting.pop()
-            found, sender = self._sessions.epoch_of(client, rows), rows.sender(client)
+            found, sender = self._sessions.epoch_of(client, rows), self._sessions.sender_of(client, rows)
             if found is None:
                 try:
                     readings.append(self._sessions.reading(client, rows, place, len(readings)))

@@ -13,7 +13,7 @@ import typer
 from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
-from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
@@ -49,6 +49,7 @@ def start(
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
+    split: list[str] = typer.Option([], "--split", help=SPLIT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
@@ -92,7 +93,7 @@ def start(
     from cumulus.epochs.trigger import parse_interval, parse_patience
 
     check_engine(engine)
-    of_mode = {"cuts": tuple(cut), "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
+    of_mode = {"cuts": tuple(cut), "splits": tuple(split) or None, "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
     of_mode |= EpochEndings(commit, transitions).plain()
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
     live = daemon.LiveSettings(

@@ -171,7 +171,7 @@ class ClusterClient:
         with self._lock:
             links = self._open_links
             for sent in messages_of(relation, rows, once, self._next_number):
-                epoch = self._agreed(partial(self._layout.send, links, sent, until)).epoch
+                epoch = max(epoch, self._agreed(partial(self._layout.send, links, sent, until)))
         return WriteReceipt(epoch, rows.num_rows)
 
     def _agreed(self, work: Callable[[], T]) -> T:

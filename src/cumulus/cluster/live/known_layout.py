@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.live.cluster_places import ClusterPlace
 from cumulus.cluster.live.links import ClientLinks
-from cumulus.cluster.messages import ClientRows, RowsAccepted, switch_name
+from cumulus.cluster.messages import ClientRows, switch_name
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.home import plan_of
 from cumulus.errors import RemoteProtocolError
 from cumulus.m3.program import ViewDef
+from cumulus.machine import Name
 
 T = TypeVar("T")
 
@@ -52,9 +56,32 @@ class KnownLayout:
         """Its plan."""
         return plan_of(self.program, self.settings)
 
-    def send(self, links: ClientLinks, rows: ClientRows, until: float) -> RowsAccepted:
-        """Send rows to the switch that has their table now; see `ClientLinks.send`."""
-        return links.send(switch_name(self.plan.tables.switch_of[rows.table]), rows, until)
+    def send(self, links: ClientLinks, rows: ClientRows, until: float) -> int:
+        """Send rows to the switches that have their table now, all at once; see `ClientLinks.send`.
+
+        Return the last epoch that has some of them.
+        """
+        parts = self._parts(rows)
+        if len(parts) == 1:
+            ((switch, mine),) = parts.items()
+            return links.send(switch, mine, until).epoch
+        with ThreadPoolExecutor(len(parts), "rows") as pool:
+            accepted = pool.map(lambda switch: links.send(switch, parts[switch], until), parts)
+            return max(each.epoch for each in accepted)
+
+    def _parts(self, rows: ClientRows) -> dict[Name, ClientRows]:
+        """Return what each switch gets of the rows of a message, all under its number."""
+        switches = self.plan.tables.switches_of(rows.table)
+        if len(switches) == 1:
+            return {switch_name(switches[0]): rows}
+        found, whole = {}, from_ipc(rows.rows)
+        for number in switches:
+            share = self.plan.tables.share_of(rows.table, number)
+            assert share is not None, f"{rows.table} is at several switches"
+            mine = whole.filter(share.has(whole))
+            if mine.num_rows:
+                found[switch_name(number)] = replace(rows, rows=to_ipc(mine))
+        return found
 
     def agreed(self, work: Callable[[], T], links: ClientLinks) -> T:
         """Return what some work with the machines gives; done again where their layout is another than was known.

@@ -57,6 +57,8 @@ class ClusterSettings:
         Modules and files with the user's functions.
     cuts
         How maps are cut into regions, as the user has written it.
+    splits
+        Tables that all switches share (`cumulus.cluster.planning.table_assignment`), as the user has written it.
     options
         What the mode does otherwise, as the user has written it: of this life, as they change no state.
     dispatch, arity, gc
@@ -89,6 +91,7 @@ class ClusterSettings:
     engine: str = "auto"
     functions: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     dispatch: str = ""
     arity: int | None = None
@@ -114,15 +117,16 @@ class ClusterSettings:
         return (self.program + (f"+{self.layout}" if self.layout else "")).encode()
 
     @property
-    def shape(self) -> tuple[int, int, str, tuple[str, ...]]:
+    def shape(self) -> tuple[int, int, str, tuple[str, ...], tuple[str, ...]]:
         """What cannot change as long as there is state."""
-        return self.nodes, self.switches, self.mode, self.cuts
+        return self.nodes, self.switches, self.mode, self.cuts, self.splits
 
     @property
     def shape_text(self) -> str:
         """The same as options."""
         cuts = "".join(f" --cut {each}" for each in self.cuts)
-        return f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}{cuts}"
+        splits = "".join(f" --split {each}" for each in self.splits)
+        return f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}{cuts}{splits}"
 
     @property
     def root(self) -> Path:
@@ -176,7 +180,7 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     found = dict(found)
     homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "options")}
+    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "splits", "options")}
     slots = tuple((first, node) for first, node in found.pop("slots", ()))
     return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources, slots=slots)
 

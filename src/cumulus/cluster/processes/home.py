@@ -66,6 +66,7 @@ class Home:
         functions: tuple[str, ...] = (),
         cuts: Sequence[str] = (),
         options: Sequence[str] = (),
+        splits: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         check_output(out, "--out")
@@ -74,7 +75,7 @@ class Home:
         program, sources = match_sources_to_tables(require_columns(program), sources)
         _check_choices(mode, options, settings)
         if undefined_maps(program) or circle_text(program):  # what no cluster can do is told before folders are made
-            require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts))
+            require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts, splits=splits))
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
@@ -90,7 +91,8 @@ class Home:
                 if before is not None:
                     return plan_of(program, replace(before, options=tuple(options), **central))
                 chosen = central_options(**central)
-                return plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options, central=chosen)
+                shape = {"cuts": cuts, "splits": splits}
+                return plan_cluster(program, nodes, switches, mode, options=options, central=chosen, **shape)
 
             # A program that has changed is told here: the homes of the one before would not fit it.
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
@@ -110,6 +112,7 @@ class Home:
                 functions=functions,
                 cuts=tuple(cuts),
                 options=tuple(options),
+                splits=tuple(splits),
                 **settings,
             )
             self.settings.write(before)
@@ -184,6 +187,7 @@ def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
         mode,
         homes=homes,
         cuts=settings.cuts,
+        splits=settings.splits,
         options=settings.options,
         slots=SlotTable.of_runs(settings.slots) if settings.slots else None,
         central=settings.central,
@@ -218,4 +222,5 @@ def buckets_of_plan(plan: ClusterPlan) -> BucketPlan:
 
 def file_readers(settings: ClusterSettings, plan: ClusterPlan) -> frozenset[Name]:
     """Return the switches that read files, which the host of the home has."""
-    return frozenset(switch_name(plan.tables.switch_of[each.relation]) for each in settings.sources)
+    readers = (number for each in settings.sources for number in plan.tables.switches_of(each.relation))
+    return frozenset(map(switch_name, readers))

@@ -208,7 +208,9 @@ class _Parts:
             spread = SpreadIntake(intake, BlockMaker(numbering, switch_protocol(plan), static, settings.block_rows))
         gates = () if plan.gate is None else plan.gate.nodes
         buckets = None if plan.gate is None else plan.gate.buckets
-        sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
+        sessions = ClientSessions(
+            plan.program, tables, buckets, is_spread=spread is not None, shares=plan.tables.shares_of(number)
+        )
         state = self._states.newest(self._committed)
         machine = Switch(
             number,
@@ -235,7 +237,7 @@ class _Parts:
         gate = None
         if plan.gate is not None and number in plan.gate.nodes:
             gate = Gate(
-                plan.division.gated,
+                plan.gated,
                 plan.gate.buckets,
                 plan.gate.nodes.index(number),
                 self._make_engine,

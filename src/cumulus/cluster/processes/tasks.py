@@ -170,7 +170,7 @@ class SwitchTasks:
 
     def __init__(self, settings: ClusterSettings, plan: ClusterPlan, number: int, states: StateFiles) -> None:
         self._settings, self._plan, self._states = settings, plan, states
-        self._bucket = plan.nodes + number
+        self._bucket, self._shares = plan.nodes + number, plan.tables.shares_of(number)
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
@@ -190,7 +190,8 @@ class SwitchTasks:
     def _read(self, files: dict[str, list[str]]) -> Payloads:
         readings = list(read_files(self._plan.program, self._settings.sources, files))
         gate = None if self._plan.gate is None else self._plan.gate.buckets
-        return pack_rows(readings, gate, is_spread=bool(self._plan.division.spread.maps))
+        is_spread = bool(self._plan.division.spread.maps)
+        return pack_rows(readings, gate, is_spread=is_spread, shares=self._shares)
 
     def _write(self, epoch: int, outcome: Outcome) -> Written:
         return write_outcome(outcome, self._bucket, epoch, os.urandom(4).hex(), Path(self._settings.out))
@@ -276,7 +277,7 @@ class PublisherTasks:
         sink.incarnation, sink.generation = incarnation_of(self._home), settings.layout
         self._merge = SpreadOutputs(plan, out, settings.engine).mergers()
         if plan.gate is not None:
-            self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
+            self._merge |= merge_functions(plan.gate.buckets, plan.gated, out, functions)
         self._is_endless, self._last = is_endless, last
 
     def close(self) -> None:
