@@ -43,6 +43,7 @@ NEEDED = (
     "block in order",
     "block that waited",
     "block sent again",
+    "call over several switches",
     "client rows accepted",
     "client rows held",
     "client rows sent again",

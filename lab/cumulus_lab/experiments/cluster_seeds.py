@@ -19,6 +19,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.placement.table_shares import TableShare
 from cumulus.cluster.planning.central_options import CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
@@ -55,6 +56,7 @@ from cumulus_lab.experiments.cluster_modes import (
     chosen_mode,
     chosen_options,
     chosen_placement,
+    chosen_splits,
     planned,
 )
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
@@ -198,7 +200,8 @@ class Case:
         options = chosen_options(choices, mode) if wanted is None else wanted
         cuts, slots = chosen_placement(choices, program_named(self._name), shape[0], mode)
         central = central or chosen_central(choices, mode)
-        self._plan = planned(self._name, *shape, mode, options, cuts, slots, central)
+        splits = chosen_splits(choices, program_named(self._name), shape[1], mode)
+        self._plan = planned(self._name, *shape, mode, options, cuts, slots, central, splits)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -207,7 +210,7 @@ class Case:
         program = self._plan.program
         _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
         self._unread = stream.one([0, 0, 4_000, 400])
-        drawn = {"options": options, "cuts": cuts, "slots": slots, **central.plain()}
+        drawn = {"options": options, "cuts": cuts, "slots": slots, "splits": splits, **central.plain()}
         drawn |= {**chosen_endings(choices).plain(), **(endings or {})}
         settings = self._chosen_settings(stream, extremes, drawn)
         self._settings = settings
@@ -270,6 +273,7 @@ class Case:
                 choices.stream(f"extreme values of client {at}"),
                 self._last,
                 self._reports,
+                {each.name: self._shares(each) for each in self._plan.program.relations},
             )
             for at in range(self._clients)
         }
@@ -279,9 +283,15 @@ class Case:
         found: dict[Name, list[Relation]] = {}
         for relation in self._plan.program.relations:
             if not relation.static:
-                switch = switch_name(self._plan.tables.switch_of[relation.name])
-                found.setdefault(switch, []).append(relation)
+                for number in self._plan.tables.switches_of(relation.name):
+                    found.setdefault(switch_name(number), []).append(relation)
         return found
+
+    def _shares(self, relation: Relation) -> dict[Name, TableShare]:
+        """Return the shares of switches in a table, none if it is not split."""
+        tables = self._plan.tables
+        shares = {number: tables.share_of(relation.name, number) for number in tables.switches_of(relation.name)}
+        return {switch_name(number): share for number, share in shares.items() if share is not None}
 
     def scenario(self) -> Scenario:
         """Return what is run."""
@@ -326,7 +336,7 @@ class Case:
         assert self._starter is not None
         assert self._starter.is_done, "the cluster rests before all is read"
         sources, parts = self._sources, {}
-        program = self._plan.program
+        program = self._plan.judged
         if self._clients:
             senders = self._senders
             assert not any_waits(list(senders.values())), "a client waits for an answer"

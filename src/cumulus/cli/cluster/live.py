@@ -93,8 +93,8 @@ def start(
     from cumulus.epochs.trigger import parse_interval, parse_patience
 
     check_engine(engine)
-    of_mode = {"cuts": tuple(cut), "splits": tuple(split) or None, "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
-    of_mode |= EpochEndings(commit, transitions).plain()
+    of_mode: dict[str, Any] = {"cuts": tuple(cut), "splits": tuple(split) or None, "options": tuple(option)}
+    of_mode |= {"dispatch": dispatch, "arity": arity, "gc": gc, **EpochEndings(commit, transitions).plain()}
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
     live = daemon.LiveSettings(
         str(program),

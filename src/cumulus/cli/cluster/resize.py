@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from cumulus.cli.cluster.live import places_in
+from cumulus.cluster.mode import SPLIT_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
 
 
@@ -21,6 +22,8 @@ def resize(
         "--move",
         help="SLOTS=NODE, such as 0-99=node1: where keys lie, of 4,096 slots by their hash; repeatable.",
     ),
+    split: list[str] = typer.Option([], "--split", help=SPLIT_HELP),
+    join: list[str] = typer.Option([], "--join", help="A table that is split, back to one switch; repeatable."),
     balance: bool = typer.Option(False, "--balance", help="Give the nodes equal parts of what there is now."),
     timeout: str = typer.Option("10m", help="How long to wait until they run."),
 ) -> None:
@@ -33,15 +36,18 @@ def resize(
     from cumulus.epochs.trigger import parse_patience
     from cumulus.errors import UsageError
 
-    if not (nodes or switches or place or move or balance):
+    if not (nodes or switches or place or move or balance or split or join):
         raise UsageError(
-            "nothing is asked for", hint="Give --nodes N, --switches N, --place MACHINE=HOST, --move or --balance."
+            "nothing is asked for",
+            hint="Give --nodes N, --switches N, --split TABLE.COLUMN, --join TABLE, --place MACHINE=HOST, --move or "
+            "--balance.",
         )
-    wish = ResizeWish(nodes, tuple(host), places_in(place), switches, tuple(move), balance)
+    wish = ResizeWish(nodes, tuple(host), places_in(place), switches, tuple(move), balance, tuple(split), tuple(join))
     before, after = ask(home.absolute(), wish, parse_patience(timeout))
     if before == after and not wish.is_of_all:
-        print(f"{home}: it has {after.nodes} nodes already")
+        print(f"{home}: it has {after.nodes} nodes already" if not split else f"{home}: it is split so already")
         return
     switched = [f"{before.switches} switches → {after.switches}"] if before.switches != after.switches else []
-    done = [*switched, *place, *move, *(["balanced"] if balance else [])]
+    dealt = [f"split: {', '.join(after.splits) or 'nothing'}"] if before.splits != after.splits else []
+    done = [*switched, *dealt, *place, *move, *(["balanced"] if balance else [])]
     print(", ".join((f"{home}: {before.nodes} nodes → {after.nodes}", *done)))

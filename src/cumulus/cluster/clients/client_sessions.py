@@ -143,6 +143,11 @@ class ClientSessions:
             )
         return Reading(sent.table, self._new_rows(client, sent), call_label(place, at, client), ())
 
+    def epoch_in_shares(self, client: Name, sent: ClientRows) -> int:
+        """Return the last epoch that may have rows that were taken in shares of before; 0 if there are none."""
+        number = sent.sender(client)[1]
+        return max((epoch for last, epoch in self._known(client, sent).values() if number <= last), default=0)
+
     def _new_rows(self, client: Name, sent: ClientRows) -> pa.Table:
         """Return the rows that are not in: a part of them may be, since the table was at other switches."""
         rows, (_, number) = self._checked(sent), sent.sender(client)

@@ -26,7 +26,9 @@ from cumulus.cluster.live.address import (
 from cumulus.cluster.live.memory_guard import MemoryGuard
 from cumulus.cluster.live.resize_wish import ResizeWish
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.table_assignment import with_splits
 from cumulus.cluster.processes.cluster_hosts import HostSettings
+from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.machine_modules import fork_server
 from cumulus.cluster.processes.resizing import open_home
@@ -146,7 +148,7 @@ def _serve(
             if is_stopped() or wish is None:
                 return
             try:
-                wanted = _with_wish(live, wish)
+                wanted = _with_splits(_with_wish(live, wish), wish)
                 is_moved, moves = wish.is_of_all, wish.moves
                 home = _opened(wanted, wish.nodes, wish.switches, note, forks, is_moved=is_moved, moves=moves)
             except CumulusError as problem:
@@ -174,6 +176,14 @@ def _with_wish(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
         return live
     agents = (*live.hosts.agents, *(each for each in wish.hosts if each not in live.hosts.agents))
     return replace(live, hosts=replace(live.hosts, agents=agents, place=wish.place))
+
+
+def _with_splits(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
+    """Return how a cluster is to go on with its tables; UsageError if one that is to be joined is not split."""
+    before = read_settings(Path(live.home).absolute() / STATE)
+    if before is None or not (wish.splits or wish.joins):
+        return live
+    return replace(live, settings={**live.settings, "splits": with_splits(before.splits, wish.splits, wish.joins)})
 
 
 def _opened(

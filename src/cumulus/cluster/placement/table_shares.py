@@ -66,9 +66,10 @@ def shares_of_reading(reading: Reading, share: TableShare | None) -> tuple[Readi
     """
     if share is None:
         return reading, reading
-    others = {} if share.number else {"rejected": reading.rejected, "ignored": reading.ignored}
     own = share.has(reading.rows)
-    mine = replace(reading, rows=reading.rows.filter(own), **{"rejected": (), "ignored": {}, **others})
+    mine = replace(reading, rows=reading.rows.filter(own))
+    if share.number:
+        mine = replace(mine, rejected=(), ignored={})
     foreign = pc.and_(pc.equal(reading.rows.column(OP_COLUMN), TRUNCATE), pc.invert(own))
     count = pc.sum(foreign).as_py() or 0
     if not count:

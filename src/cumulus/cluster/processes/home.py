@@ -91,7 +91,7 @@ class Home:
                 if before is not None:
                     return plan_of(program, replace(before, options=tuple(options), **central))
                 chosen = central_options(**central)
-                shape = {"cuts": cuts, "splits": splits}
+                shape: dict[str, Any] = {"cuts": cuts, "splits": splits}
                 return plan_cluster(program, nodes, switches, mode, options=options, central=chosen, **shape)
 
             # A program that has changed is told here: the homes of the one before would not fit it.
