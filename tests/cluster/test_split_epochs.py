@@ -85,7 +85,9 @@ def test_truncations_reach_all_switches_and_count_once(tmp_path: Path, gated: st
     r = [rows(0), [*rows(20), gone, *rows(30)], [gone], rows(0)]
     s = [[{"k": k % 3, "b": k} for k in range(5)], [], [{"k": 1, "b": 1}, gone, {"k": 0, "b": 7}, gone], [gone]]
     t = [[{"k": 1}], [gone], [{"k": 2}], []]
-    check_split(script, written(tmp_path / "in", {"r": r, "s": s, "t": t}), tmp_path, "r.id", "s.b", "t.k")
+    folder = written(tmp_path / "in", {"r": r, "s": s, "t": t})
+    check_split(script, folder, tmp_path / "1", "r.id", "s.b", "t.k")
+    check_split(script, folder, tmp_path / "2", "r.id")  # and others are at one switch alone
 
 
 def test_rows_that_do_not_fit_are_told_once(tmp_path: Path) -> None:
