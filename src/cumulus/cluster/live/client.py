@@ -140,7 +140,7 @@ class ClusterClient:
         ----------
         rows
             In any form that `cumulus.Warehouse.insert` takes. All of them are accepted, or none; more than 100,000, or
-            16 MB, in several parts.
+            16 MB, in several parts, and those of a table that is split by each switch for itself.
         once
             A name and a number, from 1 to 2⁴⁰: these rows count once, whichever client sends them again under both. For
             each table numbers under a name ascend: what is not above the last one counts as there already.

@@ -14,6 +14,7 @@ from cumulus.catalog.schema import Relation
 from cumulus.cluster.live.cluster_places import ClusterPlace
 from cumulus.cluster.live.links import ClientLinks
 from cumulus.cluster.messages import ClientRows, switch_name
+from cumulus.cluster.placement.table_shares import rows_of_shares
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.home import plan_of
 from cumulus.errors import RemoteProtocolError
@@ -71,17 +72,14 @@ class KnownLayout:
 
     def _parts(self, rows: ClientRows) -> dict[Name, ClientRows]:
         """Return what each switch gets of the rows of a message, all under its number."""
-        switches = self.plan.tables.switches_of(rows.table)
-        if len(switches) == 1:
-            return {switch_name(switches[0]): rows}
-        found, whole = {}, from_ipc(rows.rows)
-        for number in switches:
-            share = self.plan.tables.share_of(rows.table, number)
-            assert share is not None, f"{rows.table} is at several switches"
-            mine = whole.filter(share.has(whole))
-            if mine.num_rows:
-                found[switch_name(number)] = replace(rows, rows=to_ipc(mine))
-        return found
+        tables = self.plan.tables
+        if rows.table not in tables.splits:
+            return {switch_name(tables.switch_of[rows.table]): rows}
+        whole = from_ipc(rows.rows)
+        parts = rows_of_shares(whole, tables.splits[rows.table], tables.switches)
+        if len(parts) == 1:
+            return {switch_name(next(iter(parts))): rows}
+        return {switch_name(number): replace(rows, rows=to_ipc(mine)) for number, mine in parts.items()}
 
     def agreed(self, work: Callable[[], T], links: ClientLinks) -> T:
         """Return what some work with the machines gives; done again where their layout is another than was known.

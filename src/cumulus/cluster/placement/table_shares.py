@@ -58,6 +58,20 @@ class TableShare:
         return pc.equal(buckets_of(rows.column(self.column), self.of), self.number)
 
 
+def rows_of_shares(rows: pa.Table, column: str, of: int) -> dict[int, pa.Table]:
+    """Return the rows of each share that has some, by its number.
+
+    Examples
+    --------
+    >>> found = rows_of_shares(pa.table({"a": [1, 2, 3, 1]}), "a", 2)
+    >>> {number: mine["a"].to_pylist() for number, mine in found.items()}
+    {0: [2], 1: [1, 3, 1]}
+    """
+    numbers = buckets_of(rows.column(column), of)
+    there = sorted(pc.unique(numbers).to_pylist())
+    return {number: rows if len(there) == 1 else rows.filter(pc.equal(numbers, number)) for number in there}
+
+
 def shares_of_reading(reading: Reading, share: TableShare | None) -> tuple[Reading, Reading]:
     """Return what a switch passes to gates of a file that it has read, and what its own intake takes.
 
