@@ -219,12 +219,9 @@ class Switches:
         sent, sessions = message(number, self.shares[at], writer=writer), self.sessions[at]
         if sessions.epoch_of("client", sent) is not None:
             return []
-        reading = sessions.reading("client", sent, 1, 0)
-        found: list[int] = reading.rows["p"].to_pylist()
-        if found:
-            sessions.note(*sessions.sender_of("client", sent), epoch)
-        else:
-            assert 0 < sessions.epoch_in_shares("client", sent) < epoch
+        found: list[int] = sessions.reading("client", sent, 1, 0).rows["p"].to_pylist()
+        assert found, "what is in is told before it is read"
+        sessions.note(*sessions.sender_of("client", sent), epoch)
         return found
 
 

@@ -21,6 +21,7 @@ from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.errors import NotRunningError
 from support.live_load import LiveLoad, begin, settings_of
+from support.orders_stream import json_lines
 
 AHEAD = 3
 """Switches may be in epochs of their own: the next one may end at one before the last is committed."""
@@ -109,6 +110,35 @@ def test_the_switches_of_a_split_table_start_again_where_they_were(tmp_path: Pat
     load.check()
     last = committed_epochs(home)[-1]
     assert json.loads((home / "epochs" / f"{last}.json").read_text())["counts"]["quarantined"] == 1
+
+
+def called(*words: str) -> str:
+    result = CliRunner().invoke(app, [*words])
+    return f"{result.output}{result.exception or ''}"
+
+
+def test_a_recheck_knows_which_references_nobody_has_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("family.sql").write_text(
+        "CREATE TABLE parents (k INT PRIMARY KEY);"
+        "CREATE TABLE children (id INT PRIMARY KEY, k INT REFERENCES parents);"
+        "CREATE VIEW n AS SELECT k, COUNT(*) AS n FROM children GROUP BY k;"
+    )
+    json_lines(Path("in/parents/1.json"), [{"k": 1}])
+    json_lines(Path("in/children/1.json"), [{"id": number, "k": number % 3} for number in range(4)])
+    run = ["run", "family.sql", "--from", "in", "--host", "cluster", "--nodes", "2", "--switches", "2"]
+    assert "2 applied, 0 quarantined, 3 waiting" in called(*run, "--out", "whole")
+    assert "view n: 1 row, equal" in called("recheck", "whole")
+    assert "5 applied, 0 quarantined" in called(*run, "--out", "split", "--split", "children.id")
+    assert "view n: 3 rows, equal" in called("recheck", "split")
+    json_lines(Path("in/parents/2.json"), [{"k": 7}])
+    assert "epoch 2" in called(*run, "--out", "split")
+    assert "view n: 3 rows, equal" in called("recheck", "split"), "it goes on as it was"
+    assert "epoch 2" in called(*run, "--out", "whole", "--split", "children.id")
+    assert "which references its run checked has changed" in called("recheck", "whole")
+    assert "--cut, --split and --option are of --host cluster" in called(
+        "run", "family.sql", "--from", "in", "--out", "x", "--split", "children.id"
+    )
 
 
 @pytest.mark.kill

@@ -103,14 +103,11 @@ def run(
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
-    settings |= _spark_settings(host, master, conf, partitions)
+    settings |= {"storage": kept, "statistics": counts, **_spark_settings(host, master, conf, partitions)}
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
-        settings["splits"] = tuple(split) or None
         settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "chosen": chosen}
-        settings["places"] = tuple(functions or ())
-    else:
-        settings |= {"storage": kept, "statistics": counts}
+        settings |= {"splits": tuple(split) or None, "places": tuple(functions or ())}
     if dry_run:
         return _preview(program, source, out, settings, host)
     note = partial(_note, file, source, store_of(out, kept), dict(settings))
@@ -230,15 +227,28 @@ def _note(
     settings: dict[str, Any],
     plan: BucketPlan,
     later: Sequence[tuple[int, BucketPlan]] = (),
+    unchecked: Sequence[str] = (),
 ) -> None:
-    """Note in OUT where its views come from, for `cumulus recheck`; `later`: plans that have replaced the first one."""
-    from cumulus.epochs.output.origin import Origin, later_layouts, with_absolute_path, write_origin
+    """Note in OUT where its views come from, for `cumulus recheck`.
+
+    Parameters
+    ----------
+    plan, later
+        The first plan, and those that have replaced it.
+    unchecked
+        The references that are not checked from now on.
+    """
+    from cumulus.epochs.committed.manifest import committed_epochs
+    from cumulus.epochs.output.origin import Origin, later_layouts, read_origin, with_absolute_path, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
     sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
     origin = Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late, by_key=plan.by_key)
+    before = read_origin(out) if committed_epochs(out) else None
+    is_other = before is not None and (before.has_other_checks or before.unchecked != tuple(unchecked))
+    origin = replace(origin, unchecked=tuple(unchecked), has_other_checks=is_other)
     write_origin(out, replace(origin, later=later_layouts(later)))
 
 
@@ -353,6 +363,7 @@ def _with_machines(
     tell: Callable[[str], None],
     forks: ForkServer,
 ) -> None:
+    from cumulus.cluster.planning.table_assignment import lost_references
     from cumulus.cluster.processes.home import buckets_of_plan
     from cumulus.cluster.processes.resizing import open_home
     from cumulus.cluster.processes.run import ClusterRun
@@ -384,7 +395,7 @@ def _with_machines(
         engine=settings["engine"],
     )
     with home, Interrupt() as stop:
-        note(buckets_of_plan(home.plan))
+        note(buckets_of_plan(home.plan), unchecked=lost_references(home.plan.program, home.plan.tables.splits))
         last = home.epoch + settings["epochs"] if settings["epochs"] else 0
         running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
         for epoch in running.epochs(lambda: stop.wished):

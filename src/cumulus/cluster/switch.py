@@ -221,17 +221,14 @@ class Switch:
             found, sender = self._sessions.epoch_of(client, rows), self._sessions.sender_of(client, rows)
             if found is None:
                 try:
-                    reading = self._sessions.reading(client, rows, place, len(readings))
+                    readings.append(self._sessions.reading(client, rows, place, len(readings)))
                 except RemoteProtocolError as problem:
                     answers.append(Send(client, RequestRefused(rows.number, problem.message, problem.hint)))
                     continue
-                found = 0 if reading.rows.num_rows else self._sessions.epoch_in_shares(client, rows)
-                if not found:
-                    found = epoch
-                    readings.append(reading)
-                    senders.append(sender)
-                    self._sessions.note(*sender, epoch)
-                    size += len(rows.rows)
+                found = epoch
+                senders.append(sender)
+                self._sessions.note(*sender, epoch)
+                size += len(rows.rows)
             answers.append(Send(client, RowsAccepted(rows.number, found)))
         if readings:
             logged = self._sessions.logged(readings, senders, epoch)

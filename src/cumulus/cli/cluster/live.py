@@ -113,8 +113,7 @@ def start(
         most_memory=_bytes(most_memory),
     )
     if foreground:
-        _serve(live, home)
-        return
+        return _serve(live, home)
     daemon.start(live)
     print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: cumulus cluster stop {home}")
 

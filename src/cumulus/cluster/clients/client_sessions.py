@@ -90,7 +90,19 @@ class ClientSessions:
         known, (_, number) = self._known(client, sent), sent.sender(client)
         places = (known[label] for label in ("", self._label(sent.table)) if label in known)
         epochs = [epoch for last, epoch in places if 0 < number <= last]
+        if not epochs and self._are_all_in(client, sent):
+            epochs = [epoch for last, epoch in known.values() if number <= last]
         return max(epochs) if epochs else None
+
+    def _are_all_in(self, client: Name, sent: ClientRows) -> bool:
+        """Whether all rows are in by shares of before; False if they are no rows that are taken."""
+        number = sent.sender(client)[1]
+        if not any(label and 0 < number <= last for label, (last, _) in self._known(client, sent).items()):
+            return False
+        try:
+            return not self._new_rows(client, sent).num_rows
+        except RemoteProtocolError:
+            return False
 
     def sender_of(self, client: Name, sent: ClientRows) -> tuple[Name, int]:
         """Return under what name rows are remembered here, and their number."""
@@ -142,11 +154,6 @@ class ClientSessions:
                 hint="Look whether a view has them. Then connect again.",
             )
         return Reading(sent.table, self._new_rows(client, sent), call_label(place, at, client), ())
-
-    def epoch_in_shares(self, client: Name, sent: ClientRows) -> int:
-        """Return the last epoch that may have rows that were taken in shares of before; 0 if there are none."""
-        number = sent.sender(client)[1]
-        return max((epoch for last, epoch in self._known(client, sent).values() if number <= last), default=0)
 
     def _new_rows(self, client: Name, sent: ClientRows) -> pa.Table:
         """Return the rows that are not in: a part of them may be, since the table was at other switches."""

@@ -72,8 +72,6 @@ class ClusterClient:
         self.home: Place = output_of(self._place, self._layout, self._new_links, timeout_s)
         self._lock = Lock()
         self._pid, self._number = os.getpid(), 0
-        self._last_epochs: dict[str, int] = {}
-        """Table that several switches share → the epoch of its last token."""
 
     def _new_links(self) -> ClientLinks:
         name, program = f"client-{uuid.uuid4().hex[:12]}", self._layout.settings.agreed
@@ -174,8 +172,6 @@ class ClusterClient:
             links = self._open_links
             for sent in messages_of(relation, rows, once, self._next_number):
                 epoch = max(epoch, self._agreed(partial(self._layout.send, links, sent, until)))
-            if relation.name in self._layout.plan.tables.splits:  # switches need not be in the same epoch
-                epoch = self._last_epochs[relation.name] = max(epoch, self._last_epochs.get(relation.name, 0))
         return WriteReceipt(epoch, rows.num_rows)
 
     def _agreed(self, work: Callable[[], T]) -> T:

@@ -43,6 +43,8 @@ class KnownLayout:
         self.settings, self.program = place.card()
         self.views = {view.name: view for view in self.program.shown_views}
         self.tables = {relation.name: relation for relation in self.program.relations}
+        self._last_epochs: dict[str, int] = {}
+        """Table that switches share → the last epoch that was told of its rows."""
 
     def view_named(self, name: str) -> ViewDef:
         """Return a view by its name, whatever its case; UnknownNameError if there is none."""
@@ -60,15 +62,17 @@ class KnownLayout:
     def send(self, links: ClientLinks, rows: ClientRows, until: float) -> int:
         """Send rows to the switches that have their table now, all at once; see `ClientLinks.send`.
 
-        Return the last epoch that has some of them.
+        Return the last epoch that has some of them, and never one before that of earlier rows of the same table.
         """
         parts = self._parts(rows)
-        if len(parts) == 1:
+        if rows.table not in self.plan.tables.splits:
             ((switch, mine),) = parts.items()
             return links.send(switch, mine, until).epoch
         with ThreadPoolExecutor(len(parts), "rows") as pool:
-            accepted = pool.map(lambda switch: links.send(switch, parts[switch], until), parts)
-            return max(each.epoch for each in accepted)
+            accepted = list(pool.map(lambda switch: links.send(switch, parts[switch], until), parts))
+        last = max((each.epoch for each in accepted), default=0)  # switches need not be in the same epoch
+        self._last_epochs[rows.table] = max(last, self._last_epochs.get(rows.table, 0))
+        return self._last_epochs[rows.table]
 
     def _parts(self, rows: ClientRows) -> dict[Name, ClientRows]:
         """Return what each switch gets of the rows of a message, all under its number."""

@@ -9,7 +9,7 @@ that it compares; else nobody checks it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cumulus.catalog.names import find_name, folded
 from cumulus.catalog.schema import Relation
@@ -17,6 +17,7 @@ from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.table_shares import TableShare
 from cumulus.engine.integrity import references
 from cumulus.epochs.bucket.references import sees_both_sides
+from cumulus.epochs.layouts import reference_text, without_references
 from cumulus.errors import UsageError
 from cumulus.m3.dataflow import reachable
 from cumulus.m3.program import Program
@@ -69,7 +70,14 @@ class Checks:
 
 
 def splits_asked_for(program: Program, texts: Iterable[str], switches: int, mode: Mode) -> dict[str, str]:
-    """Return table → column of splits such as ``orders.oid``, in the order of the program's tables.
+    """Return table → column of splits, in the order of the program's tables.
+
+    Parameters
+    ----------
+    texts
+        As the user has written them: ``orders.oid``.
+    switches
+        How many there are.
 
     Raises
     ------
@@ -154,21 +162,20 @@ def _table_of(text: str) -> str:
 # --- what follows ---------------------------------------------------------------------------------------------------
 
 
+def lost_references(program: Program, splits: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the references that nobody checks since tables are split, as `cumulus.epochs.layouts.reference_text`."""
+    partitioned = {table: (column,) for table, column in splits.items()}
+    return tuple(
+        reference_text(each, key)
+        for each in program.relations
+        for key in each.foreign_keys
+        if not sees_both_sides(partitioned, each.name, key)
+    )
+
+
 def judged_program(program: Program, splits: Mapping[str, str]) -> Program:
     """Return a program without the references that nobody checks, as tables are split."""
-    if not splits:
-        return program
-    partitioned = {table: (column,) for table, column in splits.items()}
-    return replace(
-        program,
-        relations=tuple(
-            replace(
-                each,
-                foreign_keys=tuple(key for key in each.foreign_keys if sees_both_sides(partitioned, each.name, key)),
-            )
-            for each in program.relations
-        ),
-    )
+    return without_references(program, lost_references(program, splits))
 
 
 def assign_tables(
@@ -215,7 +222,7 @@ def checks_of(program: Program, assignment: TableAssignment) -> Checks:
     A deletion is checked if its row must be there, a reference if its parent must.
     """
     kept = {relation.name for relation in program.relations if relation.name in dict(program.kept)}
-    judged = {each.name: each for each in judged_program(program, assignment.splits).relations}
+    lost = lost_references(program, assignment.splits)
     checked: dict[str, str] = {}
     unchecked: dict[str, str] = {}
     for table in program.relations:
@@ -236,11 +243,11 @@ def checks_of(program: Program, assignment: TableAssignment) -> Checks:
             absent = [name for name in dict.fromkeys((table.name, key.parent)) if name not in kept]
             if absent:
                 unchecked[what] = f"rows of {' and '.join(absent)} are not kept"
-            elif key in judged[table.name].foreign_keys:
-                checked[what] = by
-            else:
+            elif reference_text(table, key) in lost:
                 places = (_split_text(assignment, name) for name in dict.fromkeys((table.name, key.parent)))
                 unchecked[what] = ", ".join(places)
+            else:
+                checked[what] = by
     return Checks(checked, unchecked)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, epoch_endings
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
+from cumulus.cluster.planning.table_assignment import splits_asked_for
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.durable.folders import check_output, lock_file, make_private
 from cumulus.epochs.committed.program_text import write_program
@@ -73,9 +74,11 @@ class Home:
         given = given_functions(functions_in(functions))
         runnable(program.functions, given)  # a missing one is told before folders are made
         program, sources = match_sources_to_tables(require_columns(program), sources)
+        shape: dict[str, Any] = {"cuts": tuple(cuts), "splits": tuple(splits)}
         _check_choices(mode, options, settings)
+        splits_asked_for(program, splits, switches, mode)
         if undefined_maps(program) or circle_text(program):  # what no cluster can do is told before folders are made
-            require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts, splits=splits))
+            require_order(plan_cluster(program, nodes, switches, mode, **shape))
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
@@ -85,20 +88,13 @@ class Home:
         try:
             _wait_for_orphans(place, out)
             before = read_settings(place)
-
-            @cache
-            def plan() -> ClusterPlan:
-                if before is not None:
-                    return plan_of(program, replace(before, options=tuple(options), **central))
-                chosen = central_options(**central)
-                shape: dict[str, Any] = {"cuts": cuts, "splits": splits}
-                return plan_cluster(program, nodes, switches, mode, options=options, central=chosen, **shape)
-
+            begun = {"nodes": nodes, "switches": switches, "mode": mode, **shape}
+            plan = cache(partial(_plan_of_home, program, before, begun, tuple(options), central))
             # A program that has changed is told here: the homes of the one before would not fit it.
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
-            settings |= _layout_of(before)
+            settings |= {**_layout_of(before), **shape}
             self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
@@ -110,9 +106,7 @@ class Home:
                 homes,
                 sources,
                 functions=functions,
-                cuts=tuple(cuts),
                 options=tuple(options),
-                splits=tuple(splits),
                 **settings,
             )
             self.settings.write(before)
@@ -136,6 +130,19 @@ class Home:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _plan_of_home(
+    program: Program,
+    before: ClusterSettings | None,
+    begun: Mapping[str, Any],
+    options: tuple[str, ...],
+    central: Mapping[str, Any],
+) -> ClusterPlan:
+    """Return the plan of a home that has settings, or begins with what is given."""
+    if before is not None:
+        return plan_of(program, replace(before, options=options, **central))
+    return plan_cluster(program, options=options, central=central_options(**central), **begun)
 
 
 def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, Any]:
