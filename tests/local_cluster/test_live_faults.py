@@ -192,7 +192,7 @@ def test_a_full_disk_ends_the_cluster_and_it_goes_on_when_there_is_room(small_di
 def kept_here(home: Path, notes: list[str]) -> Iterator[None]:
     """Keep a cluster running from this process, where a test can put something between its parts."""
     is_over, up = Event(), Event()
-    arguments = (settings_of(home), is_over.is_set, up.set, lambda _: None, notes.append)
+    arguments = (settings_of(home), is_over.is_set, up.set, lambda _: None, notes.append, None)
     keeper = Thread(target=daemon.serve, args=arguments)
     (home / "checkpoint").mkdir(parents=True)
     keeper.start()

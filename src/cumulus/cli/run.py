@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from cumulus.epochs.plan import BucketPlan
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
-    from cumulus.transport.forked_processes import ForkServer
 
 
 def run(
@@ -339,54 +338,41 @@ def _on_cluster(
 
     tell = partial(print, file=sys.stderr, flush=True)
     with fork_server(tell) as forks:  # it imports what machines need while this process does
-        _with_machines(program, source, out, settings, progress, note, tell, forks)
+        from cumulus.cluster.processes.home import buckets_of_plan
+        from cumulus.cluster.processes.resizing import open_home
+        from cumulus.cluster.processes.run import ClusterRun
+        from cumulus.epochs.sources import sources_from
+        from cumulus.epochs.trigger import parse_patience, parse_trigger
+        from cumulus.interrupts import Interrupt
 
-
-def _with_machines(
-    program: Program,
-    source: list[str],
-    out: str,
-    settings: dict[str, Any],
-    progress: ProgressReporter,
-    note: Callable[..., None],
-    tell: Callable[[str], None],
-    forks: ForkServer,
-) -> None:
-    from cumulus.cluster.processes.home import buckets_of_plan
-    from cumulus.cluster.processes.resizing import open_home
-    from cumulus.cluster.processes.run import ClusterRun
-    from cumulus.epochs.sources import sources_from
-    from cumulus.epochs.trigger import parse_patience, parse_trigger
-    from cumulus.interrupts import Interrupt
-
-    trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
-    home = open_home(
-        program,
-        sources_from(source, program),
-        Path(out),
-        Path(settings["checkpoint"]) if settings["checkpoint"] else None,
-        mode=settings["mode"],
-        nodes=settings["nodes"],
-        switches=settings["switches"],
-        note=tell,
-        forks=forks,
-        functions=settings["places"],
-        cuts=settings["cuts"],
-        options=settings["options"],
-        **settings["chosen"],
-        order=settings["order"],
-        files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
-        late_epochs=settings["late_epochs"],
-        keep=settings["keep"],
-        snapshot_every=settings["snapshot_every"],
-        engine=settings["engine"],
-    )
-    with home, Interrupt() as stop:
-        note(buckets_of_plan(home.plan))
-        last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
-        for epoch in running.epochs(lambda: stop.wished):
-            progress.epoch(epoch)
+        trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
+        home = open_home(
+            program,
+            sources_from(source, program),
+            Path(out),
+            Path(settings["checkpoint"]) if settings["checkpoint"] else None,
+            mode=settings["mode"],
+            nodes=settings["nodes"],
+            switches=settings["switches"],
+            note=tell,
+            forks=forks,
+            functions=settings["places"],
+            cuts=settings["cuts"],
+            options=settings["options"],
+            **settings["chosen"],
+            order=settings["order"],
+            files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
+            late_epochs=settings["late_epochs"],
+            keep=settings["keep"],
+            snapshot_every=settings["snapshot_every"],
+            engine=settings["engine"],
+        )
+        with home, Interrupt() as stop:
+            note(buckets_of_plan(home.plan))
+            last = home.epoch + settings["epochs"] if settings["epochs"] else 0
+            running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
+            for epoch in running.epochs(lambda: stop.wished):
+                progress.epoch(epoch)
 
 
 _HOSTS = {"spark": _on_spark, "embedded": _embedded, "cluster": _on_cluster}

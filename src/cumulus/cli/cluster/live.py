@@ -135,12 +135,13 @@ def _serve(live: LiveSettings, home: Path) -> None:
     """Run a cluster here, until Ctrl-C."""
     from cumulus.cli.terminal.progress_lines import ProgressReporter
     from cumulus.cluster.live import daemon
+    from cumulus.cluster.processes.machine_modules import forks_beside
     from cumulus.interrupts import Interrupt
 
     with ProgressReporter(False) as progress, Interrupt() as stop_wish:
-        daemon.serve(
-            live, lambda: stop_wish.wished, lambda: progress.say(f"{home}: all run"), progress.epoch, progress.say
-        )
+        say = progress.say
+        with forks_beside(say, has_hosts=live.hosts is not None) as forks:
+            daemon.serve(live, lambda: stop_wish.wished, lambda: say(f"{home}: all run"), progress.epoch, say, forks)
 
 
 def _bytes(most_memory: str) -> int:

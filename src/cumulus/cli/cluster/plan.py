@@ -83,17 +83,17 @@ def plan(
     if messages:
         _print_messages(found, source, block, EpochEndings(commit, transitions), as_json=as_json)
         return
-    spread, cost = found.division.spread, None
-    if spread.maps and RULES[mode].has_replicas:
-        cost = cost_of_homes(spread, found.layout.homes, statistics)
-    text = str(found.nodes_program.program)
+    spread, text = found.division.spread, str(found.nodes_program.program)
+    if program and not as_json:
+        if not spread.maps:
+            raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
+        print(text, end="")
+        return
+    has_cost = spread.maps and RULES[mode].has_replicas
+    cost = cost_of_homes(spread, found.layout.homes, statistics) if has_cost else None
     if as_json:
         data = plan_data(found, cost)
         print(json.dumps({**data, "program": text} if program else data, indent=2, ensure_ascii=False))
-    elif program:
-        if not found.division.spread.maps:
-            raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
-        print(text, end="")
     else:
         print(plan_text(found, cost))
 

@@ -233,7 +233,7 @@ class HostedCluster:
 
     def _serve(self, live: LiveSettings) -> None:
         try:
-            serve(live, self._wish.is_set, self._has_begun.set, lambda _: None, _note)
+            serve(live, self._wish.is_set, self._has_begun.set, lambda _: None, _note, None)
         except Exception as problem:  # noqa: BLE001  # whoever has started it is told, whatever it is
             self._problem = problem
         finally:
