@@ -104,9 +104,8 @@ def run(
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes or 0, "switches": switches or 0, "mode": mode, "order": order.value}
-        settings |= {"cuts": tuple(cut), "options": tuple(option), "engine": engine}
-        settings |= {"dead_after": dead_after, "chosen": chosen}
-        settings["places"] = tuple(functions or ())
+        settings |= {"cuts": tuple(cut), "options": tuple(option), "engine": engine, "dead_after": dead_after}
+        settings |= {"chosen": chosen, "places": tuple(functions or ())}
     else:
         settings |= {"storage": kept, "statistics": counts}
     if dry_run:

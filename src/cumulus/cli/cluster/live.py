@@ -44,12 +44,8 @@ class Ack(StrEnum):
 def start(
     file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3)."),
     home: Path = typer.Option(..., "--home", help="Folder for the views and the state; made if it is not there."),
-    nodes: int | None = typer.Option(
-        None, "--nodes", min=1, max=1024, help="How many nodes keep maps: as before, or 2."
-    ),
-    switches: int | None = typer.Option(
-        None, "--switches", min=1, max=MOST_SWITCHES, help="Switches: as before, or 1."
-    ),
+    nodes: int | None = typer.Option(None, "--nodes", min=1, max=1024, help="Nodes that keep maps: as before, or 2."),
+    switches: int | None = typer.Option(None, "--switches", min=1, max=MOST_SWITCHES, help="As before, or 1."),
     source: list[str] = typer.Option([], "--from", help="Files of tables, as of run; without any, from clients alone."),
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
@@ -120,8 +116,11 @@ def start(
         _serve(live, home)
         return
     daemon.start(live)
-    stop = f"cumulus cluster stop {shlex.quote(str(home))}"
-    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: {stop}")
+    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: {_stop_command(home)}")
+
+
+def _stop_command(home: Path) -> str:
+    return f"cumulus cluster stop {shlex.quote(str(home))}"
 
 
 def _origin(file: Path, source: list[str], files_per_epoch: int) -> Origin:
