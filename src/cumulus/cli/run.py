@@ -47,8 +47,8 @@ def run(
     checkpoint: str = typer.Option("", help="Folder (or address) for the state; OUT/checkpoint if not given."),
     storage: StorageOptions = None,
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
-    nodes: int = typer.Option(0, min=0, max=1024, help="Nodes of --host cluster: as before, or 2."),
-    switches: int = typer.Option(0, min=0, max=128, help="Switches of --host cluster: as before, or 1."),
+    nodes: int | None = typer.Option(None, min=1, max=1024, help="Nodes of --host cluster: as before, or 2."),
+    switches: int | None = typer.Option(None, min=1, max=128, help="Switches of --host cluster: as before, or 1."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
     split: list[str] = typer.Option([], "--split", help=f"Of --host cluster. {SPLIT_HELP}"),
     option: list[str] = typer.Option([], "--option", help=f"Of --host cluster. {OPTION_HELP}"),
@@ -104,9 +104,9 @@ def run(
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
     settings |= {"storage": kept, "statistics": counts, **_spark_settings(host, master, conf, partitions)}
     if host == "cluster":
-        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
-        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "chosen": chosen}
-        settings |= {"splits": tuple(split) or None, "places": tuple(functions or ())}
+        settings |= {"nodes": nodes or 0, "switches": switches or 0, "mode": mode, "order": order.value}
+        settings |= {"cuts": tuple(cut), "options": tuple(option), "engine": engine, "dead_after": dead_after}
+        settings |= {"chosen": chosen, "splits": tuple(split) or None, "places": tuple(functions or ())}
     if dry_run:
         return _preview(program, source, out, settings, host)
     note = partial(_note, file, source, store_of(out, kept), dict(settings))

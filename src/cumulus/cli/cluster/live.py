@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -43,8 +44,8 @@ class Ack(StrEnum):
 def start(
     file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3)."),
     home: Path = typer.Option(..., "--home", help="Folder for the views and the state; made if it is not there."),
-    nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes keep maps: as before, or 2."),
-    switches: int = typer.Option(0, "--switches", min=0, max=MOST_SWITCHES, help="Switches: as before, or 1."),
+    nodes: int | None = typer.Option(None, "--nodes", min=1, max=1024, help="Nodes that keep maps: as before, or 2."),
+    switches: int | None = typer.Option(None, "--switches", min=1, max=MOST_SWITCHES, help="As before, or 1."),
     source: list[str] = typer.Option([], "--from", help="Files of tables, as of run; without any, from clients alone."),
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
@@ -101,8 +102,8 @@ def start(
         _sources(source, program),
         str(home.absolute()),
         mode.value,
-        nodes,
-        switches,
+        nodes or 0,
+        switches or 0,
         parse_interval(trigger),
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
@@ -115,7 +116,11 @@ def start(
     if foreground:
         return _serve(live, home)
     daemon.start(live)
-    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: cumulus cluster stop {home}")
+    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: {_stop_command(home)}")
+
+
+def _stop_command(home: Path) -> str:
+    return f"cumulus cluster stop {shlex.quote(str(home))}"
 
 
 def _origin(file: Path, source: list[str], files_per_epoch: int) -> Origin:

@@ -13,8 +13,10 @@ from cumulus.cluster.versions import MOST_SWITCHES
 
 def resize(
     home: Path = typer.Argument(..., help="The folder that `cumulus cluster start --home` was given."),
-    nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes there are to be: as many as now."),
-    switches: int = typer.Option(0, "--switches", min=0, max=MOST_SWITCHES, help="How many switches: as many as now."),
+    nodes: int | None = typer.Option(None, "--nodes", min=1, max=1024, help="How many nodes: as many as now."),
+    switches: int | None = typer.Option(
+        None, "--switches", min=1, max=MOST_SWITCHES, help="How many switches: as many as now."
+    ),
     host: list[str] = typer.Option([], "--host", help="HOST:PORT of an agent of a further host; again for each."),
     place: list[str] = typer.Option([], "--place", help="MACHINE=HOST, such as node3=h4; new ones go where few are."),
     move: list[str] = typer.Option(
@@ -42,7 +44,8 @@ def resize(
             hint="Give --nodes N, --switches N, --split TABLE.COLUMN, --join TABLE, --place MACHINE=HOST, --move or "
             "--balance.",
         )
-    wish = ResizeWish(nodes, tuple(host), places_in(place), switches, tuple(move), balance, tuple(split), tuple(join))
+    asked = nodes or 0, tuple(host), places_in(place), switches or 0
+    wish = ResizeWish(*asked, tuple(move), balance, tuple(split), tuple(join))
     before, after = ask(home.absolute(), wish, parse_patience(timeout))
     if before == after and not wish.is_of_all:
         print(f"{home}: it has {after.nodes} nodes already" if not split else f"{home}: it is split so already")

@@ -32,7 +32,7 @@ from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.cluster.processes.run import ClusterRun
-from cumulus.durable.folders import check_output, make_private
+from cumulus.durable.folders import HeldFolder, check_output, make_private
 from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.origin import Origin, write_origin
@@ -222,6 +222,7 @@ def _keep(
         As `serve` takes them.
     """
     place = Path(live.home).absolute()
+    state = HeldFolder(place / STATE)
     secret_file = Path(live.secret).absolute() if live.secret else _own_secret(place / STATE / "secret")
     secret = read_secret(secret_file)
     if live.origin is not None:
@@ -232,13 +233,15 @@ def _keep(
         own = os.getpid()
         tls_ca = "" if live.hosts is None else live.hosts.tls_ca
         begun, incarnation = begun_at(own), supervisor.incarnation
-        address = ClusterAddress(own, begun, incarnation, str(secret_file), machines, pids, tls_ca, live.driver)
+        of_home = (str(secret_file), machines, pids, tls_ca, live.driver, state.inode)
+        address = ClusterAddress(own, begun, incarnation, *of_home)
         address.write(place)
         if done is not None and resize_wish.wished(place) == done:
             resize_wish.answer(place)
         on_up()
 
     def is_over() -> bool:
+        state.check()  # nobody finds the cluster of a home that is gone, and it would run for ever
         return is_stopped() or resize_wish.wished(place) not in (None, done)
 
     guard = MemoryGuard(live.most_memory, note)

@@ -76,6 +76,8 @@ def _write(path: Path, there: Mapping[Name, _Residence]) -> None:
 class HostPlaces:
     """The hosts of machines; each change is in the home before anybody acts on it.
 
+    Those of a cluster that has not run yet are taken down by `begin`: what cannot start is nowhere.
+
     Parameters
     ----------
     root
@@ -89,7 +91,14 @@ class HostPlaces:
         self._by_text = {place_text(each): each for each in agents}
         self._barred: set[Address] = set()
         """Hosts whose standby cannot go on."""
+        self._has_begun = has_places(root)
         self._there = _read(self._path)
+
+    def begin(self) -> None:
+        """Take down where the machines are that are about to start for the first time."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._save()
 
     def known(self, placed: Collection[Name]) -> dict[Name, Address]:
         """Return where machines are that are not among those placed by hand; one whose host is not named moves.
@@ -115,7 +124,7 @@ class HostPlaces:
         return found
 
     def settle(self, placed: Mapping[Name, Address], beside: Collection[Name] = ()) -> None:
-        """Take down where machines are, and which of those that are new keep their state in the home."""
+        """Note where machines are, and which of those that are new keep their state in the home."""
         for name, address in placed.items():
             text = place_text(address)
             residence = self._there.setdefault(name, _Residence(text, is_beside=name in beside))
@@ -217,4 +226,5 @@ class HostPlaces:
         residence.branch, residence.is_beside = residence.branch + 1, False
 
     def _save(self) -> None:
-        _write(self._path, self._there)
+        if self._has_begun:
+            _write(self._path, self._there)

@@ -146,7 +146,9 @@ class HostStates:
         readers = file_readers(self._after, plan)
         placed = self._hosts.placed(names, readers, known)
         beside = {PUBLISHER, *readers}
-        HostPlaces(self._after.root, self._hosts.addresses()).settle(placed, beside)
+        places = HostPlaces(self._after.root, self._hosts.addresses())
+        places.settle(placed, beside)
+        places.begin()
         return {name: at for name, at in placed.items() if name not in beside}
 
     def keep(self, states: Mapping[Name, HeldState], placed: Mapping[Name, Address]) -> None:

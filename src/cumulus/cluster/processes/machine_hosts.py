@@ -124,6 +124,7 @@ class MachineHosts:
                 time.sleep(_LOOK_S)
         wanted = [each for each in self._hosts.addresses() if is_first or each not in self._links.lost()]
         self._links.connect(is_stopped, self._note, _FIRST_PATIENCE_S if is_first else None, wanted)
+        self._places.begin()
         self._choose()
 
     def settle(self, supervisor: Supervisor | None) -> bool:
