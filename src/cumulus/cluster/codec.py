@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, output_files, records, resets
+from cumulus.cluster.clients import query_messages
 from cumulus.cluster.protocols import central_messages
 from cumulus.cluster.standby import copies, state_pieces
 from cumulus.epochs.committed.manifest import Written
@@ -68,6 +69,11 @@ _CLASSES: dict[str, type] = {
         messages.EntriesRead,
         messages.ReadParts,
         messages.PartsRead,
+        query_messages.Query,
+        query_messages.ForwardedQuery,
+        query_messages.QueryAnswer,
+        query_messages.QueryMark,
+        query_messages.QueryCheckpoint,
         messages.StatusAsked,
         messages.StatusTold,
         resets.Halt,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from cumulus.cluster.clients.query_messages import ForwardedQuery, QueryAnswer
 from cumulus.cluster.machine_log import MachineLog
 from cumulus.cluster.machine_tasks import CommitEpoch, GiveUp, ListFiles, Listing, Unreadable
 from cumulus.cluster.messages import (
@@ -123,10 +124,14 @@ class Publisher:
                         self._again_at = self._now
                 case Received(sender, (ReadOutput() | ListOutput()) as asked):
                     effects.append(Perform(AnswerRead(sender, asked)))
-                case Completed(AnswerRead(client), answer):
-                    effects.append(Send(client, answer))
+                case Completed(AnswerRead(client, query=query), answer):
+                    effects.append(Send(client, QueryAnswer(query, answer) if query else answer))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
+                case Received(sender, ForwardedQuery(query, asked=StatusAsked(number))):
+                    effects.append(Send(sender, QueryAnswer(query, StatusTold(number, self._facts()))))
+                case Received(sender, ForwardedQuery(query, asked=(ReadOutput() | ListOutput()) as asked)):
+                    effects.append(Perform(AnswerRead(sender, asked, query)))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{PUBLISHER}: {name} from {sender} is not for the publisher")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cumulus.cluster.clients.query_messages import ForwardedQuery, Query, QueryAnswer, QueryCheckpoint, QueryMark
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -48,11 +49,14 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         StatusAsked: (_CLIENT,),
         ReadOutput: (_CLIENT,),
         ListOutput: (_CLIENT,),
+        ForwardedQuery: (SWITCH,),
     },
     SWITCH: {
         EpochTurn: (PUBLISHER,),
         EpochCommit: (PUBLISHER,),
         ClientRows: (_CLIENT,),
+        Query: (_CLIENT,),
+        QueryAnswer: (PUBLISHER, NODE),
         StatusAsked: (_CLIENT,),
         CopyHeld: (STANDBY,),
         CopyKept: (STANDBY,),
@@ -64,6 +68,9 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         EpochCommit: (PUBLISHER,),
         ReadEntries: (_CLIENT,),
         ReadParts: (_CLIENT,),
+        ForwardedQuery: (SWITCH,),
+        QueryMark: (SWITCH,),
+        QueryCheckpoint: (NODE,),
         StatusAsked: (_CLIENT,),
         CopyHeld: (STANDBY,),
         CopyKept: (STANDBY,),

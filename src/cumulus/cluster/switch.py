@@ -14,6 +14,8 @@ from types import MappingProxyType
 from cumulus.cluster.clients.client_queue import ClientQueue
 from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
+from cumulus.cluster.clients.query_messages import Query, QueryAnswer
+from cumulus.cluster.clients.switch_queries import SwitchQueries
 from cumulus.cluster.intake import BlockMaker, Intake, OrderedIntake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.machine_tasks import Payloads, ReadFiles, SaveState, Unreadable, WriteOutputs
@@ -39,7 +41,7 @@ from cumulus.cluster.resets import Reset, Reunion
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
+from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Recovered, Send, Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Switch:
         What its process knows of itself, which is told with the status.
     open_bytes
         With so much from clients in epochs that are not committed, more waits for a commit.
+    has_query_marks
+        As `cumulus.cluster.clients.switch_queries.SwitchQueries` takes it.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class Switch:
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
         open_bytes: int = MOST_BYTES,
+        has_query_marks: bool = False,
     ) -> None:
         self.name = switch_name(number)
         self._tables, self._gates, self._spread = tables, gates, spread
@@ -124,6 +129,7 @@ class Switch:
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
         self._credit = Credit(open_bytes)
+        self._queries = SwitchQueries(tuple(self._peers), PUBLISHER, has_marks=has_query_marks)
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
@@ -155,6 +161,12 @@ class Switch:
                     why = self._why_full or ("" if has_room else self._credit.why_spent)
                     if why:
                         effects.append(Send(sender, RowsHeld(rows.number, why, not has_room)))
+                case Received(sender, Query() as query):
+                    effects += self._queries.take(sender, query)
+                case Received(sender, QueryAnswer() as answer):
+                    effects += self._queries.answered(sender, answer)
+                case Lost(peer):
+                    self._queries.lose(peer)
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message) if sender in self._peers and self._spread is not None:
@@ -181,6 +193,8 @@ class Switch:
         if self._waiting and self._urged <= self._ended == self._told:
             self._urged = self._ended + 1
             effects.append(Send(PUBLISHER, EpochWanted(self._urged, is_urgent=True)))  # or nobody might tell it yet
+        if not self._read and not self._known:  # else what was accepted is not sent again yet
+            effects += self._queries.forwarded(self._committed)
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -237,6 +251,7 @@ class Switch:
         outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
         for node, message in spread.blocks.make(logged.epoch, nets):
             self._open.send(logged.epoch, node, message, effects)
+            self._queries.note_sent(logged.epoch)
         return outcome
 
     def _take_known(self, effects: list[Effect]) -> None:
@@ -252,6 +267,7 @@ class Switch:
             "log_bytes": self._log.bytes,
             **self._waiting.facts(),
             **self._credit.facts(),
+            **self._queries.facts(),
             **self._process,
         }
 
@@ -310,6 +326,7 @@ class Switch:
             return
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
+        self._queries.reset()
         self._open.repeat(effects, self._spread.blocks.protocol if self._spread else None)
         if self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))

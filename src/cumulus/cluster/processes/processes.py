@@ -220,6 +220,7 @@ class _Parts:
             least_log_bytes=settings.snapshot_bytes,
             process=self._process,
             open_bytes=settings.open_bytes,
+            has_query_marks=plan.has_query_marks,
         )
         return machine, SwitchTasks(settings, plan, number, self._states).run
 
