@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from types import MappingProxyType
 
-from cumulus.cluster.clients.held_queries import HeldQueries, read_answers
+from cumulus.cluster.clients.held_queries import HeldQueries
 from cumulus.cluster.clients.query_messages import ForwardedQuery, QueryCheckpoint, QueryMark
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.gate import Gate
@@ -201,10 +201,8 @@ class ClusterNode:
                 self._take_part(sender, epoch, payload)
             case EpochCommit(epoch) if sender == PUBLISHER:
                 self._commit(epoch, effects)
-            case ReadEntries() | ReadParts():
-                effects += (Send(sender, each) for each in read_answers(self._spread, message))
-            case ForwardedQuery() | QueryMark() | QueryCheckpoint():
-                self._queries.take(sender, message)
+            case ReadEntries() | ReadParts() | ForwardedQuery() | QueryMark() | QueryCheckpoint():
+                effects += self._queries.take(sender, message)
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
             case _ if self._protocol is not None and (sender in self._switches or sender in self._peers):
@@ -324,12 +322,11 @@ class ClusterNode:
         assert self._gate is None, "a gate cannot take back an epoch: its node is started again"
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
-        self._queries.reset()
         self._payloads.clear()
         self._final.clear()
         self._over.clear()
         self._writing, self._done, self._urged, self._look_at = None, epoch, 0, 0
-        self._marks = self._new_marks()
+        self._marks, self._queries = self._new_marks(), HeldQueries(self._routes, self._protocol)
         self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
         if self._protocol is not None:
             self._protocol.reset(epoch)

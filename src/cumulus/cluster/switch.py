@@ -46,10 +46,17 @@ from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Recei
 
 @dataclass(frozen=True, slots=True)
 class SpreadIntake:
-    """What a switch needs for spread views: where rows come in, and how they become blocks."""
+    """What a switch needs for spread views: where rows come in, and how they become blocks.
+
+    Parameters
+    ----------
+    has_marks
+        As `cumulus.cluster.clients.switch_queries.SwitchQueries` takes it.
+    """
 
     intake: Intake | OrderedIntake
     blocks: BlockMaker
+    has_marks: bool = False
 
     def answers(self, node: int, message: object) -> Iterator[Send]:
         """Yield what nodes get for what one has answered; RemoteProtocolError if it is nothing that they do."""
@@ -85,8 +92,6 @@ class Switch:
         What its process knows of itself, which is told with the status.
     open_bytes
         With so much from clients in epochs that are not committed, more waits for a commit.
-    has_query_marks
-        As `cumulus.cluster.clients.switch_queries.SwitchQueries` takes it.
     """
 
     def __init__(
@@ -105,7 +110,6 @@ class Switch:
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
         open_bytes: int = MOST_BYTES,
-        has_query_marks: bool = False,
     ) -> None:
         self.name = switch_name(number)
         self._tables, self._gates, self._spread = tables, gates, spread
@@ -129,7 +133,7 @@ class Switch:
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
         self._credit = Credit(open_bytes)
-        self._queries = SwitchQueries(tuple(self._peers), PUBLISHER, has_marks=has_query_marks)
+        self._queries = SwitchQueries(tuple(self._peers), PUBLISHER, has_marks=bool(spread and spread.has_marks))
         self._log = MachineLog(self.name, least_log_bytes)
         if state is not None:
             saved: SwitchState = self._log.load(state)
@@ -161,19 +165,16 @@ class Switch:
                     why = self._why_full or ("" if has_room else self._credit.why_spent)
                     if why:
                         effects.append(Send(sender, RowsHeld(rows.number, why, not has_room)))
-                case Received(sender, Query() as query):
-                    effects += self._queries.take(sender, query)
-                case Received(sender, QueryAnswer() as answer):
-                    effects += self._queries.answered(sender, answer)
-                case Lost(peer):
-                    self._queries.lose(peer)
+                case Received(_, Query() | QueryAnswer()) | Lost():
+                    effects += self._queries.take(each)
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message) if sender in self._peers and self._spread is not None:
                     effects += self._spread.answers(self._peers[sender], message)
                 case Received(sender, message):
-                    name = type(message).__name__
-                    raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
+                    raise RemoteProtocolError(
+                        f"{self.name}: {type(message).__name__} from {sender} is not for a switch"
+                    )
                 case Completed(ReadFiles(epoch=epoch), Unreadable(message, hint)):
                     self._open.refuse(EpochRefused(epoch, message, hint), effects)
                 case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if self._open.refused is None:
@@ -193,8 +194,7 @@ class Switch:
         if self._waiting and self._urged <= self._ended == self._told:
             self._urged = self._ended + 1
             effects.append(Send(PUBLISHER, EpochWanted(self._urged, is_urgent=True)))  # or nobody might tell it yet
-        if not self._read and not self._known:  # else what was accepted is not sent again yet
-            effects += self._queries.forwarded(self._committed)
+        effects += self._queries.forwarded(self._committed, is_held=bool(self._read or self._known))
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------

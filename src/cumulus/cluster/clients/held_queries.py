@@ -26,7 +26,6 @@ from cumulus.cluster.messages import (
 from cumulus.cluster.planning.epoch_routes import NodeRoutes
 from cumulus.cluster.protocols.protocol import NodeProtocol
 from cumulus.cluster.senders import NODE
-from cumulus.cluster.spread_maps import SpreadMaps
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name, Send
 
@@ -36,24 +35,8 @@ _ONLY = 0
 """The marks of a switch wait for nobody but that switch: its number among those that tell them."""
 
 
-def read_answers(
-    maps: SpreadMaps | None, asked: object, most: int | None = None
-) -> Iterator[EntriesRead | PartsRead | RequestRefused]:
-    """Yield what a node answers to a client that reads.
-
-    Parameters
-    ----------
-    most
-        How many bytes the answer may have; None for what a client may read at once.
-    """
-    if isinstance(asked, ReadParts):
-        return part_answers(maps, asked, most)
-    assert isinstance(asked, ReadEntries), asked
-    return answers(maps, asked, most)
-
-
 class HeldQueries:
-    """The queries of a node that are not answered, and the marks for which they wait.
+    """What clients ask of a node: at once, or through a switch, for whose marks it waits then.
 
     Parameters
     ----------
@@ -71,8 +54,8 @@ class HeldQueries:
         """Switch and mark → the epoch of what was sent before it."""
         self._held: list[tuple[Name, ForwardedQuery]] = []
 
-    def take(self, sender: Name, message: object) -> None:
-        """Take a query or a mark; nothing is done before `answered`.
+    def take(self, sender: Name, message: object) -> Iterator[Send]:
+        """Take a question, a query or a mark; yield what a client is answered that sees this node.
 
         Raises
         ------
@@ -80,9 +63,12 @@ class HeldQueries:
             If it is none, or was told before.
         """
         match message:
+            case ReadEntries() | ReadParts():
+                yield from (Send(sender, each) for each in self._answers(message))
+                is_new = True
             case ForwardedQuery():
                 self._held.append((sender, message))
-                return
+                is_new = True
             case QueryMark(mark, epoch):
                 self._epochs[sender, mark] = epoch
                 is_new = self._of(sender).end(mark, _ONLY)
@@ -107,18 +93,25 @@ class HeldQueries:
             The last epoch of which everything has come here.
         """
         for switch, marks in self._marks.items():
-            yield from self._told(switch, marks)
+            yield from self._checkpoints(switch, marks)
         held, self._held = self._held, []
         for switch, query in held:
             marks = self._of(switch)
             if query.epoch > over and not 0 < query.mark <= marks.over:
                 self._held.append((switch, query))
                 continue
-            maps = None if self._protocol is None else self._protocol.maps
-            for answer in read_answers(maps, query.asked, MOST_ANSWER_BYTES):
-                yield Send(switch, QueryAnswer(query.query, answer))
+            found = self._answers(query.asked, MOST_ANSWER_BYTES)
+            yield from (Send(switch, QueryAnswer(query.query, each)) for each in found)
 
-    def _told(self, switch: Name, marks: EpochMarks) -> Iterator[Send]:
+    def _answers(self, asked: object, most: int | None = None) -> Iterator[EntriesRead | PartsRead | RequestRefused]:
+        """Yield what this node answers, of so many bytes at most; None: of what a client may take."""
+        maps = None if self._protocol is None else self._protocol.maps
+        if isinstance(asked, ReadParts):
+            return part_answers(maps, asked, most)
+        assert isinstance(asked, ReadEntries), asked
+        return answers(maps, asked, most)
+
+    def _checkpoints(self, switch: Name, marks: EpochMarks) -> Iterator[Send]:
         is_done = partial(self._is_flushed, switch)
         for mark, depth in marks.tell(is_done):
             told = QueryCheckpoint(switch, mark, depth)
@@ -128,9 +121,3 @@ class HeldQueries:
 
     def _is_flushed(self, switch: Name, mark: int) -> bool:
         return self._protocol is None or self._protocol.is_flushed(self._epochs[switch, mark])
-
-    def reset(self) -> None:
-        """Forget everything: in the next incarnation clients ask again, and marks have numbers from 1."""
-        self._marks.clear()
-        self._epochs.clear()
-        self._held.clear()

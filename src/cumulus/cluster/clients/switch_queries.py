@@ -23,7 +23,7 @@ from cumulus.cluster.messages import (
 )
 from cumulus.cluster.output_files import ListOutput, ReadOutput
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Name, Send
+from cumulus.machine import Lost, Name, Received, Send
 
 MOST_AT_ONCE = 4
 """So many queries a machine is asked before it has answered one of them; others wait at the switch."""
@@ -67,9 +67,25 @@ class SwitchQueries:
         """Take notice that nodes were sent something of an epoch."""
         self._epoch, self._is_marked = epoch, False
 
-    def take(self, client: Name, query: Query) -> Iterator[Send]:
+    def take(self, what: Received | Lost) -> Iterator[Send]:
+        """Take a query, an answer, or the loss of a client; yield what clients get now.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If a machine answers what it was not asked.
+        """
+        match what:
+            case Lost(peer):
+                self._lose(peer)
+            case Received(machine, QueryAnswer() as answer):
+                yield from self._answer(machine, answer)
+            case Received(client, Query() as query):
+                yield from self._take_query(client, query)
+
+    def _take_query(self, client: Name, query: Query) -> Iterator[Send]:
         """Take a query; yield what the client is told at once: that it is none, or must wait."""
-        self.lose(client)
+        self._lose(client)
         why = self._why_refused(query)
         if why:
             yield Send(
@@ -93,14 +109,18 @@ class SwitchQueries:
             return f"{query.machine} is not asked a {type(query.asked).__name__} through a switch"
         return ""
 
-    def forwarded(self, committed: int) -> Iterator[Send]:
+    def forwarded(self, committed: int, *, is_held: bool) -> Iterator[Send]:
         """Yield what machines are asked now, after everything that was sent before.
 
         Parameters
         ----------
         committed
             The last committed epoch.
+        is_held
+            Whether all queries wait: something that was accepted in a life before is not sent again yet.
         """
+        if is_held:
+            return
         for client, query in list(self._waiting.items()):
             if self._busy[query.machine] >= MOST_AT_ONCE:
                 continue
@@ -116,14 +136,8 @@ class SwitchQueries:
             self._open[self._last] = _Asked(client, query.machine)
             yield Send(query.machine, ForwardedQuery(self._last, epoch, mark, query.asked))
 
-    def answered(self, machine: Name, told: QueryAnswer) -> Iterator[Send]:
-        """Yield what a client gets of what a machine has answered; nothing if it has left.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the machine was not asked.
-        """
+    def _answer(self, machine: Name, told: QueryAnswer) -> Iterator[Send]:
+        """Yield what a client gets of what a machine has answered; nothing if it has left."""
         asked = self._open.get(told.query)
         if asked is None or asked.machine != machine:
             raise RemoteProtocolError(f"{machine} answers query {told.query}, which it was not asked")
@@ -133,7 +147,7 @@ class SwitchQueries:
         if asked.client:
             yield Send(asked.client, told.answer)
 
-    def lose(self, client: Name) -> None:
+    def _lose(self, client: Name) -> None:
         """Take notice that a client has left, or asks something else: nobody waits for what it has asked."""
         self._waiting.pop(client, None)
         for each in self._open.values():

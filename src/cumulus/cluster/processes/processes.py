@@ -201,7 +201,8 @@ class _Parts:
         if plan.division.spread.maps:
             intake = intake_of_switch(plan, number, self._make_engine, settings.late_epochs)
             numbering = Numbering(VersionOrder(settings.order), number)
-            spread = SpreadIntake(intake, BlockMaker(numbering, switch_protocol(plan), static, settings.block_rows))
+            blocks = BlockMaker(numbering, switch_protocol(plan), static, settings.block_rows)
+            spread = SpreadIntake(intake, blocks, plan.has_query_marks)
         gates = () if plan.gate is None else plan.gate.nodes
         buckets = None if plan.gate is None else plan.gate.buckets
         sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
@@ -220,7 +221,6 @@ class _Parts:
             least_log_bytes=settings.snapshot_bytes,
             process=self._process,
             open_bytes=settings.open_bytes,
-            has_query_marks=plan.has_query_marks,
         )
         return machine, SwitchTasks(settings, plan, number, self._states).run
 
