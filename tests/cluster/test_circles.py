@@ -32,7 +32,10 @@ def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) ->
     switches = 1 if RULES[mode].needs_one_switch else 2
     parts = write_epochs(folder / "in", random_events(text, 40, draw), text, EPOCHS)
     sources = sources_from([str(folder / "in")], program)
-    own = {Mode.EVENTUAL: [("buffer=20",)], Mode.FOUR_LOGS: [("bypass",), ("elide-put",)]}.get(mode, [])
+    own = {
+        Mode.EVENTUAL: [("buffer=20",), ("patience=20",)],
+        Mode.FOUR_LOGS: [("bypass",), ("elide-put",), ("patience=20",)],
+    }.get(mode, [])
     options = draw.choice([(), *own, ("compress",)])
     given: dict[str, Any] = {"nodes": nodes, "switches": switches, "mode": mode, "order": "switch"}
     run_cluster(program, sources, folder / "out", **given, seed=seed, options=options)

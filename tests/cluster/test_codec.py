@@ -30,7 +30,7 @@ written = st.builds(
 messages = st.one_of(
     st.builds(EpochTurn, epochs, files, st.booleans()),
     st.builds(EpochEnd, epochs, st.booleans(), st.binary(max_size=99)),
-    st.builds(EpochReady, epochs, st.lists(written, max_size=2)),
+    st.builds(EpochReady, epochs, st.lists(written, max_size=2), st.lists(names, max_size=2)),
     st.builds(EpochCommit, epochs),
     st.builds(LoggedPayloads, epochs, st.lists(st.binary(max_size=99), max_size=3)),
     st.builds(LoggedTurn, epochs, files, progress, st.booleans()),

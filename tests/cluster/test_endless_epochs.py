@@ -81,6 +81,9 @@ def test_a_life_goes_on_when_the_numbers_of_epochs_begin_anew(
         (Mode.CENTRAL_TARGET, {"gc": "poll"}),
         (Mode.EVENTUAL, {"options": ("buffer=20",)}),
         (Mode.EVENTUAL, {"options": ("buffer=20,per-depth",)}),
+        (Mode.EVENTUAL, {"options": ("patience=20",)}),
+        (Mode.FOUR_LOGS, {"options": ("patience=20",)}),
+        (Mode.FOUR_LOGS, {"options": ("elide-push=correct", "look-ahead")}),
     ],
 )
 def test_so_it_does_in_the_other_modes(

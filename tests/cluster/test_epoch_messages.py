@@ -11,6 +11,7 @@ import pytest
 
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.epoch_endings import CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.message_counts import messages_of_epoch
 from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.layouts import match_sources_to_tables
@@ -34,6 +35,7 @@ def messages(name: str, mode: Mode, folder: Path) -> tuple[Mapping[str, int], Ma
     )
     program, sources = match_sources_to_tables(program, sources_from([str(folder / "in")], program))
     plan: ClusterPlan = plan_cluster(program, nodes, switches, mode)
+    endings = EpochEndings(draw.choice(tuple(CommitBy)), draw.choice(tuple(Transitions)))
     sent: Counter[str] = Counter()
     run_cluster(
         program,
@@ -43,9 +45,10 @@ def messages(name: str, mode: Mode, folder: Path) -> tuple[Mapping[str, int], Ma
         switches=switches,
         mode=mode,
         sent=sent,
+        **endings.plain(),
         functions=functions_of(name),
     )
-    epochs, formula = len(committed_epochs(folder / "out")), messages_of_epoch(plan)
+    epochs, formula = len(committed_epochs(folder / "out")), messages_of_epoch(plan, endings)
     assert epochs
     return {kind: sent[kind] for kind in formula}, {kind: epochs * count for kind, count in formula.items()}
 

@@ -16,6 +16,7 @@ from cumulus.catalog.arrow import to_ipc
 from cumulus.cluster.messages import Block as SentBlock
 from cumulus.cluster.messages import Deltas, Events
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.protocols.central_messages import AskedSlice, Correct, Evaluate, Fetch, Push, Put
 from cumulus.cluster.spread import divide
 from cumulus.errors import RemoteProtocolError, UsageError
@@ -44,6 +45,9 @@ OPTIONS = (
     ("elide-put", "elide-fetch"),
     ("elide-fetch", "elide-push=correct"),
     ("elide-push=wait:20",),
+    ("patience=20", "elide-put"),
+    ("patience=20", "elide-push=wait:20"),
+    ("elide-push=correct", "look-ahead"),
 )
 
 
@@ -228,6 +232,38 @@ def test_what_is_kept_is_told_in_time_before_versions_are_forgotten() -> None:
     assert world.entries() == {"m": {(1,): (count,)}, "w": {(): (expected,)}}
     assert world.sent["Correct"] == 5, "at each commit what the epoch before has changed"
     assert world.sent["Push"] == 1, "what epoch 6 has"
+
+
+def test_who_asks_again_is_told_of_changes_before_he_asks_once_more() -> None:
+    """Section 3.5, look ahead: what is asked for "repeatedly" is there when it is read, until the next commit."""
+    text = """RELATION P(A INT); RELATION Q(A INT); MAP m[A INT](n BIGINT); MAP w[](n BIGINT);
+        ON +P(A) { m[A] += 1; } ON +Q(A) { w[] += m[A]; }"""
+    told = {}
+    for options in (("elide-push=correct",), ("elide-push=correct", "look-ahead")):
+        world = CentralNodes(m3.read(text), Mode.FOUR_LOGS, 2, 0, switches=2, options=options)
+        expected = count = 0
+        told[len(options)] = []
+        for epoch, tables in enumerate(("QQPQPQ", "PPQPP", "P", "PQ"), 1):
+            for table in tables:
+                world.send(Block(0, table, ((1, (1,)),)), epoch)
+                while world.deliver():
+                    pass
+                expected, count = (expected + count, count) if table == "Q" else (expected, count + 1)
+                assert table == "P" or world.entries()["w"].get((), (0,)) == (expected,)
+            for node in world.nodes:
+                node.commit(epoch)
+            world.drain()
+            while world.deliver():
+                pass
+            told[len(options)].append((world.sent["Push"], world.sent["Correct"]))
+        assert world.entries() == {"m": {(1,): (count,)}, "w": {(): (expected,)}}
+    assert told[1] == [(2, 0), (3, 0), (3, 1), (4, 1)], "before an epoch is forgotten, what was not told of it is"
+    assert told[2] == [(0, 2), (1, 4), (1, 4), (2, 4)], "at once; behind a commit when it is asked for again"
+
+
+def test_look_ahead_needs_elided_pushes() -> None:
+    with pytest.raises(UsageError, match="look-ahead is nothing without elide-push=correct or elide-push=wait:MS"):
+        plan_cluster(spread_program("shop"), 2, 1, Mode.FOUR_LOGS, options=("look-ahead",))
 
 
 def strange(block: SentBlock) -> list[tuple[int, object, str]]:

@@ -39,7 +39,7 @@ def test_the_shop(tmp_path: Path) -> None:
 
 
 OPTIONS = {
-    Mode.EVENTUAL: (("buffer=20", "compress"), ("buffer=20",), ("buffer=20,per-depth",)),
+    Mode.EVENTUAL: (("buffer=20", "compress"), ("buffer=20",), ("buffer=20,per-depth",), ("patience=20",)),
     Mode.CENTRAL_SOURCE: (("compress",),),
     Mode.FOUR_LOGS: (
         ("bypass", "elide-push=correct", "compress"),
@@ -48,6 +48,8 @@ OPTIONS = {
         ("elide-put",),
         ("bypass", "compress", "elide-put", "elide-fetch"),
         ("elide-fetch", "elide-push=wait:20"),
+        ("elide-push=correct", "look-ahead"),
+        ("patience=20",),
     ),
 }
 

@@ -51,7 +51,7 @@ def test_clients_ask_and_do_nothing_that_machines_do(me: str) -> None:
     asked = {ClientRows, ReadEntries, ReadParts, StatusAsked}
     assert not asked & (taken["publisher"] | taken["switch0"] | taken["node0"])
     assert ({messages.EpochCommit} == taken["publisher"] - {messages.EpochTurn}) == (me != "publisher")
-    assert (messages.EpochReady in taken["node0"]) == (messages.EpochReady in taken["switch0"]) == (me == "publisher")
+    assert (messages.EpochReady in taken["node0"]) == (messages.EpochReady in taken["switch0"]) == (me != "node1")
     assert (messages.Deltas in taken["node0"]) == (messages.Events in taken["switch0"]) == (me == "node1")
 
 

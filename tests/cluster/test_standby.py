@@ -119,6 +119,19 @@ def test_local_acknowledgement_waits_for_the_disk_alone_and_epochs_for_the_stand
     assert Send("publisher", READY) not in found
 
 
+def test_what_waits_goes_in_its_order_behind_what_came_before() -> None:
+    """An epoch that is ready as the answer of the standby comes is told behind the one before, which has waited."""
+    machine, later = copied(), Send("publisher", EpochReady(8, ()))
+    met(machine)
+    heard(machine, CopyHeld(0))
+    told(machine, Append(1, b"r"), Send("publisher", READY))
+    found = machine.step([Received("standby1", CopyKept(1)), Received("anybody", later)])
+    assert [each for each in found if isinstance(each, Send) and each.to == "publisher"] == [
+        Send("publisher", READY),
+        later,
+    ]
+
+
 def test_without_a_standby_nothing_waits() -> None:
     machine = copied()
     met(machine, "")

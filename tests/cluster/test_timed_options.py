@@ -6,12 +6,13 @@ import random
 
 import pytest
 
+from cumulus import m3
 from cumulus.cluster.messages import Deltas
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.mode_options import OPTIONS, options_of
 from cumulus.errors import UsageError
 from cumulus.m3.dataflow import depths
-from support.spread_cases import SMALL, random_blocks, spread_program, states
+from support.spread_cases import SMALL, Block, random_blocks, spread_program, states
 from support.tiers import examples, sampled
 from support.told_in_order import CentralNodes
 
@@ -44,8 +45,8 @@ def test_deltas_of_deeper_maps_are_collected_for_longer() -> None:
 
 
 @pytest.mark.parametrize("name", sampled(SMALL, of=2))
-@pytest.mark.parametrize("option", ["buffer=20", "buffer=20,per-depth"])
-def test_collected_deltas_end_as_one_engine(name: str, option: str) -> None:
+@pytest.mark.parametrize("option", ["buffer=20", "buffer=20,per-depth", "patience=20", "patience=20,buffer=10"])
+def test_who_waits_in_the_eventual_mode_ends_as_one_engine(name: str, option: str) -> None:
     for seed in range(examples(12)):
         rng = random.Random(seed)
         program = spread_program(name)
@@ -55,6 +56,57 @@ def test_collected_deltas_end_as_one_engine(name: str, option: str) -> None:
         world.run(blocks)
         world.must_have(states(program, blocks))
         assert world.sent["Events"] == world.formula.counts["Events"], "it changes its own number, and no other"
+
+
+READ_AND_WRITE = """RELATION P(A INT); RELATION Q(A INT); RELATION R(A INT);
+    MAP m[A INT](n BIGINT); MAP w[](n BIGINT); MAP deep[](n BIGINT);
+    ON +P(A) { m[A] += 1; } ON +Q(A) { w[] += m[A]; } ON +R(A) { deep[] += w[]; }"""
+"""Of two nodes the first has w and deep, the other one m[1]."""
+OUT_OF_ORDER = (("R", 30), ("Q", 20), ("P", 10))
+
+
+def out_of_order(mode: Mode, *options: str) -> CentralNodes:
+    """Return nodes to which rows have come in the opposite order, each from a switch of its own, and been done."""
+    world = CentralNodes(m3.read(READ_AND_WRITE), mode, 2, 0, switches=3, options=options)
+    for table, version in OUT_OF_ORDER:
+        world.send(Block(0, table, ((1, (1,)),)), version=version)
+        while world.deliver():
+            pass
+    return world
+
+
+@pytest.mark.parametrize("mode", [Mode.EVENTUAL, Mode.FOUR_LOGS])
+def test_what_reads_waits_for_what_is_earlier(mode: Mode) -> None:
+    """Semester paper, section 6: "for example, reads depending on that write could be postponed"."""
+    hasty, patient = out_of_order(mode), out_of_order(mode, "patience=20")
+    assert hasty.entries() == {"m": {(1,): (1,)}, "w": {(): (1,)}, "deep": {(): (1,)}}
+    assert sum(node.late_share()[0] for node in hasty.nodes) > 0
+    assert patient.entries() == {"m": {(1,): (1,)}, "w": {}, "deep": {}}, "what reads nothing waits for nothing"
+    for tick in range(1, 5):
+        patient.drain(is_time=True)
+        while patient.deliver():
+            pass
+        assert patient.entries()["w"] == ({(): (1,)} if tick >= 2 else {}), "m has depth 0: it waits for 20 ms"
+        assert patient.entries()["deep"] == ({(): (1,)} if tick >= 4 else {}), "w has depth 1, and its delta waits, too"
+    assert sum(node.late_share()[0] for node in patient.nodes) == 0
+    apart = "Correct", "Deltas"
+    assert {kind: count for kind, count in patient.sent.items() if kind not in apart} == {
+        kind: count for kind, count in hasty.sent.items() if kind not in apart
+    }
+    assert patient.sent["Correct"] == 0
+
+
+@pytest.mark.parametrize("mode", [Mode.EVENTUAL, Mode.FOUR_LOGS])
+def test_at_the_end_of_an_epoch_nothing_of_it_waits(mode: Mode) -> None:
+    world = CentralNodes(m3.read(READ_AND_WRITE), mode, 2, 0, switches=3, options=("patience=20",))
+    for epoch in (1, 2):
+        world.send(Block(0, "Q", ((1, (1,)),)), epoch)
+    while world.deliver():
+        pass
+    reader = world.nodes[world.plan.layout.owner_of("m", (1,))]
+    assert not reader.is_flushed(1)
+    list(reader.drain(1))
+    assert [reader.is_flushed(epoch) for epoch in (1, 2)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +124,8 @@ def test_collected_deltas_end_as_one_engine(name: str, option: str) -> None:
         (Mode.FOUR_LOGS, ("elide-push",), "it is written elide-push=correct or elide-push=wait:MS"),
         (Mode.FOUR_LOGS, ("elide-put=1",), "it is written elide-put"),
         (Mode.TICKS, ("elide-fetch",), "--mode ticks has no option elide-fetch"),
+        (Mode.CENTRAL_TARGET, ("patience=20",), "--mode central-target has no option patience"),
+        (Mode.EVENTUAL, ("patience",), "it is written patience=MS"),
     ],
 )
 def test_what_cannot_be_asked_for_is_told(mode: Mode, texts: tuple[str, ...], told: str) -> None:

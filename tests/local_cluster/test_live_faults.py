@@ -138,6 +138,23 @@ def test_machines_and_the_supervisor_die_at_random_while_clients_send(tmp_path: 
     print(f"killed: {dict(killed)}; {epochs} epochs, {load.acknowledged} rows, {len(load.failed)} calls that failed")
 
 
+def test_switches_that_commit_and_have_a_token_die_while_clients_send(tmp_path: Path) -> None:
+    """The lowest one, which speaks for all, the other one, which has nodes of its own, and who writes manifests."""
+    home = tmp_path / "home"
+    with running(home, commit="switches", transitions="staggered", snapshot_bytes=3000):
+        begin(home)
+        with LiveLoad(home, timeout_s=60) as load:
+            for name in ("switch0", "switch1", "publisher", "switch0", "node1", "switch1"):
+                load.wait_for_rows(15)
+                address = read_address(home)
+                os.kill(address.pids[name], signal.SIGKILL)
+                wait_for_incarnation(home, address)
+            load.wait_for_rows(20)
+        load.settle()
+    epochs = load.check()
+    print(f"{epochs} epochs, {load.acknowledged} rows, {len(load.failed)} calls that failed")
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of few megabytes."""
@@ -175,7 +192,7 @@ def test_a_full_disk_ends_the_cluster_and_it_goes_on_when_there_is_room(small_di
 def kept_here(home: Path, notes: list[str]) -> Iterator[None]:
     """Keep a cluster running from this process, where a test can put something between its parts."""
     is_over, up = Event(), Event()
-    arguments = (settings_of(home), is_over.is_set, up.set, lambda _: None, notes.append)
+    arguments = (settings_of(home), is_over.is_set, up.set, lambda _: None, notes.append, None)
     keeper = Thread(target=daemon.serve, args=arguments)
     (home / "checkpoint").mkdir(parents=True)
     keeper.start()

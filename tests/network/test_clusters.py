@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ def test_three_hosts_that_share_nothing_keep_views_together(hosts: Sequence[Host
 @pytest.mark.kill
 def test_machines_and_hosts_that_are_lost_come_back(hosts: Sequence[Host]) -> None:
     first, second, third = hosts
-    start(hosts)
+    started = partial(start, hosts, "--switches", "2", "--commit", "switches")
+    started()
     done = 20
     send(first, 0, done)
     for host in (second, first, third):  # a machine, by its process
@@ -178,7 +180,7 @@ def test_machines_and_hosts_that_are_lost_come_back(hosts: Sequence[Host]) -> No
     for pid in [pid for pid, line in first.command_lines().items() if "live.daemon" in line]:
         os.kill(pid, signal.SIGKILL)  # the supervisor
     wait_for(lambda: not any(machine_pids(host) for host in hosts))
-    start(hosts)
+    started()
     send(first, done, 10)
 
 

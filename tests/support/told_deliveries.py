@@ -40,13 +40,17 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
-from cumulus.cluster.node import MOST_OPEN_ROWS, ClusterNode
+from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.open_rows import MOST_OPEN_ROWS
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.planning.epoch_endings import CommitBy
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol
 from cumulus.cluster.publisher import PUBLISHER, Publisher
 from cumulus.cluster.switch import SpreadIntake, Switch
+from cumulus.cluster.switches.commits import commits_of_switch
+from cumulus.cluster.switches.epoch_transitions import AlignedTransitions
 from cumulus.cluster.versions import REST_BITS, SWITCH_BITS, Numbering, VersionOrder, switch_of, unpack
 from cumulus.engine.engines import make_engine
 from cumulus.engine.frames.frame import MapFrame
@@ -101,7 +105,19 @@ class ToldDeliveries:
         blocks = BlockMaker(Numbering(ORDER, number), switch_protocol(plan), frozenset())
         spread = SpreadIntake(intake_of_switch(plan, number, partial(make_engine, "interpreter")), blocks)
         sessions = ClientSessions(plan.program, tables, None, is_spread=True)
-        return Switch(number, plan.nodes, plan.epoch_routes.of_switch(number), tables, (), 0, spread, sessions)
+        commits = commits_of_switch(number, plan.nodes, plan.tables.switches, CommitBy.PUBLISHER, 0)
+        return Switch(
+            number,
+            plan.nodes,
+            plan.epoch_routes.of_switch(number),
+            tables,
+            (),
+            0,
+            spread,
+            sessions,
+            commits,
+            AlignedTransitions(),
+        )
 
     def _node(self, number: int) -> ClusterNode:
         spread = node_protocol(NodeLife(self.plan, number, "interpreter", ORDER))

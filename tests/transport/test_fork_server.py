@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, active_count
+from threading import Event, Timer, active_count
 from typing import Any
 
 import psutil
@@ -367,6 +367,34 @@ def test_a_machine_that_is_asked_for_while_the_server_dies_starts(forks: Noted) 
             assert psutil.Process(each.process.pid).ppid() == forks.pid
             assert each.leave(5) == 5
     assert forks.lines == [LOST]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_answer_to_who_was_interrupted_is_not_taken_for_another(forks: Noted, is_late: bool) -> None:
+    forks.wait_until_ready()
+    with Started(forks.launch) as first:
+        first.facts()
+    files = len(files_of())
+    os.kill(forks.pid, signal.SIGSTOP)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            forks.launch(Process("nobody", module=FACTS), Heard())
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    goes_on = Timer(0.3 if is_late else 0.0, os.kill, (forks.pid, signal.SIGCONT))
+    goes_on.start()
+    if not is_late:
+        goes_on.join()
+        time.sleep(0.3)
+    with Started(forks.launch, "second") as second:
+        second.facts()
+        assert psutil.Process(second.process.pid).name() == "second"
+        until(lambda: [each.name() for each in forks.forks()] == ["second"])
+    goes_on.join()
+    assert len(files_of()) == files
+    assert forks.lines == []
 
 
 def test_a_server_that_hangs_is_replaced(forks: Noted, monkeypatch: pytest.MonkeyPatch) -> None:

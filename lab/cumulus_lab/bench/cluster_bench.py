@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from itertools import product
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,13 @@ from cumulus.cluster.planning.central_options import (
     GC_HELP,
     CentralOptions,
     central_options,
+)
+from cumulus.cluster.planning.epoch_endings import (
+    COMMIT_HELP,
+    TRANSITIONS_HELP,
+    CommitBy,
+    EpochEndings,
+    Transitions,
 )
 from cumulus.errors import UsageError
 from cumulus.machine_facts import facts, load_average
@@ -39,6 +46,8 @@ def cluster_bench(
     dispatch: list[str] = typer.Option(["table"], help=f"Repeatable. {DISPATCH_HELP}"),
     arity: list[int] = typer.Option([2], help=f"Repeatable. {ARITY_HELP}"),
     gc: list[str] = typer.Option(["epochs"], help=f"Repeatable. {GC_HELP}"),
+    commit: list[CommitBy] = typer.Option([CommitBy.PUBLISHER], help=f"Repeatable. {COMMIT_HELP}"),
+    transitions: list[Transitions] = typer.Option([Transitions.ALIGNED], help=f"Repeatable. {TRANSITIONS_HELP}"),
     seed: int = typer.Option(0, min=0, help="Of the stream."),
     cache: Path | None = typer.Option(None, help="Where TPC-H's tables are kept; a temporary folder if not given."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object per row, then one with the summary."),
@@ -68,7 +77,7 @@ def cluster_bench(
         text = write_input(workload, folder / "in", events, epochs, seed, cache)
         program = compile_sql(text, rely=False, enforced=False)
         shapes = [
-            ClusterShape(each, count, others, size, by, chosen, central)
+            ClusterShape(each, count, others, size, by, chosen, central, how)
             for each in mode
             for central in (centrals if each is Mode.CENTRAL_TARGET else [DEFAULT_CENTRAL])
             for chosen in ((), *(tuple(text.split(",")) for text in option if _is_of(each, text.split(","))))
@@ -76,6 +85,7 @@ def cluster_bench(
             for size, by in product(
                 block if RULES[each].is_spread else block[:1], order if RULES[each].corrects else order[:1]
             )
+            for how in starmap(EpochEndings, product(commit, transitions))
         ]
         rows.append(embedded_row(program, folder / "in", folder / "embedded"))
         for number, shape in enumerate(shapes):

@@ -18,6 +18,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone, StatusAsked, StatusTold
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
+from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, EpochEndings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.protocols.central_messages import PutsTold
@@ -53,6 +54,7 @@ class ClusterShape:
     order: str
     options: tuple[str, ...] = ()
     central: CentralOptions = DEFAULT_CENTRAL
+    endings: EpochEndings = DEFAULT_ENDINGS
 
 
 def write_orders(folder: Path, *, events: int, epochs: int, seed: int) -> None:
@@ -89,6 +91,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
     """
     settings: dict[str, Any] = {"block_rows": shape.block, "order": shape.order, "options": shape.options}
     settings |= shape.central.plain()
+    settings |= shape.endings.plain()
     sources = sources_from([str(folder)], program)
     counts: dict[str, Any] = {"nodes": shape.nodes, "switches": shape.switches}
     with Home(program, sources, out, None, mode=shape.mode, **counts, **settings) as home:
@@ -118,6 +121,7 @@ def cluster_row(program: Program, folder: Path, out: Path, shape: ClusterShape) 
         **counts,
         "block": shape.block,
         "order": shape.order,
+        **shape.endings.plain(),
         **_speed(marks),
         **_speed_alone(marks, alone),
         "pushes": late + in_order,

@@ -49,6 +49,8 @@ def simulate_cluster(
     dispatch: str = typer.Option("", help=f"{DISPATCH_HELP} By the seed, as --gc, if none of both is given."),
     arity: int | None = typer.Option(None, help=ARITY_HELP),
     gc: str = typer.Option("", help=GC_HELP),
+    commit: str = typer.Option("", help="Who commits: publisher or switches; '' for one by the seed."),
+    transitions: str = typer.Option("", help="Of switches: aligned or staggered; '' for some by the seed."),
     hosts: bool = typer.Option(False, "--hosts", help="All of them on several hosts, with standbys."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
@@ -63,6 +65,7 @@ def simulate_cluster(
     Example: cumulus simulate cluster --seeds 100
     """
     from cumulus.cluster.mode import RULES, Mode
+    from cumulus.cluster.planning.epoch_endings import epoch_endings
     from cumulus.cluster.planning.mode_options import options_of
     from cumulus_lab.experiments import Seeds, failure_lines
     from cumulus_lab.experiments.cluster_breaks import BREAKS
@@ -84,6 +87,9 @@ def simulate_cluster(
         raise UsageError("--option is of a mode", hint="Say which one: --mode eventual.")
     central = _central(dispatch, arity, gc, mode)
     shaped = partial(cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, central=central)
+    endings = {name: text for name, text in (("commit", commit), ("transitions", transitions)) if text}
+    epoch_endings(**endings)
+    shaped = partial(shaped, endings=endings)
     case: ScenarioOf = partial(shaped, has_hosts=True if hosts else None, options=tuple(option) or None)
     if seed >= 0:
         if trace:
@@ -92,9 +98,9 @@ def simulate_cluster(
         return
     again_by: dict[str, object] = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode}
     again_by |= {"--option": option or "", "--dispatch": dispatch, "--arity": arity or "", "--gc": gc}
-    again_by |= {"--hosts": hosts or ""}
+    again_by |= {"--commit": commit, "--transitions": transitions, "--hosts": hosts or ""}
     again = partial(_replay, "cluster", {**again_by, "--faults": faults, "--break": broken}, ALL_FAULTS)
-    is_all = not nodes and not switches and not mode and not hosts and set(names) == set(FAULTS)
+    is_all = not any((nodes, switches, mode, hosts, endings)) and set(names) == set(FAULTS)
     is_large = seeds >= LARGE_RUN and is_all
     chosen = Seeds(first, seeds, jobs, needed=NEEDED if is_large else ())
     if broken:

@@ -14,7 +14,6 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.placement.layout import ClusterLayout, divided
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
-from cumulus.cluster.planning.epoch_routes import NodeRoutes
 from cumulus.cluster.protocols.central import CentralNode
 from cumulus.cluster.protocols.central_messages import Fetch, Push, Put, VersionCommit
 from cumulus.cluster.protocols.central_source import CentralSourceNode
@@ -36,6 +35,7 @@ from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus_lab.experiments.cluster_counts import CountedMachine, machine_in
+from cumulus_lab.experiments.epoch_breaks import EPOCH_BREAKS
 from cumulus_lab.experiments.option_breaks import OPTION_BREAKS
 from cumulus_lab.simulation import BrokenRule
 
@@ -309,20 +309,6 @@ def _tell_ticks_early(protocol: TicksNode, layout: ClusterLayout) -> None:
     setattr(protocol, "may_tell", lambda asked, ended: True)  # noqa: B010
 
 
-def _forget_an_edge(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
-    """Tell the next node no depth, and wait for none of the node before."""
-    node = machine_in(machine)
-    if isinstance(node, ClusterNode):
-        number = int(name.removeprefix("node"))
-        routes: NodeRoutes = getattr(node, "_routes")  # noqa: B009
-        before, after = (number - 1) % layout.nodes, (number + 1) % layout.nodes
-        sources = tuple(each - {before} for each in routes.sources)
-        targets = tuple(tuple(each for each in told if each != after) for told in routes.targets)
-        setattr(node, "_routes", replace(routes, sources=sources, targets=targets))  # noqa: B010
-        setattr(node, "_marks", getattr(node, "_new_marks")())  # noqa: B009, B010
-    return machine
-
-
 def _lose_net_rows(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
     """Give no net change of the first row of a table."""
     switch = machine_in(machine)
@@ -404,7 +390,7 @@ def as_it_is(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
 BREAKS: Mapping[str, Breaking] = {
     "deltas dropped": _machine("node", DropsDeltas),
     "checkpoint before deltas": _machine("node", TellsDepthsEarly),
-    "checkpoint edge forgotten": _forget_an_edge,
+    **EPOCH_BREAKS,
     "node ready before durable": _machine("node", WritesBeforeItIsDurable),
     "switch sends before durable": _machine("switch", WritesBeforeItIsDurable),
     "errors dropped": _machine("node", DropsErrors),

@@ -8,7 +8,16 @@ from typing import Any
 
 from cumulus.cluster import codec
 from cumulus.cluster.machine_tasks import CommitEpoch, WriteOutputs
-from cumulus.cluster.messages import Deltas, EpochEnd, EpochTurn, EpochWanted, Events, RowsAccepted, RowsHeld
+from cumulus.cluster.messages import (
+    Deltas,
+    EpochEnd,
+    EpochToken,
+    EpochTurn,
+    EpochWanted,
+    Events,
+    RowsAccepted,
+    RowsHeld,
+)
 from cumulus.cluster.mode import RULES
 from cumulus.cluster.node import ClusterNode, NodeOutput
 from cumulus.cluster.node_programs.evaluator import NodeMaps
@@ -37,6 +46,7 @@ NEEDED = (
     "client rows accepted",
     "client rows held",
     "client rows sent again",
+    "commits by switches",
     "copied whole",
     "correction of depth 1",
     "correction of depth 2",
@@ -60,6 +70,7 @@ NEEDED = (
     "snapshot with later versions present",
     "standby caught up",
     "task SaveState",
+    "token passed on",
     "view error",
 )
 """What must happen in a large run with all faults; else it has shown little."""
@@ -89,7 +100,16 @@ class ClusterHistory:
         self.turns: dict[int, Mapping[str, Sequence[str]]] = {}
         self.taken: dict[tuple[Name, Name, int], TakenRows] = {}
         self._blocks: dict[tuple[Name, int, int], int] = {}
+        self._ended: set[tuple[int, int]] = set()
+        """Switch and epoch that it has ended in some life."""
         self._corrections: tuple[int, dict[tuple[str, int], int]] = (0, {})
+
+    def note_end(self, switch: int, epoch: int, switches: int) -> None:
+        """Note that a switch ends an epoch, which the one before it must have ended, if they do so in turns."""
+        before = (switch - 1, epoch) if switch else (switches - 1, epoch - 1)
+        is_due = before[1] == 0 or before in self._ended or (switch, epoch) in self._ended
+        assert is_due, f"switch {switch} ends epoch {epoch}, and switch {before[0]} has not ended {before[1]}"
+        self._ended.add((switch, epoch))
 
     def is_again(self, node: Name, group: int, version: int, life: int) -> bool:
         """Whether a block was sent in another life of the cluster before; it is noted."""
@@ -213,7 +233,7 @@ class CountedMachine:
         inner = machine_in(machine)
         self._node = inner if isinstance(inner, ClusterNode) else None
         self._open: set[int] = set()
-        self._ledger = ledger
+        self._ledger, self._switches = ledger, plan.tables.switches
         self._edges = None if self._node is None else EdgesOfNode(plan, int(name.removeprefix("node")))
         if isinstance(inner, Switch) and inner.intake is not None:
             ledger.watch(name, inner.intake, incarnation)
@@ -269,6 +289,9 @@ class CountedMachine:
             case Send(_, EpochTurn(epoch, files)):
                 self._history.turns[epoch] = files
                 self._open.add(epoch)
+            case Send(_, EpochToken(epoch)):
+                self._reports("token passed on")
+                self._history.note_end(int(self._name.removeprefix("switch")), epoch, self._switches)
             case Send(_, EpochWanted()) if self._node is not None:
                 self._reports("EPOCH END REQUEST")
             case Send(_, RowsAccepted()):

@@ -9,6 +9,7 @@ from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.slots import SLOTS, SlotTable
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.epoch_endings import CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTIONS, options_of
 from cumulus.cluster.spread import divide
 from cumulus.errors import UsageError
@@ -22,11 +23,21 @@ CENTRAL = 1 / 3
 """The share of clusters with one switch among those that spread maps."""
 OPTION_TEXTS = (
     *("bypass", "buffer=20", "compress", "elide-push=correct"),
-    *("elide-put", "elide-fetch", "elide-push=wait:20", "buffer=20,per-depth"),
+    *(
+        "elide-put",
+        "elide-fetch",
+        "elide-push=wait:20",
+        "buffer=20,per-depth",
+        "patience=20",
+        "elide-push=correct,look-ahead",
+    ),
 )
 """New ones stand behind the others: so a seed draws of those what it has drawn before."""
 OPTION = 1 / 6
 """How often a cluster has an option that its mode takes."""
+COMMITS = (CommitBy.PUBLISHER, CommitBy.PUBLISHER, CommitBy.SWITCHES)
+TRANSITIONS = (Transitions.ALIGNED, Transitions.ALIGNED, Transitions.STAGGERED)
+"""How epochs end, as often as they are here."""
 CUT = 1 / 4
 """How often the maps of a cluster whose nodes fetch entries are cut in another way."""
 SLOTTED = 1 / 5
@@ -118,3 +129,9 @@ def planned(
     return plan_cluster(
         program_named(name), nodes, used, mode, options=options, cuts=cuts, slots=table, central=central
     )
+
+
+def chosen_endings(choices: Choices) -> EpochEndings:
+    """Return how epochs of a seed end."""
+    stream = choices.stream("endings")
+    return EpochEndings(stream.one(COMMITS), stream.one(TRANSITIONS))

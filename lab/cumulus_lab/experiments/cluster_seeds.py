@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.experiments.cluster_modes import (
     chosen_central,
+    chosen_endings,
     chosen_mode,
     chosen_options,
     chosen_placement,
@@ -60,6 +61,7 @@ from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_starter import Starter
 from cumulus_lab.experiments.cluster_states import check_nodes
+from cumulus_lab.experiments.epoch_breaks import BROKEN_ENDINGS
 from cumulus_lab.experiments.equal_outputs import difference, difference_in_parts
 from cumulus_lab.simulation import (
     BackPressure,
@@ -167,6 +169,8 @@ class Case:
         None lets choices say; with hosts there are standbys.
     wanted, central
         The options of the mode, and how blocks reach nodes; None lets choices say.
+    endings
+        How epochs end, as far as choices do not say.
     """
 
     def __init__(
@@ -179,6 +183,7 @@ class Case:
         has_hosts: bool | None = None,
         wanted: tuple[str, ...] | None = None,
         central: CentralOptions | None = None,
+        endings: Mapping[str, str] | None = None,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -202,14 +207,37 @@ class Case:
         program = self._plan.program
         _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
         self._unread = stream.one([0, 0, 4_000, 400])
-        settings = ClusterSettings(
+        drawn = {"options": options, "cuts": cuts, "slots": slots, **central.plain()}
+        drawn |= {**chosen_endings(choices).plain(), **(endings or {})}
+        settings = self._chosen_settings(stream, extremes, drawn)
+        self._settings = settings
+        self._starter: Starter | None = None
+        self._gated = self._gated_nodes() if choices.stream("resets").chance(2 / 3) else None
+        self._incarnations: list[int] = []
+        self._breaking = breaking
+        self._reports, self._history = Reports(), ClusterHistory()
+        self._reports(f"{settings.engine} engine")
+        self._reports(f"commits by {settings.commit}")
+        self._reports(f"{settings.transitions} transitions")
+        self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
+        self._disks: dict[Name, VirtualLog] = {}
+        self._hosts = self._hosts_of(choices.stream("hosts"), has_hosts)
+        self._cluster = VirtualCluster(
+            settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
+        )
+        self._senders = self._clients_of(choices)
+
+    def _chosen_settings(
+        self, stream: ChoiceStream, extremes: ChoiceStream, chosen: Mapping[str, Any]
+    ) -> ClusterSettings:
+        return ClusterSettings(
             str(self._out),
-            str(root / "home"),
+            str(self._root / "home"),
             "simulated",
             self._name,
             self._plan.nodes,
             self._plan.tables.switches,
-            mode.value,
+            self._plan.mode.value,
             (),
             self._sources,
             order=stream.one(ORDERS),
@@ -219,26 +247,9 @@ class Case:
             late_epochs=MOST_PARTS if self._clients else LATE_EPOCHS,
             keep=MOST_PARTS,
             engine=extremes.one(ENGINES),
-            options=options,
-            cuts=cuts,
-            slots=slots,
             functions=functions_of(self._name),
-            **central.plain(),
+            **chosen,
         )
-        self._settings = settings
-        self._starter: Starter | None = None
-        self._gated = self._gated_nodes() if choices.stream("resets").chance(2 / 3) else None
-        self._incarnations: list[int] = []
-        self._breaking = breaking
-        self._reports, self._history = Reports(), ClusterHistory()
-        self._reports(f"{settings.engine} engine")
-        self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
-        self._disks: dict[Name, VirtualLog] = {}
-        self._hosts = self._hosts_of(choices.stream("hosts"), has_hosts)
-        self._cluster = VirtualCluster(
-            settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
-        )
-        self._senders = self._clients_of(choices)
 
     def _gated_nodes(self) -> frozenset[Name]:
         return frozenset(map(node_name, () if self._plan.gate is None else self._plan.gate.nodes))
@@ -378,6 +389,7 @@ def cluster_case(
     has_hosts: bool | None = None,
     options: tuple[str, ...] | None = None,
     central: CentralOptions | None = None,
+    endings: Mapping[str, str] | None = None,
 ) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
@@ -388,8 +400,9 @@ def cluster_case(
         central = central or BROKEN_BY.get(broken)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
         options = options or BROKEN_WITH.get(broken)
+        endings = endings or BROKEN_ENDINGS.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is
-    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central).scenario()
+    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central, endings).scenario()
 
 
 def refusal(name: str) -> Scenario:

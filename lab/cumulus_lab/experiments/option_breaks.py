@@ -13,6 +13,7 @@ from cumulus.cluster.protocols.central_messages import Fetch, Push
 from cumulus.cluster.protocols.elided_push import ElidedPushNode
 from cumulus.cluster.protocols.eventual import EventualNode
 from cumulus.cluster.protocols.four_logs import FourLogsNode
+from cumulus.cluster.protocols.late_deltas import LateDeltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,36 @@ def _wait_for_ever(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
     setattr(protocol.work, "defer", lambda work: defer(replace(work, until=None)))  # noqa: B010
 
 
-def _hold_deltas_back(protocol: EventualNode, layout: ClusterLayout) -> None:
-    """Take the end of an epoch for nothing: what is collected goes when its time is over."""
+def _hold_all_back(protocol: EventualNode, layout: ClusterLayout) -> None:
+    """Take the end of an epoch for nothing: what waits goes on when its time is over."""
     drain = protocol.drain
     setattr(protocol, "drain", lambda ended=0, *, is_time=False: drain(0, is_time=is_time))  # noqa: B010
     setattr(protocol, "is_flushed", lambda epoch: True)  # noqa: B010
+
+
+def _be_patient_for_ever(protocol: FourLogsNode, layout: ClusterLayout) -> None:
+    """Answer no FETCH: something of an earlier version may come yet."""
+    work = protocol.work
+    defer, ready = work.defer, work.ready
+    setattr(work, "defer", lambda each: defer(replace(each, not_before=1 << 62 if each.reads else 0)))  # noqa: B010
+    setattr(work, "ready", lambda ended: ready())  # noqa: B010
+
+
+class TellsNobodyAhead(LateDeltas):
+    """Sends nothing of what changes before it is asked for, to those of whom it is noted that they are sent it."""
+
+    def tell_of(self, name: str) -> None:
+        """Note nothing."""
+
+
+def _tell_nobody_ahead(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    protocol.late = TellsNobodyAhead(protocol.maps.maps)
+
+
+def _tell_again(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    """Forget at a commit what was sent ahead, so that it is sent again."""
+    look_no_further = protocol.kept.look_no_further
+    setattr(protocol.kept, "look_no_further", lambda newest: look_no_further({}))  # noqa: B010
 
 
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
@@ -102,7 +128,15 @@ OPTION_BREAKS: Mapping[str, OptionBreak] = {
     "due PUSH elided": OptionBreak(_hide_later_pushes, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct",)),
     "time of a PUT never over": OptionBreak(_wait_for_ever, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=wait:20",)),
     "deltas held back at an epoch's end": OptionBreak(
-        _hold_deltas_back, EventualNode, Mode.EVENTUAL, ("buffer=20", "per-depth")
+        _hold_all_back, EventualNode, Mode.EVENTUAL, ("buffer=20", "per-depth")
     ),
+    "change not sent ahead": OptionBreak(
+        _tell_nobody_ahead, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct", "look-ahead")
+    ),
+    "change sent ahead and again": OptionBreak(
+        _tell_again, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct", "look-ahead")
+    ),
+    "patience never over": OptionBreak(_be_patient_for_ever, FourLogsNode, Mode.FOUR_LOGS, ("patience=20",)),
+    "blocks held back at an epoch's end": OptionBreak(_hold_all_back, EventualNode, Mode.EVENTUAL, ("patience=20",)),
 }
 """Name → a rule broken."""

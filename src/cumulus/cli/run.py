@@ -18,6 +18,14 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.planning.epoch_endings import (
+    COMMIT_HELP,
+    DEFAULT_ENDINGS,
+    TRANSITIONS_HELP,
+    CommitBy,
+    EpochEndings,
+    Transitions,
+)
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import VersionOrder
 from cumulus.errors import StoreError, UsageError
@@ -28,7 +36,6 @@ if TYPE_CHECKING:
     from cumulus.epochs.plan import BucketPlan
     from cumulus.explain.sizes import Statistics
     from cumulus.m3.program import Program
-    from cumulus.transport.forked_processes import ForkServer
 
 
 def run(
@@ -47,6 +54,8 @@ def run(
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
     gc: GcChoice = "",
+    commit: CommitBy = typer.Option("publisher", "--commit", help=f"Of --host cluster. {COMMIT_HELP}"),
+    transitions: Transitions = typer.Option("aligned", help=f"Of --host cluster. {TRANSITIONS_HELP}"),
     mode: Mode = typer.Option("eventual", help=f"Of --host cluster. {MODE_HELP}"),
     order: VersionOrder = typer.Option("clock", help="What comes first in an epoch: clock or switch (--host cluster)."),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
@@ -75,29 +84,27 @@ def run(
     Example: cumulus run views.sql --from data/ --out out/
     """
     from cumulus.cli.programs import program_in
-    from cumulus.cli.table_counts import statistics_given
     from cumulus.durable.folders import check_output
     from cumulus.durable.store import storage_of, store_of
     from cumulus.engine.engines import check_engine, make_engine
 
-    central = {"dispatch": dispatch, "arity": arity, "gc": gc}
-    _check_asked(host, layout, buckets, [*cut, *option], central)
+    endings = EpochEndings(CommitBy(commit), Transitions(transitions))
+    chosen = {"dispatch": dispatch, "arity": arity, "gc": gc, **endings.plain()}
+    _check_asked(host, layout, buckets, [*cut, *option], chosen)
     check_engine(engine)
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
     given = functions_in(functions)
     compiled = partial(program_in, file, functions=given)
-    program = _resumed(file, out, checkpoint, kept)
-    counts: Statistics | None = None if program is None else statistics_given(program, rows, distinct)
-    if program is None:
-        program, counts = _program(compiled, host, layout, buckets, (rows, distinct, source), kept)
+    resumed = _resumed(file, out, checkpoint, kept)
+    program, counts = _program(resumed, compiled, host, layout, buckets, (rows, distinct, source), kept)
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
     settings |= _spark_settings(host, master, conf, partitions)
     if host == "cluster":
         settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
-        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "central": central}
+        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "chosen": chosen}
         settings["places"] = tuple(functions or ())
     else:
         settings |= {"storage": kept, "statistics": counts}
@@ -124,19 +131,20 @@ def _run_on(
         progress.finish(out, time.perf_counter() - started)
 
 
-def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str], central: Mapping[str, Any]) -> None:
+def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str], chosen: Mapping[str, Any]) -> None:
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
     if of_cluster and host != "cluster":
         raise UsageError(f"--cut and --option are of --host cluster, not {host}", hint="Leave them out.")
-    for name, value in central.items():
-        if value not in ("", None) and host != "cluster":
+    for name, value in chosen.items():
+        if value not in ("", None, *DEFAULT_ENDINGS.plain().values()) and host != "cluster":
             raise UsageError(f"--{name} is of --host cluster, not {host}", hint="Leave it out.")
     if buckets > 1 and layout == "one-bucket":
         raise UsageError(f"--buckets {buckets} with --layout {layout}", hint="Leave out one of them.")
 
 
 def _program(
+    resumed: Program | None,
     compiled: Callable[..., Program],
     host: str,
     layout: str,
@@ -144,13 +152,15 @@ def _program(
     known: tuple[list[str], list[str], list[str]],
     storage: Storage,
 ) -> tuple[Program, Statistics | None]:
-    """Return the program of a new run, and by what its layout is chosen, as far as that is known before it begins."""
+    """Return the program of a run, and by what its layout is chosen, as far as that is known before it begins."""
     from cumulus.cli.programs import program_of_run
-    from cumulus.cli.table_counts import counts_of_sources
+    from cumulus.cli.table_counts import counts_of_sources, statistics_given
 
+    rows, distinct, source = known
+    if resumed is not None:
+        return resumed, statistics_given(resumed, rows, distinct)
     if host == "cluster":
         return compiled(rely=False, enforced=False), None
-    rows, distinct, source = known
     said = (rows, distinct, source if layout.startswith("one-round") else [])  # others count files themselves
     wanted = buckets or os.cpu_count() or 1
     count = partial(counts_of_sources, layout=layout, buckets=wanted, storage=storage, known=said)
@@ -327,54 +337,41 @@ def _on_cluster(
 
     tell = partial(print, file=sys.stderr, flush=True)
     with fork_server(tell) as forks:  # it imports what machines need while this process does
-        _with_machines(program, source, out, settings, progress, note, tell, forks)
+        from cumulus.cluster.processes.home import buckets_of_plan
+        from cumulus.cluster.processes.resizing import open_home
+        from cumulus.cluster.processes.run import ClusterRun
+        from cumulus.epochs.sources import sources_from
+        from cumulus.epochs.trigger import parse_patience, parse_trigger
+        from cumulus.interrupts import Interrupt
 
-
-def _with_machines(
-    program: Program,
-    source: list[str],
-    out: str,
-    settings: dict[str, Any],
-    progress: ProgressReporter,
-    note: Callable[..., None],
-    tell: Callable[[str], None],
-    forks: ForkServer,
-) -> None:
-    from cumulus.cluster.processes.home import buckets_of_plan
-    from cumulus.cluster.processes.resizing import open_home
-    from cumulus.cluster.processes.run import ClusterRun
-    from cumulus.epochs.sources import sources_from
-    from cumulus.epochs.trigger import parse_patience, parse_trigger
-    from cumulus.interrupts import Interrupt
-
-    trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
-    home = open_home(
-        program,
-        sources_from(source, program),
-        Path(out),
-        Path(settings["checkpoint"]) if settings["checkpoint"] else None,
-        mode=settings["mode"],
-        nodes=settings["nodes"],
-        switches=settings["switches"],
-        note=tell,
-        forks=forks,
-        functions=settings["places"],
-        cuts=settings["cuts"],
-        options=settings["options"],
-        **settings["central"],
-        order=settings["order"],
-        files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
-        late_epochs=settings["late_epochs"],
-        keep=settings["keep"],
-        snapshot_every=settings["snapshot_every"],
-        engine=settings["engine"],
-    )
-    with home, Interrupt() as stop:
-        note(buckets_of_plan(home.plan))
-        last = home.epoch + settings["epochs"] if settings["epochs"] else 0
-        running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
-        for epoch in running.epochs(lambda: stop.wished):
-            progress.epoch(epoch)
+        trigger, dead_after_s = parse_trigger(settings["trigger"]), parse_patience(settings["dead_after"])
+        home = open_home(
+            program,
+            sources_from(source, program),
+            Path(out),
+            Path(settings["checkpoint"]) if settings["checkpoint"] else None,
+            mode=settings["mode"],
+            nodes=settings["nodes"],
+            switches=settings["switches"],
+            note=tell,
+            forks=forks,
+            functions=settings["places"],
+            cuts=settings["cuts"],
+            options=settings["options"],
+            **settings["chosen"],
+            order=settings["order"],
+            files_per_epoch=0 if trigger.once else settings["files_per_epoch"],
+            late_epochs=settings["late_epochs"],
+            keep=settings["keep"],
+            snapshot_every=settings["snapshot_every"],
+            engine=settings["engine"],
+        )
+        with home, Interrupt() as stop:
+            note(buckets_of_plan(home.plan))
+            last = home.epoch + settings["epochs"] if settings["epochs"] else 0
+            running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
+            for epoch in running.epochs(lambda: stop.wished):
+                progress.epoch(epoch)
 
 
 _HOSTS = {"spark": _on_spark, "embedded": _embedded, "cluster": _on_cluster}

@@ -58,6 +58,7 @@ _CLASSES: dict[str, type] = {
         output_files.OutputListed,
         messages.EpochReady,
         messages.EpochCommit,
+        messages.EpochToken,
         messages.EpochTold,
         messages.SourcesDone,
         messages.EpochWanted,

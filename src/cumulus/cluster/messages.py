@@ -183,15 +183,36 @@ class MapCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class EpochReady:
-    """From a node to the publisher: everything of the epoch is in, and durable here; what was written of it."""
+    """From a node or a switch to who commits: everything of the epoch is in, and durable there.
+
+    Of switches that commit, also what all their nodes are ready with (`cumulus.cluster.switches.commits`).
+
+    Parameters
+    ----------
+    written
+        What was written of it.
+    files
+        Names of files of it that were sent to the publisher.
+    """
 
     epoch: int
     written: Sequence[Written]
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EpochCommit:
-    """From the publisher to all: the epoch's manifest is there."""
+    """From the publisher to all, or to switches and from these to their nodes: the epoch's manifest is there."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochToken:
+    """From a switch to the next one, with staggered transitions: an epoch has ended here, now it may there.
+
+    The last switch tells the first one, which may end the following epoch then.
+    """
 
     epoch: int
 
@@ -392,6 +413,7 @@ Message: TypeAlias = (
     | EpochEnd
     | EpochReady
     | EpochCommit
+    | EpochToken
     | EpochTold
     | SourcesDone
     | EpochWanted

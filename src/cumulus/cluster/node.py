@@ -28,6 +28,7 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
+from cumulus.cluster.open_rows import MOST_OPEN_ROWS, OpenRows
 from cumulus.cluster.output_files import ready_messages
 from cumulus.cluster.planning.epoch_routes import NodeRoutes
 from cumulus.cluster.protocols.protocol import NodeProtocol
@@ -39,11 +40,6 @@ from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
-
-MOST_OPEN_ROWS = 1 << 20
-"""With so many entries waiting for a commit a node asks for it, if nothing else is said."""
-_LOOKS = 16
-"""How often it is looked, at least, while as many rows come as there may be entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +69,8 @@ class ClusterNode:
         What is done for spread maps, which are empty; None without any.
     routes
         Whom it tells how far an epoch is, and for whom it waits.
+    coordinator
+        Who hears that it is ready with an epoch, and tells it what is committed.
     snapshots
         Which epochs write views.
     state
@@ -96,17 +94,14 @@ class ClusterNode:
         gate: Gate | None,
         protocol: NodeProtocol | None,
         routes: NodeRoutes,
+        coordinator: Name = PUBLISHER,
         state: bytes | None = None,
         least_log_bytes: int = LEAST_LOG_BYTES,
         process: Mapping[str, object] = MappingProxyType({}),
         most_open_rows: int = MOST_OPEN_ROWS,
     ) -> None:
-        self.name = node_name(number)
-        self._most_open_rows = most_open_rows
-        self._urged = 0
-        """The last epoch whose end it has asked for."""
-        self._look_at = 0
-        """When so many rows and deltas have come it is looked again how many entries wait for a commit."""
+        self.name, self._coordinator = node_name(number), coordinator
+        self._open_rows = OpenRows(most_open_rows)
         self._number = number
         self._others = [node_name(each) for each in range(nodes) if each != number]
         self._peers = {node_name(each): each for each in range(nodes)}
@@ -176,7 +171,7 @@ class ClusterNode:
                     self._take(sender, message, effects)
                 case Completed(WriteOutputs(epoch=epoch) as task, written) if task is self._writing:
                     self._writing = None
-                    effects += ready_messages(PUBLISHER, epoch, written)
+                    effects += ready_messages(PUBLISHER, self._coordinator, epoch, written)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
                     self._log.forget(self._committed, effects)
@@ -199,7 +194,7 @@ class ClusterNode:
                     self._protocol.take(-1 - self._switches[sender], message)
             case EpochPart(epoch, payload) if sender in self._switches and epoch > self._done:
                 self._take_part(sender, epoch, payload)
-            case EpochCommit(epoch) if sender == PUBLISHER:
+            case EpochCommit(epoch) if sender == self._coordinator:
                 self._commit(epoch, effects)
             case ReadEntries() | ReadParts() | ForwardedQuery() | QueryMark() | QueryCheckpoint():
                 effects += self._queries.take(sender, message)
@@ -261,16 +256,10 @@ class ClusterNode:
 
     def _urge(self, effects: list[Effect]) -> None:
         """Ask for the end of the open epoch, once, if too much waits for its commit."""
-        epoch = self._marks.over + 1
-        if self._protocol is None or self._urged >= epoch:
+        if self._protocol is None:
             return
-        _, came = self._protocol.late_share()
-        if came < self._look_at:  # to count entries takes a call for each map
-            return
-        open_rows = sum(self._protocol.maps.open_rows())
-        self._look_at = came + max((self._most_open_rows - open_rows) // _LOOKS, 1)
-        if open_rows > self._most_open_rows:
-            self._urged = epoch
+        epoch, maps = self._marks.over + 1, self._protocol.maps
+        if self._open_rows.asks(epoch, self._protocol.late_share()[1], lambda: sum(maps.open_rows())):
             effects.append(Send(PUBLISHER, EpochWanted(epoch, is_urgent=True)))
 
     def _is_flushed(self, epoch: int) -> bool:
@@ -325,7 +314,8 @@ class ClusterNode:
         self._payloads.clear()
         self._final.clear()
         self._over.clear()
-        self._writing, self._done, self._urged, self._look_at = None, epoch, 0, 0
+        self._writing, self._done = None, epoch
+        self._open_rows.reset()
         self._marks, self._queries = self._new_marks(), HeldQueries(self._routes, self._protocol)
         self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
         if self._protocol is not None:

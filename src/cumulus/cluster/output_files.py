@@ -1,7 +1,7 @@
 """Outputs of machines that do not see the home: what they have written of an epoch travels to the publisher.
 
-A machine beside the home writes into it, and says what it has written. One elsewhere sends the files first, over the
-same link, so the publisher has put them down before it commits what they are of.
+A machine beside the home writes into it, and says what it has written. One elsewhere sends the files to the publisher,
+and says of which files it has sent the names: the publisher has put them down before it commits what they are of.
 """
 
 from __future__ import annotations
@@ -96,16 +96,23 @@ class WrittenElsewhere:
     files: Sequence[OutputFile]
 
 
-def ready_messages(publisher: Name, epoch: int, result: object) -> Iterator[Send]:
-    """Yield what tells the publisher what was written of an epoch: the files, if it cannot see them, then their names.
+def ready_messages(publisher: Name, to: Name, epoch: int, result: object) -> Iterator[Send]:
+    """Yield what tells that an epoch is ready, and what was written: the files, if the publisher cannot see them, then
+    their names.
 
     Parameters
     ----------
+    publisher
+        Who gets the files.
+    to
+        Who is told that the epoch is ready.
     result
         Of the task that wrote.
     """
+    files: list[str] = []
     if isinstance(result, WrittenElsewhere):
         yield from (Send(publisher, each) for each in result.files)
+        files = [each.name for each in result.files]
         result = result.written
     assert isinstance(result, Sequence), result
-    yield Send(publisher, EpochReady(epoch, result))
+    yield Send(to, EpochReady(epoch, result, files))

@@ -28,6 +28,7 @@ from cumulus.cluster.messages import (
     switch_name,
 )
 from cumulus.cluster.output_files import AnswerRead, ListOutput, OutputFile, ReadOutput, StoreOutput
+from cumulus.cluster.planning.epoch_endings import CommitBy
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.cluster.resets import GoOn, Halt, Halted, Reset, Reunion
 from cumulus.epochs.arrivals import Progress
@@ -50,6 +51,8 @@ class _Begun:
     record: int
     turn: EpochTurn
     written: dict[Name, Sequence[Written]] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    """Of it, that machines have sent."""
 
 
 class Publisher:
@@ -68,6 +71,8 @@ class Publisher:
         end then.
     last
         The number of the last epoch to do; 0 for no end.
+    commit
+        With switches that commit, the lowest tells what all machines are ready with, and all tell their nodes.
     """
 
     def __init__(
@@ -79,10 +84,18 @@ class Publisher:
         progress: Progress,
         every_ms: int | None = None,
         last: int = 0,
+        *,
+        commit: CommitBy = CommitBy.PUBLISHER,
     ) -> None:
         self._watcher = watcher
         self._nodes = [node_name(each) for each in range(nodes)]
         self._switches = [switch_name(each) for each in range(switches)]
+        is_told_all = commit is CommitBy.PUBLISHER
+        self._ready_by = [*self._nodes, *self._switches] if is_told_all else self._switches[:1]
+        """Who says that machines are ready with an epoch."""
+        self._told_of_commits = [*self._switches, *self._nodes] if is_told_all else self._switches
+        self._stored: set[str] = set()
+        """Files of epochs that are not committed, which machines have sent."""
         self._committed = self._newest = committed
         self._progress = progress
         self._every_ms, self._last = every_ms, last
@@ -111,10 +124,11 @@ class Publisher:
                     self._is_halting = True
                 case Received(_, Reset(epoch=epoch)):
                     self._reset(epoch, effects)
-                case Received(sender, EpochReady(epoch, written)) if sender in (*self._nodes, *self._switches):
-                    self._take_ready(sender, epoch, written)
+                case Received(sender, EpochReady() as ready) if sender in self._ready_by:
+                    self._take_ready(sender, ready)
                 case Received(sender, OutputFile() as file) if sender in (*self._nodes, *self._switches):
                     effects.append(Perform(StoreOutput(file)))
+                    self._stored.add(file.name)
                 case Received(sender, EpochRefused() as refused) if sender in (*self._nodes, *self._switches):
                     self._take_refusal(refused)
                 case Received(sender, EpochWanted(epoch, is_urgent)) if sender in (*self._nodes, *self._switches):
@@ -187,11 +201,14 @@ class Publisher:
         if self._refused is None or refused.epoch < self._refused.epoch:
             self._refused = refused
 
-    def _take_ready(self, sender: Name, epoch: int, written: Sequence[Written]) -> None:
-        begun = self._begun.get(epoch)
+    def _take_ready(self, sender: Name, ready: EpochReady) -> None:
+        begun = self._begun.get(ready.epoch)
         if begun is None or sender in begun.written:
-            raise RemoteProtocolError(f"{PUBLISHER}: {sender} is ready with epoch {epoch}, which does not wait for it")
-        begun.written[sender] = written
+            raise RemoteProtocolError(
+                f"{PUBLISHER}: {sender} is ready with epoch {ready.epoch}, which does not wait for it"
+            )
+        begun.written[sender] = ready.written
+        begun.files |= {*ready.files}
 
     def _reset(self, epoch: int, effects: list[Effect]) -> None:
         """Go on in a new incarnation: tell again what is open, of which all machines will be ready again."""
@@ -200,8 +217,10 @@ class Publisher:
             return
         assert epoch == self._committed, f"epoch {epoch} is to be the last one, and {self._committed} is committed"
         effects.append(Perform(GoOn()))
+        self._stored.clear()
         for begun in self._begun.values():
             begun.written.clear()
+            begun.files.clear()
             effects += (Send(each, begun.turn) for each in self._switches)
 
     def _advance(self, effects: list[Effect]) -> None:
@@ -212,13 +231,9 @@ class Publisher:
                 effects.append(Send(self._watcher, Halted(self._committed)))
             return
         oldest = self._begun.get(self._committed + 1)
-        if (
-            oldest is not None
-            and not self._is_committing
-            and len(oldest.written) == len(self._nodes) + len(self._switches)
-        ):
+        if oldest is not None and not self._is_committing and self._is_ready(oldest):
             self._is_committing = True
-            written = [each for name in (*self._nodes, *self._switches) for each in oldest.written[name]]
+            written = [each for name in self._ready_by for each in oldest.written[name]]
             effects.append(Perform(CommitEpoch(self._committed + 1, written, oldest.progress)))
         self._is_done |= 0 < self._last <= self._newest
         if self._refused is not None:
@@ -234,12 +249,18 @@ class Publisher:
             self._is_listing = True
             effects.append(Perform(ListFiles(self._newest + 1, self._progress)))
 
+    def _is_ready(self, begun: _Begun) -> bool:
+        """Whether all that an epoch has changed is written, and here."""
+        return len(begun.written) == len(self._ready_by) and begun.files <= self._stored
+
     def _commit(self, epoch: int, files_left: int, effects: list[Effect]) -> None:
         self._is_committing = False
         self._committed = epoch
-        effects.append(Forget(self._begun.pop(epoch).record))
+        done = self._begun.pop(epoch)
+        self._stored -= done.files
+        effects.append(Forget(done.record))
         self._since = {each: since for each, since in self._since.items() if each > epoch}
-        effects += (Send(each, EpochCommit(epoch)) for each in (*self._switches, *self._nodes))
+        effects += (Send(each, EpochCommit(epoch)) for each in self._told_of_commits)
         effects.append(Send(self._watcher, EpochTold(epoch, files_left)))
 
     def _facts(self) -> dict[str, object]:

@@ -22,7 +22,9 @@ from cumulus.cluster.machine_tasks import Payloads, ReadFiles, SaveState, Unread
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
+    EpochReady,
     EpochRefused,
+    EpochToken,
     EpochTurn,
     EpochWanted,
     RequestRefused,
@@ -33,11 +35,14 @@ from cumulus.cluster.messages import (
     node_name,
     switch_name,
 )
-from cumulus.cluster.open_epochs import OpenEpochs
 from cumulus.cluster.protocols.protocol import PassedOn
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.cluster.records import LoggedPayloads, LoggedRows, SwitchState
 from cumulus.cluster.resets import Reset, Reunion
+from cumulus.cluster.switches.commits import SwitchCommits
+from cumulus.cluster.switches.epoch_transitions import EpochTransitions
+from cumulus.cluster.switches.open_epochs import OpenEpochs
+from cumulus.cluster.switches.switch_records import SwitchRecords
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
@@ -82,6 +87,8 @@ class Switch:
         For spread views, empty; None if there are none.
     sessions
         What is known of its clients: nothing.
+    commits, transitions
+        What it does with what is ready and committed, and when it may end an epoch.
     static
         Whether a table of the switch is loaded in epoch 1: what clients send comes after that.
     state
@@ -104,6 +111,8 @@ class Switch:
         committed: int,
         spread: SpreadIntake | None,
         sessions: ClientSessions,
+        commits: SwitchCommits,
+        transitions: EpochTransitions,
         *,
         static: bool = False,
         state: bytes | None = None,
@@ -118,23 +127,19 @@ class Switch:
         self._committed = self._told = self._ended = committed
         self._urged = 0
         """The last epoch that was asked for since what clients have sent waits for it."""
-        self._read: dict[int, LoggedPayloads] = {}
-        """Epoch → what was read for it in a life before."""
         self._turns: dict[int, EpochTurn] = {}
         """The epochs that were told and have not ended here."""
-        self._open = OpenEpochs(PUBLISHER, reached, gates)
+        self._commits, self._open = commits, OpenEpochs(PUBLISHER, commits, reached, gates)
+        self._transitions, self._now = transitions, 0
         self._reunion = Reunion((PUBLISHER, *self._peers))
-        self._first_rows: dict[int, int] = {}
-        """Epoch that is not in a snapshot → the first record of what clients have sent for it."""
         self._waiting = ClientQueue()
-        self._known: dict[int, list[LoggedRows]] = {}
-        """Epoch → what clients have sent for it in a life before."""
         self._taken: list[LoggedRows] = []
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
         self._credit = Credit(open_bytes)
         self._queries = SwitchQueries(tuple(self._peers), PUBLISHER, has_marks=bool(spread and spread.has_marks))
         self._log = MachineLog(self.name, least_log_bytes)
+        self._records = SwitchRecords(self._log)
         if state is not None:
             saved: SwitchState = self._log.load(state)
             sessions.load(saved.clients, saved.forgotten)
@@ -159,7 +164,14 @@ class Switch:
                 case Received(sender, EpochTurn() as turn) if sender == PUBLISHER:
                     self._take_turn(turn, effects)
                 case Received(sender, EpochCommit(epoch)) if sender == PUBLISHER:
-                    self._commit(epoch, effects)
+                    self._commits.note_manifest(epoch)
+                    self._take_commits(effects)
+                case Received(sender, EpochReady() as ready):
+                    effects += self._commits.take(sender, ready)
+                    self._take_commits(effects)
+                case Received(sender, EpochToken() as token):
+                    self._transitions.take(sender, token, self._now)
+                    self._end_what_may(effects)
                 case Received(sender, ClientRows() as rows):
                     has_room = self._waiting.append(sender, rows)
                     why = self._why_full or ("" if has_room else self._credit.why_spent)
@@ -172,29 +184,29 @@ class Switch:
                 case Received(sender, message) if sender in self._peers and self._spread is not None:
                     effects += self._spread.answers(self._peers[sender], message)
                 case Received(sender, message):
-                    raise RemoteProtocolError(
-                        f"{self.name}: {type(message).__name__} from {sender} is not for a switch"
-                    )
+                    name = type(message).__name__
+                    raise RemoteProtocolError(f"{self.name}: {name} from {sender} is not for a switch")
                 case Completed(ReadFiles(epoch=epoch), Unreadable(message, hint)):
                     self._open.refuse(EpochRefused(epoch, message, hint), effects)
                 case Completed(ReadFiles(epoch=epoch), Payloads(gates, intake)) if self._open.refused is None:
                     turn = self._turns[epoch]
-                    read = LoggedPayloads(epoch, gates, intake, turn.record)
-                    self._log.records[epoch] = self._log.append(read, effects)
-                    self._end(read, effects)
+                    self._records.hold(LoggedPayloads(epoch, gates, intake, turn.record))
+                    self._end_what_may(effects)
                 case Completed(WriteOutputs() as task, written):
                     self._open.written(task, written, effects)
                 case Completed(SaveState(epoch=epoch), _):
                     self._log.saved = epoch
-                    self._forget(effects)
+                    self._records.forget(self._committed, effects)
                 case Tick(now):
+                    self._now = now
                     self._credit.tell(now)
+                    self._end_what_may(effects)
         while self._waiting and not self._why_full:
             self._take_waiting(effects)
         if self._waiting and self._urged <= self._ended == self._told:
             self._urged = self._ended + 1
             effects.append(Send(PUBLISHER, EpochWanted(self._urged, is_urgent=True)))  # or nobody might tell it yet
-        effects += self._queries.forwarded(self._committed, is_held=bool(self._read or self._known))
+        effects += self._queries.forwarded(self._committed, is_held=self._records.has_known)
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -204,7 +216,7 @@ class Switch:
         """Why what clients send must wait for the end of another epoch; "" if it need not."""
         if self._is_static and self._ended == 0:
             return "its static tables are not loaded yet"
-        if self._read or self._known:  # what comes now must not be in an earlier epoch than what was accepted then
+        if self._records.has_known:  # what comes now must not be in an earlier epoch than what was accepted then
             return "it has just been started, and what it had is not in again yet"
         if self._spread is not None and not self._spread.blocks.has_room(self._ended + 1):
             return "the epoch has as many calls as one may have"
@@ -233,7 +245,7 @@ class Switch:
             answers.append(Send(client, RowsAccepted(rows.number, found)))
         if readings:
             logged = self._sessions.logged(readings, senders, epoch)
-            self._first_rows.setdefault(epoch, self._log.append(logged, effects))
+            self._records.append_rows(logged, effects)
             self._take_in(logged, effects)
         effects += answers
 
@@ -256,20 +268,13 @@ class Switch:
 
     def _take_known(self, effects: list[Effect]) -> None:
         """Take in what clients have sent in a life before for the epoch that has not ended."""
-        for logged in self._known.pop(self._ended + 1, ()):
+        for logged in self._records.take_rows(self._ended + 1):
             self._take_in(logged, effects)
 
     def _facts(self) -> dict[str, object]:
         """Return how this switch is."""
-        return {
-            "committed": self._committed,
-            "epoch": self._ended,
-            "log_bytes": self._log.bytes,
-            **self._waiting.facts(),
-            **self._credit.facts(),
-            **self._queries.facts(),
-            **self._process,
-        }
+        facts: dict[str, object] = {"committed": self._committed, "epoch": self._ended, "log_bytes": self._log.bytes}
+        return {**facts, **self._waiting.facts(), **self._credit.facts(), **self._queries.facts(), **self._process}
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -280,12 +285,21 @@ class Switch:
             raise RemoteProtocolError(f"{self.name}: epoch {turn.epoch} is told after {self._told}")
         self._told = turn.epoch
         self._turns[turn.epoch] = turn
-        known = self._read.pop(turn.epoch, None)
-        if known is not None and known.turn == turn.record:
-            self._end(known, effects)
+        known = self._records.take_read(turn)
+        if known is not None:
+            self._records.hold(known, is_logged=True)
+            self._end_what_may(effects)
             return
         mine = {table: names for table, names in turn.files.items() if table in self._tables}
         effects.append(Perform(ReadFiles(turn.epoch, mine)))
+
+    def _end_what_may(self, effects: list[Effect]) -> None:
+        """End epochs of which all is read, as far as it is this switch's turn."""
+        while self._records.has_read(epoch := self._ended + 1) and self._transitions.may_end(
+            epoch, self._now, is_urgent=bool(self._waiting)
+        ):
+            self._end(self._records.take_held(epoch, effects), effects)
+            effects += self._transitions.ended(epoch)
 
     def _end(self, read: LoggedPayloads, effects: list[Effect]) -> None:
         """Send everything of an epoch, and tell the nodes that it has ended here."""
@@ -312,13 +326,19 @@ class Switch:
         intake = b"" if self._spread is None else self._spread.intake.save()
         return SwitchState(epoch, intake, self._sessions.save(), self._sessions.forgotten)
 
+    def _take_commits(self, effects: list[Effect]) -> None:
+        """Do what is to be done of epochs that are committed now, and tell who is to hear of it here."""
+        for epoch, told in self._commits.due():
+            self._commit(epoch, effects)
+            effects += told
+
     def _commit(self, epoch: int, effects: list[Effect]) -> None:
         if epoch != self._committed + 1 or epoch > self._ended:
             raise RemoteProtocolError(f"{self.name}: epoch {epoch} is committed after {self._committed}")
         self._committed = epoch
         self._open.commit(epoch)
         self._credit.commit(epoch)
-        self._forget(effects)
+        self._records.forget(epoch, effects)
 
     def _reset(self, epoch: int, effects: list[Effect]) -> None:
         """Go on in a new incarnation: send again what is open, to nodes that have taken back what they had of it."""
@@ -327,6 +347,8 @@ class Switch:
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
         self._queries.reset()
+        self._commits.reset(epoch)
+        effects += self._transitions.reset(epoch, self._ended)
         self._open.repeat(effects, self._spread.blocks.protocol if self._spread else None)
         if self._taken:
             effects.append(Send(PUBLISHER, EpochWanted(self._ended + 1)))
@@ -335,33 +357,12 @@ class Switch:
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def _recover(self, first: int, records: Sequence[bytes], effects: list[Effect]) -> None:
-        """Take in committed epochs; keep what has come for others: they are told again, and must bring the same."""
-        for number, logged in self._log.recover(first, records):
-            assert isinstance(logged, LoggedPayloads | LoggedRows), logged
-            if isinstance(logged, LoggedRows):
-                for client, last in logged.senders:
-                    self._sessions.note(client, last, logged.epoch)
-                self._first_rows.setdefault(logged.epoch, number)
-                self._known.setdefault(logged.epoch, []).append(logged)
-            else:
-                self._log.records[logged.epoch] = number
-                self._read[logged.epoch] = logged  # the last one: an epoch may have been read anew
-        self._log.require_epochs(self._log.records, self._committed)
-        for epoch in sorted(each for each in {*self._known, *self._read} if each <= self._committed):
-            done = [*self._known.pop(epoch, ()), self._read.pop(epoch)]
-            if self._spread is not None and epoch > self._log.saved:
-                for part in map(intake_part, done):
+        """Take in committed epochs, then what clients have sent for the open one."""
+        for epoch, parts in self._records.recover(first, records, self._sessions, self._committed):
+            if self._spread is not None:
+                for part in map(intake_part, parts):
                     self._spread.intake.apply(epoch, [part])
         self._take_known(effects)
-
-    def _forget(self, effects: list[Effect]) -> None:
-        """Give up what is not needed of the log.
-
-        An epoch that was read anew has its last record behind what clients have sent for the next one.
-        """
-        if self._log.saved <= self._committed:
-            self._first_rows = {each: at for each, at in self._first_rows.items() if each > self._log.saved}
-        self._log.forget(self._committed, effects, self._first_rows.values())
 
     def check(self) -> None:
         """Check what holds between two steps."""

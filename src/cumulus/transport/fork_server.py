@@ -3,7 +3,8 @@
 ``python -m cumulus.transport.fork_server FD MODULE…`` imports the modules; `FD` is one end of a pair of sockets, at
 whose other end is a `cumulus.transport.forked_processes.ForkServer`. A request names a module and brings three
 descriptors: the machine's end of its own pair of sockets, the pipe for its lines, the directory in which it runs. The
-answer has its number and a descriptor of the process; how it ends is told when it has. All are datagrams with JSON.
+answer has its number and a descriptor of the process; how it ends is told when it has. All are datagrams with JSON, and
+answers have the numbers of their requests.
 
 A fork has one thread, whatever its parent has had, and what the others were doing is left half done. So this process
 has no other thread, and refuses to fork if it has one.
@@ -92,12 +93,13 @@ class _Server:
         said, files, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, REQUEST_FILES)
         if not said:
             return False
+        request = json.loads(said)
         try:
             threads = other_threads()
             if threads:
-                self._tell({"threads": threads})
+                self._tell({"request": request["request"], "threads": threads})
             else:
-                self._fork(json.loads(said), files, poll)
+                self._fork(request, files, poll)
         finally:
             for each in files:
                 os.close(each)
@@ -107,7 +109,7 @@ class _Server:
         try:
             number = os.fork()
         except OSError as problem:
-            self._tell({"problem": problem.strerror})
+            self._tell({"request": request["request"], "problem": problem.strerror})
             return
         if number == 0:
             for each in self._children:
@@ -117,7 +119,8 @@ class _Server:
         file = os.pidfd_open(number)
         self._children[file] = number
         poll.register(file, select.POLLIN)
-        socket.send_fds(self._control, [json.dumps({"forked": number}).encode()], [file])
+        answer = {"request": request["request"], "forked": number}
+        socket.send_fds(self._control, [json.dumps(answer).encode()], [file])
 
     def _tell(self, what: dict[str, Any]) -> None:
         self._control.send(json.dumps(what).encode())

@@ -89,7 +89,9 @@ class _ServerProcess:
         self.pid = self._popen.pid
         self._changed = Condition()
         self.is_ready = self._is_over = False
+        self._requests = 0
         self._answer: dict[str, Any] | None = None
+        """To the last request."""
         self._codes: dict[int, int] = {}
         """Process → its exit code, until somebody asks for it."""
         self._writer = Thread(target=self._pass_lines_on, name="lines of the fork server", daemon=True)
@@ -109,14 +111,16 @@ class _ServerProcess:
         OSError
             If there can be no more processes.
         """
-        request = json.dumps({"name": process.name, "module": process.module}).encode()
         with self._changed:
+            self._drop_answer()
+            self._requests += 1
+            request = {"request": self._requests, "name": process.name, "module": process.module}
             if not self._changed.wait_for(lambda: self.is_ready or self._is_over, _IMPORT_SECONDS) or self._is_over:
                 raise _ServerLostError
             place = os.open(".", os.O_PATH | os.O_DIRECTORY)
             try:
                 files = [channels.theirs.fileno(), channels.lines_in, place]
-                socket.send_fds(self._control, [request], files)
+                socket.send_fds(self._control, [json.dumps(request).encode()], files)
             except (BrokenPipeError, ConnectionResetError):
                 raise _ServerLostError from None
             finally:
@@ -170,11 +174,16 @@ class _ServerProcess:
         self._popen.wait()
         self._writer.join(_END_SECONDS)
         with self._changed:
-            if self._answer is not None and "file" in self._answer:  # too late
-                os.close(self._answer["file"])
+            self._drop_answer()
             self._is_over = True
             self._changed.notify_all()
         self._on_end(self)
+
+    def _drop_answer(self) -> None:
+        """Forget an answer that came too late, or when who has asked was interrupted: a fork that has nobody ends."""
+        answer, self._answer = self._answer, None
+        if answer is not None and "file" in answer:
+            os.close(answer["file"])
 
     def _take(self, said: dict[str, Any], files: Sequence[int]) -> None:
         if "ready" in said:
@@ -182,7 +191,10 @@ class _ServerProcess:
         elif "ended" in said:
             self._codes[said["ended"]] = said["code"]
         else:
+            self._drop_answer()
             self._answer = {**said, "file": files[0]} if files else said
+            if said["request"] != self._requests:
+                self._drop_answer()
 
 
 class _ForkedProcess:
@@ -334,8 +346,8 @@ class ForkServer:
         if self._is_closed:
             return
         if server.is_ready:
-            self._note("the process that forks machines was lost; another one starts")
             self._begin()
+            self._note("the process that forks machines was lost; another one starts")
         else:
             self._give_up("the process that forks them has ended before it was ready")
 

@@ -163,6 +163,7 @@ def test_a_secret_that_others_can_read_or_write_is_none(tmp_path: Path, mode: in
             lambda: None,
             lambda _: None,
             print,
+            None,
         )
 
 

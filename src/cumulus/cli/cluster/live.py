@@ -14,6 +14,7 @@ from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcC
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
 
@@ -52,6 +53,8 @@ def start(
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
     gc: GcChoice = "",
+    commit: CommitBy = typer.Option(CommitBy.PUBLISHER, "--commit", help=COMMIT_HELP),
+    transitions: Transitions = typer.Option(Transitions.ALIGNED, "--transitions", help=TRANSITIONS_HELP),
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),
@@ -90,6 +93,7 @@ def start(
 
     check_engine(engine)
     of_mode = {"cuts": tuple(cut), "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
+    of_mode |= EpochEndings(commit, transitions).plain()
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
     live = daemon.LiveSettings(
         str(program),
@@ -125,12 +129,13 @@ def _serve(live: LiveSettings, home: Path) -> None:
     """Run a cluster here, until Ctrl-C."""
     from cumulus.cli.terminal.progress_lines import ProgressReporter
     from cumulus.cluster.live import daemon
+    from cumulus.cluster.processes.machine_modules import forks_beside
     from cumulus.interrupts import Interrupt
 
     with ProgressReporter(False) as progress, Interrupt() as stop_wish:
-        daemon.serve(
-            live, lambda: stop_wish.wished, lambda: progress.say(f"{home}: all run"), progress.epoch, progress.say
-        )
+        say = progress.say
+        with forks_beside(say, has_hosts=live.hosts is not None) as forks:
+            daemon.serve(live, lambda: stop_wish.wished, lambda: say(f"{home}: all run"), progress.epoch, say, forks)
 
 
 def _bytes(most_memory: str) -> int:

@@ -13,6 +13,7 @@ from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, RULES, Mode
+from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
 from cumulus.errors import UsageError
@@ -30,9 +31,10 @@ def _tell_options(asked: bool) -> None:
         from cumulus.cluster.planning.mode_options import OPTIONS
 
         for name, rule in OPTIONS.items():
-            print(f"{name}={rule.value}" if rule.value else name)
+            print(rule.written(name))
             print(f"  {rule.does}; {rule.source}")
-            print(f"  of {', '.join(rule.modes)}")
+            beside = [f"; with {rule.needs}"] if rule.needs else [f"; not with {each}" for each in rule.excludes]
+            print(f"  of {', '.join(rule.modes)}{''.join(beside)}")
         raise typer.Exit
 
 
@@ -46,6 +48,8 @@ def plan(
     messages: bool = typer.Option(False, "--messages", help="Count what machines would send each other."),
     source: list[str] = typer.Option([], "--from", help="Of --messages: rows, in DIR or NAME=PATH, as of run."),
     block: int = typer.Option(10_000, "--block", min=1, help="Of --messages: rows of a block, at most."),
+    commit: CommitBy = typer.Option(CommitBy.PUBLISHER, "--commit", help=f"Of --messages. {COMMIT_HELP}"),
+    transitions: Transitions = typer.Option(Transitions.ALIGNED, help=f"Of --messages. {TRANSITIONS_HELP}"),
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
@@ -77,29 +81,29 @@ def plan(
     planned = plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=cut, options=option, central=central)
     found = require_order(planned)
     if messages:
-        _print_messages(found, source, block, as_json=as_json)
+        _print_messages(found, source, block, EpochEndings(commit, transitions), as_json=as_json)
         return
-    spread, cost = found.division.spread, None
-    if spread.maps and RULES[mode].has_replicas:
-        cost = cost_of_homes(spread, found.layout.homes, statistics)
-    text = str(found.nodes_program.program)
+    spread, text = found.division.spread, str(found.nodes_program.program)
+    if program and not as_json:
+        if not spread.maps:
+            raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
+        print(text, end="")
+        return
+    has_cost = spread.maps and RULES[mode].has_replicas
+    cost = cost_of_homes(spread, found.layout.homes, statistics) if has_cost else None
     if as_json:
         data = plan_data(found, cost)
         print(json.dumps({**data, "program": text} if program else data, indent=2, ensure_ascii=False))
-    elif program:
-        if not found.division.spread.maps:
-            raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
-        print(text, end="")
     else:
         print(plan_text(found, cost))
 
 
-def _print_messages(found: ClusterPlan, source: list[str], block: int, *, as_json: bool) -> None:
+def _print_messages(found: ClusterPlan, source: list[str], block: int, endings: EpochEndings, *, as_json: bool) -> None:
     """Print how many messages of each kind there would be: for each epoch, and for all rows if there are some."""
     from cumulus.cluster.planning.message_counts import count_messages, counted_at_most, messages_of_epoch
     from cumulus.epochs.sources import sources_from
 
-    per_epoch = messages_of_epoch(found)
+    per_epoch = messages_of_epoch(found, endings)
     head = f"{found.mode.value}, {found.nodes} nodes"
     told: dict[str, Any] = {}
     if source:

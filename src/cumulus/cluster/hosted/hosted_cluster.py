@@ -66,7 +66,7 @@ class HostedSettings:
         Whether what goes between hosts may be read on the way.
     settings
         Others of a cluster, such as ``{"keep": 10, "engine": "interpreter"}``: `files_per_epoch`, `cuts`, `options`,
-        `dispatch`, `arity`, `gc`.
+        `dispatch`, `arity`, `gc`, `commit`.
     """
 
     program: Program | str
@@ -233,7 +233,7 @@ class HostedCluster:
 
     def _serve(self, live: LiveSettings) -> None:
         try:
-            serve(live, self._wish.is_set, self._has_begun.set, lambda _: None, _note)
+            serve(live, self._wish.is_set, self._has_begun.set, lambda _: None, _note, None)
         except Exception as problem:  # noqa: BLE001  # whoever has started it is told, whatever it is
             self._problem = problem
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from cumulus.cluster.live.resize_wish import ResizeWish
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.home import Home
-from cumulus.cluster.processes.machine_modules import fork_server
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.durable.folders import check_output, make_private
@@ -99,7 +98,7 @@ def serve(
     on_up: Callable[[], None],
     on_epoch: Callable[[Epoch], None],
     note: Callable[[str], None],
-    forks: ForkServer | None = None,
+    forks: ForkServer | None,
 ) -> None:
     """Run a cluster until it is stopped.
 
@@ -110,27 +109,14 @@ def serve(
     note
         Takes a line to tell when all start anew.
     forks
-        What forks machines of this computer; None: the cluster has its own, if there are any.
+        What forks machines of this computer (`cumulus.cluster.processes.machine_modules.forks_beside`); None: each
+        start has its own, if there are any.
 
     Raises
     ------
     CumulusError
         If it cannot start, or not go on.
     """
-    with ExitStack() as opened:
-        if live.hosts is None and forks is None:
-            forks = opened.enter_context(fork_server(note))
-        _serve(live, is_stopped, on_up, on_epoch, note, forks)
-
-
-def _serve(
-    live: LiveSettings,
-    is_stopped: Callable[[], bool],
-    on_up: Callable[[], None],
-    on_epoch: Callable[[Epoch], None],
-    note: Callable[[str], None],
-    forks: ForkServer | None,
-) -> None:
     place = Path(live.home).absolute()
     home = _opened(live, live.nodes, live.switches, note, forks)
     done: ResizeWish | None = None

@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 
-from cumulus.cluster.processes.machine_modules import fork_server
+from cumulus.cluster.processes.machine_modules import forks_beside
 
 
 def main() -> None:
     """Run the cluster until it is stopped."""
     given = json.load(sys.stdin)
-    with ExitStack() as opened:
-        forks = None
-        if given["hosts"] is None:
-            forks = opened.enter_context(fork_server(lambda line: print(line, file=sys.stderr, flush=True)))
+    tell = partial(print, file=sys.stderr, flush=True)
+    with forks_beside(tell, has_hosts=given["hosts"] is not None) as forks:
         if not given["functions"]:
             from cumulus.cluster.processes.import_without_pandas import import_pyarrow_alone
 

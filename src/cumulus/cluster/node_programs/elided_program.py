@@ -12,7 +12,7 @@ SendLog (`cumulus.cluster.node_programs.send_logs`):
 ===============================  ======================================================================================
 
 So a node has been sent, of the keys that it has asked for, all deltas of versions before the last one for which it
-asked.
+asked. With `look-ahead` that is a version behind all others as soon as it asks again: so each delta is late, and owed.
 
 References
 ----------
@@ -34,8 +34,13 @@ from cumulus.cluster.node_programs.target_program import asked_columns, got_map,
 from cumulus.m3.program import On, Program, Statement, Trigger
 
 
-def elided_program(spread: Program) -> NodeProgram:
+def elided_program(spread: Program, *, looks_ahead: bool = False) -> NodeProgram:
     """Return the node program of a spread program for elided PUSHes.
+
+    Parameters
+    ----------
+    looks_ahead
+        Whether who asks again for entries is told of all that changes in them, before he asks once more.
 
     Examples
     --------
@@ -51,14 +56,14 @@ def elided_program(spread: Program) -> NodeProgram:
     m late m owed EXISTS("m sent"[d_a_2, node].y) * {"m sent"[d_a_2, node].y > v + 1} * d_n_2
     m unsent m owed EXISTS("m sent"[d_a_2, node].y) * {"m sent"[d_a_2, node].y <= v + 1} * d_n_2
     """
-    return _ElidedWriter(spread).written()
+    return _ElidedWriter(spread, looks_ahead=looks_ahead).written()
 
 
 class _ElidedWriter:
     """Writes one program."""
 
-    def __init__(self, spread: Program) -> None:
-        self._spread = spread
+    def __init__(self, spread: Program, *, looks_ahead: bool) -> None:
+        self._spread, self._looks_ahead = spread, looks_ahead
         self._slices = slices_of(spread, NodeNames(spread))
         self._made = node_program(self._reading_what_was_got(), {})
         self._names = names = NodeNames(self._made.program, self._made.version)
@@ -116,8 +121,10 @@ class _ElidedWriter:
         is_new, oldest = Compare("=", sent, number(0)), Range((Var(self._since.name), True), None)
         read = tuple(Var(name) for name in names)
         all_of_them: tuple[Term | Range, ...] = (*read, oldest)
-        is_before = Compare("<", Var(later), Var(self._names.version))
-        is_unsent = product_of([is_before, Compare(">=", self._sent.after(later), sent)])
+        is_wanted: Term = Compare("<", Var(later), Var(self._names.version))
+        if self._looks_ahead:  # who is told of all changes from now on is sent all that there are
+            is_wanted = sum_of([product_of([is_new, is_wanted]), Compare(">", sent, number(0))])
+        is_unsent = product_of([is_wanted, Compare(">=", self._sent.after(later), sent)])
         statements = []
         for value in definition.values:
             there = MapRead(each.map, value.name, read)
@@ -126,5 +133,5 @@ class _ElidedWriter:
             statements.append(Statement(logs.answered, value.name, (*names, self._since.name), "+=", term))
             unsent = product_of([MapRead(since, value.name, (*read, Var(later))), is_unsent])
             statements.append(Statement(logs.answered, value.name, (*names, later), "+=", unsent))
-        statements.append(self._sent.noting(each, names))
+        statements.append(self._sent.noting(each, names, looks_ahead=self._looks_ahead))
         return relation, Trigger(On.INSERT, each.asked, relation.column_names, tuple(statements))

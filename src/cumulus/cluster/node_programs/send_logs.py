@@ -27,6 +27,9 @@ from cumulus.cluster.node_programs.program import Overlay
 from cumulus.cluster.node_programs.target_program import asked_columns, bare_map
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
 
+AHEAD = (1 << 63) - 1
+"""Stands for a version behind all others: who was sent something for it is told at once of all that changes."""
+
 
 def bound_places(each: FetchedSlice) -> list[tuple[int, str]]:
     """Return the places of the bound keys of a slice, each with its column."""
@@ -78,11 +81,21 @@ class SendLogs:
         """Return one more than a version: 0 is no entry."""
         return Apply("add", (Var(version), number(1)))
 
-    def noting(self, each: FetchedSlice, keys: Iterable[str]) -> Statement:
-        """Return the statement that notes that a node is sent entries for the version of the event, if none later."""
+    def noting(self, each: FetchedSlice, keys: Iterable[str], *, looks_ahead: bool = False) -> Statement:
+        """Return the statement that notes that a node is sent entries for the version of the event, if none later.
+
+        Parameters
+        ----------
+        looks_ahead
+            Whether it is noted of who has been sent these entries before that it is sent all that changes: `AHEAD`.
+        """
         sent = self.sent(each, keys)
         version = self._names.version
         newer = product_of([Compare(">", self.after(version), sent), sum_of([Var(version), number(1), negate(sent)])])
+        if looks_ahead:
+            first = product_of([Compare("=", sent, number(0)), self.after(version)])
+            is_again = [Compare(">", sent, number(0)), Compare("<", sent, number(AHEAD))]
+            newer = sum_of([first, product_of([*is_again, sum_of([number(AHEAD), negate(sent)])])])
         names = tuple(key.name for key in sent.keys if isinstance(key, Var))
         return Statement(sent.map, self._last, names, "+=", newer)
 

@@ -6,12 +6,13 @@ computed at once and corrected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from cumulus.cluster.node_programs.evaluator import NodeMaps
+from cumulus.cluster.node_programs.send_logs import AHEAD
 from cumulus.engine.frames.frame import MapFrame, concat
 
 
@@ -90,7 +91,12 @@ class SentSlices:
 
     def renumber(self, less: int) -> None:
         """Take something away from the versions for which something was sent."""
-        self._change_sent(lambda sent: sent.with_value_numbers(0, np.maximum(sent.value_numbers(0) - less, 1)))
+
+        def earlier(sent: MapFrame) -> MapFrame:
+            numbers = sent.value_numbers(0)
+            return sent.with_value_numbers(0, np.where(numbers == AHEAD, AHEAD, np.maximum(numbers - less, 1)))
+
+        self._change_sent(earlier)
 
 
 class LoggedSlices(SentSlices):
@@ -150,6 +156,21 @@ class KeptSlices(SentSlices):
             if old.rows and self._maps.engine.size(logs.sent):
                 self._maps.tell(logs.unsent, self._maps.made.overlays[each.map].since, old)
         self._change_sent(lambda sent: sent.with_value_numbers(0, np.maximum(sent.value_numbers(0), end + 2)))
+
+    def look_no_further(self, newest: Mapping[str, int]) -> None:
+        """Note of those who are told of all changes that they have been told so far, and must ask again.
+
+        Parameters
+        ----------
+        newest
+            Map → the last version of a delta that is there.
+        """
+        for each, logs in zip(self._slices, self._logs, strict=True):
+            sent = self._maps.taken(logs.sent)
+            if sent.rows:
+                numbers = sent.value_numbers(0)
+                told = np.where(numbers == AHEAD, newest.get(each.map, -1) + 2, numbers)
+                self._maps.put(logs.sent, sent.with_value_numbers(0, told))
 
     def clear_got(self) -> None:
         """Forget what was got."""

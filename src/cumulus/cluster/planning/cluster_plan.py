@@ -10,9 +10,9 @@ checked references go together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import FETCHING, RULES, Mode
@@ -100,7 +100,21 @@ class ClusterPlan:
     @cached_property
     def depths(self) -> int:
         """How many depths the graph of the spread maps has; 1 where maps feed each other in a circle."""
-        return 1 if self.is_cyclic else 1 + max(depths(self.division.spread).values(), default=-1)
+        return 1 if self.is_cyclic else 1 + max(self.depth_of.values(), default=-1)
+
+    @cached_property
+    def depth_of(self) -> Mapping[str, int]:
+        """Spread map → its depth; 0 for all where maps feed each other in a circle."""
+        spread = self.division.spread
+        return dict.fromkeys((each.name for each in spread.maps), 0) if self.is_cyclic else depths(spread)
+
+    def patience_with(self, maps: Iterable[str]) -> int:
+        """Return for how many ticks what reads some maps waits for what has earlier versions.
+
+        Deltas of deeper maps take longer: they wait for others themselves.
+        """
+        ticks = self.options.ticks(self.options.patience_ms)
+        return ticks * max((1 + self.depth_of[name] for name in maps), default=0)
 
     @cached_property
     def is_cyclic(self) -> bool:
@@ -244,7 +258,9 @@ def plan_cluster(
     if rules.has_replicas:
         made = node_program(spread, homes, corrects=rules.corrects)
     else:
-        correcting = elided_program if chosen.elide_push else four_logs_program
+        correcting = four_logs_program
+        if chosen.elide_push:
+            correcting = partial(elided_program, looks_ahead=chosen.look_ahead)
         made = correcting(spread) if rules.corrects else target_program(spread)
     rows = estimated_rows(program, known)
     return ClusterPlan(

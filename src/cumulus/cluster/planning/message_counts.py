@@ -21,6 +21,7 @@ from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, name
 from cumulus.cluster.placement.regions import AxisCut, may_meet
 from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, lies_by
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
+from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.order_of_events import intake_of_switch
 from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows, Sent
 from cumulus.cluster.versions import Numbering, VersionOrder
@@ -177,15 +178,17 @@ def _correspond(one: LoopParts, other: LoopParts) -> bool:
     )
 
 
-def messages_of_epoch(plan: ClusterPlan) -> Counter[str]:
+def messages_of_epoch(plan: ClusterPlan, endings: EpochEndings = DEFAULT_ENDINGS) -> Counter[str]:
     """Return how many messages there are for each epoch, whatever is in it: its end, its checkpoints, its commit."""
     nodes, switches = plan.nodes, plan.tables.switches
     rounds = 2 if plan.is_cyclic and RULES[plan.mode].corrects else 0  # if all are quiet
+    agreeing = switches * (switches - 1) + 1  # among switches, and the lowest to the publisher
     return Counter(
         EpochTurn=switches,
         EpochEnd=plan.epoch_routes.ends,
         MapCheckpoint=nodes * (nodes - 1) * rounds + plan.epoch_routes.checkpoints,
-        EpochReady=nodes + switches,
+        EpochToken=switches if endings.transitions is Transitions.STAGGERED and switches > 1 else 0,
+        EpochReady=nodes + (agreeing if endings.commit is CommitBy.SWITCHES else switches),
         EpochCommit=nodes + switches,
     )
 

@@ -23,15 +23,19 @@ class ModeOptions:
     buffer_ms
         For how long nodes collect what they have to send; 0 for not at all.
     per_depth
-        Whether that is the longer, the deeper a map is: so often that time as its depth, counted from 1.
+        Whether that is for maps of depth 0, and for others that time times their depth, counted from 1.
     compress
         Whether entries are compressed on their way between nodes.
     elide_push
         Whether nodes keep what they have fetched, and are sent only what has changed.
     wait_ms
         For how long who computes waits for PUSHes that may be elided, at most; 0 for not at all.
+    patience_ms
+        For how long what reads maps waits for what has earlier versions; 0 for not at all.
     elide_put
         Whether who computes is told so by those that send it something, and not by the switch.
+    look_ahead
+        Whether entries that a node asks for again are sent to it as soon as they change.
     elide_fetch
         Whether nodes find in rows to whom they send what.
     """
@@ -44,6 +48,8 @@ class ModeOptions:
     wait_ms: int = 0
     elide_put: bool = False
     elide_fetch: bool = False
+    patience_ms: int = 0
+    look_ahead: bool = False
 
     @property
     def tick_ms(self) -> int:
@@ -51,7 +57,7 @@ class ModeOptions:
 
         What waits for some time does so between two ticks, so it waits for half of the time at least.
         """
-        times = [self.buffer_ms, *(-(-each // 2) for each in (self.wait_ms,))]
+        times = [self.buffer_ms, *(-(-each // 2) for each in (self.wait_ms, self.patience_ms))]
         return min(filter(None, times), default=0)
 
     def ticks(self, milliseconds: int) -> int:
@@ -111,7 +117,7 @@ OPTIONS: Mapping[str, OptionRule] = {
     ),
     "per-depth": OptionRule(
         (Mode.EVENTUAL,),
-        "buffer=MS is for maps that read no map; others are collected so often longer as they are deep",
+        "deltas of deeper maps are collected for longer: MS times the depth, counted from 1",
         "consistency paper, section 6",
         needs="buffer",
     ),
@@ -136,6 +142,18 @@ OPTIONS: Mapping[str, OptionRule] = {
         (Mode.FOUR_LOGS,),
         "a FETCH has rows, and no reference to who is sent what: nodes know where maps lie",
         "semester paper, sections 3.2 and 3.5, FETCH optimization",
+    ),
+    "patience": OptionRule(
+        (Mode.EVENTUAL, Mode.FOUR_LOGS),
+        "what reads a map waits MS times its depth, counted from 1, for what has earlier versions",
+        "semester paper, section 6, timing assumptions and rounds",
+        "MS",
+    ),
+    "look-ahead": OptionRule(
+        (Mode.FOUR_LOGS,),
+        "what changes in entries that a node asks for again is sent to it at once, until the next commit",
+        "semester paper, section 3.5, look ahead",
+        needs="elide-push",
     ),
 }
 OPTION_HELP = (

@@ -14,6 +14,7 @@ from typing import Any
 from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
 from cumulus.cluster.planning.central_options import CentralOptions, central_options
+from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, EpochEndings, epoch_endings
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.files import read_number, write_durably
 from cumulus.epochs.folder_source import FolderSource
@@ -60,6 +61,8 @@ class ClusterSettings:
         What the mode does otherwise, as the user has written it: of this life, as they change no state.
     dispatch, arity, gc
         How blocks reach nodes, and when deltas are folded (`cumulus.cluster.planning.central_options`).
+    commit, transitions
+        How epochs end (`cumulus.cluster.planning.epoch_endings`): of this life, too.
     layout
         How often what the nodes have was dealt out anew.
     slots
@@ -90,6 +93,8 @@ class ClusterSettings:
     dispatch: str = ""
     arity: int | None = None
     gc: str = ""
+    commit: str = DEFAULT_ENDINGS.commit.value
+    transitions: str = DEFAULT_ENDINGS.transitions.value
     layout: int = 0
     slots: tuple[tuple[int, int], ...] = ()
 
@@ -97,6 +102,11 @@ class ClusterSettings:
     def central(self) -> CentralOptions:
         """What target aggregation in the order of one switch does otherwise."""
         return central_options(self.dispatch, self.arity, self.gc)
+
+    @property
+    def endings(self) -> EpochEndings:
+        """How epochs end."""
+        return epoch_endings(self.commit, self.transitions)
 
     @property
     def agreed(self) -> bytes:

@@ -14,6 +14,7 @@ from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, central_options
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
+from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, epoch_endings
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
@@ -71,7 +72,7 @@ class Home:
         given = given_functions(functions_in(functions))
         runnable(program.functions, given)  # a missing one is told before folders are made
         program, sources = match_sources_to_tables(require_columns(program), sources)
-        options_of(mode, options)
+        _check_choices(mode, options, settings)
         if undefined_maps(program) or circle_text(program):  # what no cluster can do is told before folders are made
             require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts))
         place = (checkpoint or out / "checkpoint").absolute()
@@ -153,6 +154,12 @@ def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, 
 def _layout_of(before: ClusterSettings | None) -> dict[str, Any]:
     """Return the settings that only a resize changes."""
     return {} if before is None else {"layout": before.layout, "slots": before.slots}
+
+
+def _check_choices(mode: Mode, options: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Raise UsageError if there is nothing that is called as what is chosen."""
+    options_of(mode, options)
+    epoch_endings(**{name: settings[name] for name in DEFAULT_ENDINGS.plain() if name in settings})
 
 
 def _make_private(place: Path) -> None:

@@ -35,6 +35,8 @@ from cumulus.cluster.senders import Senders
 from cumulus.cluster.standby.copied_machine import CopiedMachine
 from cumulus.cluster.standby.standby import STANDBY, Standby
 from cumulus.cluster.switch import SpreadIntake, Switch
+from cumulus.cluster.switches.commits import commits_of_switch, coordinator_of
+from cumulus.cluster.switches.epoch_transitions import epoch_transitions
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
@@ -69,10 +71,10 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
     Parameters
     ----------
     argument
-        "home": the folder with the settings; of the publisher also "every_ms" and "last". "is_away":
-        the home is not seen; then "card" is by `cumulus.cluster.processes.cluster_hosts.card_of`, and "data" the folder
-        for the state. "ack": machines may have a standby, and what waits for it; then "hosts" is how many hosts there
-        are, and "branches" has the branches of logs other than 0.
+        "home": the folder with the settings; of publisher and switches also "every_ms"; of the publisher "last".
+        "is_away": the home is not seen; then "card" is by `cumulus.cluster.processes.cluster_hosts.card_of`, and "data"
+        the folder for the state. "ack": machines may have a standby, and what waits for it; then "hosts" is how many
+        hosts there are, and "branches" has the branches of logs other than 0.
 
     Raises
     ------
@@ -133,7 +135,7 @@ def equip_by_plan(
     if name == PUBLISHER:
         machine, perform = part.publisher(argument.get("every_ms"), int(argument.get("last", 0)))
     elif name.startswith("switch"):
-        machine, perform = part.switch(int(name.removeprefix("switch")))
+        machine, perform = part.switch(int(name.removeprefix("switch")), argument.get("every_ms"))
     else:
         machine, perform = part.node(int(name.removeprefix("node")))
     if away is not None:
@@ -188,13 +190,15 @@ class _Parts:
         settings, plan = self._settings, self._plan
         sink = Sink(settings.out, settings.checkpoint, settings.program)
         progress = self._newest.offsets if self._newest else {}
-        machine = Publisher(settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
+        begun = (settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
+        machine = Publisher(*begun, commit=settings.endings.commit)
         tasks = PublisherTasks(settings, plan, self._functions, sink, is_endless=every_ms is not None, last=last)
         return machine, tasks.run
 
-    def switch(self, number: int) -> tuple[Machine, Perform]:
+    def switch(self, number: int, every_ms: int | None) -> tuple[Machine, Perform]:
         """Return a switch."""
         settings, plan = self._settings, self._plan
+        count, endings = settings.switches, settings.endings
         tables = frozenset(plan.tables.tables_of(number))
         static = frozenset(relation.name for relation in plan.program.relations if relation.static)
         spread = None
@@ -216,6 +220,8 @@ class _Parts:
             self._committed,
             spread,
             sessions,
+            commits_of_switch(number, plan.nodes, count, endings.commit, self._committed),
+            epoch_transitions(number, count, endings.transitions, every_ms, self._committed),
             static=not static.isdisjoint(tables),
             state=state,
             least_log_bytes=settings.snapshot_bytes,
@@ -252,6 +258,7 @@ class _Parts:
             gate,
             protocol,
             plan.epoch_routes.of_node(number),
+            coordinator_of(number, settings.switches, settings.endings.commit),
             state,
             settings.snapshot_bytes,
             self._process,

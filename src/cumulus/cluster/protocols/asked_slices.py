@@ -106,9 +106,13 @@ class AskedSlices:
         rows = _table(data)
         if missing := {*self._needs.columns(relation)} - {*rows.column_names}:
             raise RemoteProtocolError(f"rows of {relation} in a FETCH have no {', '.join(sorted(missing))}")
+        known: dict[tuple[tuple[str, ...], bytes], pa.Table | None] = {}
         for (reader, target, number), of in self._needs.sent(relation, rows).items():
             if reader == self._maps.number:
-                yield SliceForTarget(target, number, keys_of(rows, self._slices[number].bound, of))
+                place = bound, _ = self._slices[number].bound, of.tobytes()
+                if place not in known:  # often several slices, or nodes, need the same keys
+                    known[place] = keys_of(rows, bound, of)
+                yield SliceForTarget(target, number, known[place])
 
     def by_target(self, fetch: Fetch) -> dict[int, list[tuple[int, bytes]]]:
         """Return for each node that gets a PUSH where its entries go; RemoteProtocolError if others are named."""

@@ -13,6 +13,7 @@ higher TS is processed"); Cumulus consistency paper, section 3.2 ("writes are de
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -47,6 +48,8 @@ class DeferredBlock:
         What is to be done.
     until
         The time (`DeferredWork.now`) at which it waits for no PUSH any more; None: all must come.
+    not_before
+        The time at which it may be done: until then something of an earlier version may come.
     """
 
     version: int
@@ -55,6 +58,7 @@ class DeferredBlock:
     pushes: int
     message: object
     until: int | None = None
+    not_before: int = 0
 
 
 @dataclass(slots=True)
@@ -168,8 +172,9 @@ class DeferredWork:
             while waiting:
                 work = waiting.popleft()
                 came = self._pushes.get(work.version, {}) if work.pushes else {}
-                is_over = work.until is not None and (self.now >= work.until or work.version <= ended)
-                if (len(came) >= work.pushes or is_over) and not self._waits(work, earlier):
+                now = math.inf if work.version <= ended else self.now
+                has_all = len(came) >= work.pushes or (work.until is not None and now >= work.until)
+                if has_all and now >= work.not_before and not self._waits(work, earlier):
                     if work.pushes:
                         self._pushes.pop(work.version, None)
                     if len(came) < work.pushes:

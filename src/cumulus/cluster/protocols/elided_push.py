@@ -4,6 +4,9 @@ A node that computes waits for nothing. It uses what it has got so far, and corr
 comes: the PUSH of a FETCH, if there is one, or a CORRECT of a version for which it had been sent something already. So
 it is as in `cumulus.cluster.protocols.eventual`, of maps that lie where somebody has asked for them.
 
+With `look-ahead` a node that is asked again for entries sends what changes in them as soon as it does, until a commit.
+So it is there when it is read, and is not asked for first.
+
 Or it waits for some time: nobody tells it whether a PUSH comes, so it goes on when all have come or its time is over,
 and corrects if one comes later. Then what has a later version waits behind it, but with `bypass`. At the end of an
 epoch nothing of it waits any more.
@@ -14,7 +17,7 @@ been sent of them.
 References
 ----------
 Cumulus semester paper, section 3.5, "PUSH Optimization": "Wait for some timeout", or "optimistically continue and do
-corrective updates if the PUSH messages arrive".
+corrective updates if the PUSH messages arrive"; "Look ahead".
 """
 
 from __future__ import annotations
@@ -45,15 +48,19 @@ class ElidedPushNode:
         Who was sent what, and what was got.
     work
         What waits.
+    late
+        What comes late.
     """
 
     def __init__(self, life: NodeLife) -> None:
         plan, self.maps = life.plan, life.spread_maps()
         self.depths, self._committed = plan.depths, life.committed
         self._asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
-        self.kept, self._late = KeptSlices(self.maps.maps), LateDeltas(self.maps.maps)
-        self._patience = plan.options.ticks(plan.options.wait_ms)
-        """For how many ticks PUSHes are waited for."""
+        self.kept, self.late = KeptSlices(self.maps.maps), LateDeltas(self.maps.maps)
+        options = plan.options
+        self._looks_ahead = options.look_ahead
+        self._patience_with, self._wait = plan.patience_with, options.ticks(options.wait_ms)
+        """For how many ticks a FETCH waits, and a PUT for PUSHes."""
         self.work = DeferredWork(reads_unwritten if plan.options.bypass else is_behind, arrival=Arrival.BY_VERSION)
         self._deltas: dict[int, list[MapFrame]] = {}
         """Slice → deltas of what was got; nothing was done with them yet."""
@@ -67,16 +74,17 @@ class ElidedPushNode:
         match message:
             case Fetch() if sender < 0:
                 read = self._asked.maps_read(message)
-                self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
+                version, not_before = self.maps.kept(message.version), self.work.now + self._patience_with(read)
+                self.work.defer(DeferredBlock(version, read, frozenset(), 0, message, not_before=not_before))
             case Put(block, pushes) if sender < 0:
-                written, waits_for = frozenset(self._blocks.group(block.group).writes), pushes if self._patience else 0
-                until = self.work.now + self._patience if waits_for else None
+                written, waits_for = frozenset(self._blocks.group(block.group).writes), pushes if self._wait else 0
+                until = self.work.now + self._wait if waits_for else None
                 version = self.maps.kept(block.version)
                 self.work.defer(DeferredBlock(version, frozenset(), written, waits_for, message, until))
             case Push(frames=frames) | Correct(frames) if sender >= 0:
                 for number, data in frames:
                     self._deltas.setdefault(number, []).append(self._asked.versioned(number, data))
-                if self._patience and isinstance(message, Push):
+                if self._wait and isinstance(message, Push):
                     self.work.note(sender, self.maps.kept(message.version), message)
             case Deltas() if sender >= 0:
                 self._blocks.take_failures(message)
@@ -114,8 +122,10 @@ class ElidedPushNode:
         for asked in sent_slices:
             read = (self._asked.slice(asked.slice).map,)
             found = self.kept.ask(asked.slice, asked.target, version, asked.keys, oldest)
-            is_late = self._late.is_late(read, version)
-            self._late.note_read(read, version, asked.count, is_late=is_late)
+            if self._looks_ahead:
+                self.late.tell_of(*read)
+            is_late = self.late.is_late(read, version)
+            self.late.note_read(read, version, asked.count, is_late=is_late)
             found = self._asked.cut(found, asked.slice, asked.target)
             if not found.rows:
                 continue
@@ -125,7 +135,7 @@ class ElidedPushNode:
                 frames[asked.target].append((asked.slice, self.maps.bytes_of(found)))
         for target, sent in frames.items():
             if target == self.maps.number:
-                if self._patience:
+                if self._wait:
                     self.work.note(target, version, Push(fetch.version, []))
             elif sent:
                 yield target, Push(fetch.version, sent)
@@ -136,16 +146,16 @@ class ElidedPushNode:
             return
         group = self._blocks.group(found.group)
         versions = versions_of(group, found.first, found.places)
-        is_late = self._late.is_late(group.reads, int(versions[0]))
+        is_late = self.late.is_late(group.reads, int(versions[0]))
         self.maps.maps.fire(group, found.rows, found.signs, versions, is_late=is_late)
-        self._late.note_read(group.reads, int(versions[-1]), len(versions), is_late=is_late)
+        self.late.note_read(group.reads, int(versions[-1]), len(versions), is_late=is_late)
 
     def _settle(self) -> None:
         """Add what was computed here, and correct what follows from it here, until nothing does; note the rest."""
         self._take_in()
         while added := self.maps.maps.take_out():
             for name, deltas in added.items():
-                self._late.receive({name: self.maps.own(name, deltas)})
+                self.late.receive({name: self.maps.own(name, deltas)})
             self._take_owed()
             self._take_in()
 
@@ -153,7 +163,7 @@ class ElidedPushNode:
         """Add what was got to what was got before; correct what was computed from that."""
         deltas, self._deltas = self._deltas, {}
         for number, found in deltas.items():
-            self._late.receive({self._asked.slice(number).got: self.kept.together(number, found)})
+            self.late.receive({self._asked.slice(number).got: self.kept.together(number, found)})
 
     def _take_owed(self) -> None:
         for number, node, deltas in self.kept.take_owed():
@@ -174,6 +184,9 @@ class ElidedPushNode:
         self._take_owed()  # the next `drain` sends it
         self.work.forget(self.maps.window.last_version(epoch))
         self._committed = epoch
+        if self._looks_ahead:
+            self.kept.look_no_further(self.late.newest)
+            self.late.tell_nobody()
         self.maps.cut(epoch)
 
     def reset(self, epoch: int) -> None:
@@ -182,7 +195,7 @@ class ElidedPushNode:
         self._deltas.clear()
         self._owed.clear()
         self.kept.clear_sent()
-        self._late.reset(self.maps.reset(epoch))
+        self.late.reset(self.maps.reset(epoch))
         self.kept.clear_got()
 
     def move_on(self, committed: int) -> None:
@@ -190,16 +203,16 @@ class ElidedPushNode:
         if less := self.maps.move_on(committed):
             self.work.renumber(less)
             self.kept.renumber(less)
-            self._late.renumber(less)
+            self.late.renumber(less)
 
     def late_share(self) -> tuple[int, int]:
         """Return how many slices, rows and deltas have come late in this life, and how many have come at all."""
-        shares = self._late.shares
+        shares = self.late.shares
         return shares.rows_late + shares.deltas_late, shares.total
 
     def facts(self) -> dict[str, object]:
         """Return how much came late, and how much waits."""
-        return {**asdict(self._late.shares), "blocks_waiting": len(self.work)}
+        return {**asdict(self.late.shares), "blocks_waiting": len(self.work)}
 
     def check(self) -> None:
         """Check what holds between two steps."""

@@ -5,7 +5,8 @@ What a node computes is in `cumulus.cluster.protocols.eventual_state`; here are 
 References
 ----------
 Cumulus consistency paper, section 4.1, with `buffer` section 4.2, with `per-depth` section 6 ("buffering for greater
-periods as we go down the dataflow dag"); "Trigger Dispatch" of the Cumulus architecture, without fetching.
+periods as we go down the dataflow dag"); with `patience` Cumulus semester paper, section 6; "Trigger Dispatch" of the
+Cumulus architecture, without fetching.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from cumulus.cluster.protocols.protocol import HearsNothing, NumberedRows
 from cumulus.cluster.spread_maps import BlockRows
 from cumulus.engine.frames.frame import MapFrame, concat
 from cumulus.errors import RemoteProtocolError
-from cumulus.m3.dataflow import depths
 
 
 class EventualNode:
@@ -40,7 +40,9 @@ class EventualNode:
         self.state = EventualState(plan.nodes_program, plan.layout, life.number, life.engine)
         self.maps = life.spread_maps_over(self.state.maps)
         self.depths = plan.depths
-        self._blocks: list[Block] = []
+        self._blocks: list[tuple[int, Block]] = []
+        """What has come, each with the time at which it may be evaluated: until then earlier deltas may come."""
+        self._patience = [plan.patience_with(each.reads) for each in plan.nodes_program.groups]
         self._deltas: list[Deltas] = []
         """What has come and was not drained; together, in the order of versions, it costs less."""
         self._committed = life.committed
@@ -53,7 +55,7 @@ class EventualNode:
         """Take blocks of switches, and deltas of nodes."""
         match message:
             case Events(blocks) if sender < 0:
-                self._blocks += blocks
+                self._blocks += ((self._now + self._patience_with(each), each) for each in blocks)
             case Deltas() if sender >= 0:
                 self._deltas.append(message)
             case _:
@@ -61,9 +63,9 @@ class EventualNode:
 
     def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Deltas]]:
         """Do everything that can be done here; yield what nodes must get."""
-        blocks, deltas, self._blocks, self._deltas = self._blocks, self._deltas, [], []
-        self._take_in(map(self.maps.block_rows, blocks), deltas)
         self._now += is_time
+        blocks, deltas, self._deltas = self._due_blocks(ended), self._deltas, []
+        self._take_in(map(self.maps.block_rows, blocks), deltas)
         due = None if ended > self._committed else self._due(is_time=is_time)  # the end of an epoch waits for all
         self._holds = due is not None and (self._holds or bool(blocks or deltas))
         sent = self.state.drain(due)
@@ -71,6 +73,21 @@ class EventualNode:
         for node, frames in sent.items():
             yield node, Deltas(self.maps.sent(frames))
         yield from self.maps.failures()
+
+    def _due_blocks(self, ended: int) -> list[Block]:
+        """Return the blocks that may be evaluated; keep those whose time is not over, if their epoch has not ended."""
+        last = self.maps.window.last_version(ended) if ended > self._committed else -1
+        found, blocks, self._blocks = [], self._blocks, []
+        for not_before, block in blocks:
+            if self._now < not_before and self.maps.kept(block.version) > last:
+                self._blocks.append((not_before, block))
+            else:
+                found.append(block)
+        return found
+
+    def _patience_with(self, block: Block) -> int:
+        is_known = 0 <= block.group < len(self._patience)
+        return self._patience[block.group] if is_known else 0  # and refused as soon as its rows are read
 
     def _due(self, *, is_time: bool) -> list[str] | None:
         """Return the maps whose deltas are not collected any longer; None for all."""
@@ -115,8 +132,9 @@ class EventualNode:
         return waiting
 
     def is_flushed(self, epoch: int) -> bool:
-        """Whether nothing is collected that is not sent."""
-        return not self._holds
+        """Whether nothing is collected that is not sent, and no block of an epoch waits."""
+        last = self.maps.window.last_version(epoch)
+        return not self._holds and all(self.maps.kept(block.version) > last for _, block in self._blocks)
 
     def commit(self, epoch: int) -> None:
         """Forget what is not needed once an epoch is committed."""
@@ -155,7 +173,7 @@ def _ticks_of_maps(plan: ClusterPlan) -> dict[str, int]:
     ticks, names = plan.options.ticks(plan.options.buffer_ms), [each.name for each in plan.division.spread.maps]
     if not ticks or not plan.options.per_depth:
         return dict.fromkeys(names, ticks) if ticks else {}
-    return {name: ticks * (1 + depth) for name, depth in depths(plan.division.spread).items()}
+    return {name: ticks * (1 + depth) for name, depth in plan.depth_of.items()}
 
 
 class EventualSwitch(HearsNothing):

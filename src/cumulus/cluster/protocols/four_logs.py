@@ -14,12 +14,14 @@ With `elide-put` a node learns from a PUSH, or from its own FETCH, what it has t
 bypasses it blindly, and is corrected. Even then a FETCH has its turn before the PUT of its block, so no node waits for
 itself. The end of an epoch says how many blocks come so, and before they are here the epoch is not flushed.
 
+With `patience` a FETCH is answered some time after it has come, so that what has earlier versions is there more often.
+
 A CORRECT stands behind all PUSHes on its link that do not have it. Those of them whose PUT waits are corrected where
 they lie, those whose block was computed by the node program (`cumulus.cluster.node_programs.four_logs_program`).
 
 References
 ----------
-Cumulus semester paper, sections 3.2 and 3.3; with `bypass` and `elide-put` section 3.5.
+Cumulus semester paper, sections 3.2 and 3.3; with `bypass` and `elide-put` section 3.5, with `patience` section 6.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ class FourLogsNode:
         self.asked, self._blocks = AskedSlices(plan, self.maps), ToldBlocks(self.maps)
         self.logs, self._late = LoggedSlices(self.maps.maps), LateDeltas(self.maps.maps)
         self._elides_put, self._awaited = plan.options.elide_put, AwaitedPuts()
+        self._patience_with, self._committed = plan.patience_with, life.committed
         waits = reads_unwritten if plan.options.bypass else is_behind
         self.work = DeferredWork(waits, arrival=Arrival.BY_VERSION)
         self._corrects: dict[int, list[MapFrame]] = {}
@@ -84,7 +87,8 @@ class FourLogsNode:
         match message:
             case Fetch() if sender < 0:
                 read = self.asked.maps_read(message)
-                self.work.defer(DeferredBlock(self.maps.kept(message.version), read, frozenset(), 0, message))
+                version, not_before = self.maps.kept(message.version), self.work.now + self._patience_with(read)
+                self.work.defer(DeferredBlock(version, read, frozenset(), 0, message, not_before=not_before))
                 for target, put in message.puts:
                     if target == self.maps.number:
                         self._defer(put)
@@ -126,7 +130,9 @@ class FourLogsNode:
     def drain(self, ended: int = 0, *, is_time: bool = False) -> Iterator[tuple[int, Push | Correct | Deltas]]:
         """Do what can be done now; yield what nodes must get."""
         yield from self._settled()
-        for work, pushes in self.work.ready():
+        if is_time:
+            self.work.pass_time()
+        for work, pushes in self.work.ready(self.maps.window.last_version(ended) if ended > self._committed else -1):
             if isinstance(work.message, Fetch):
                 yield from self._answer(work)
             else:
@@ -213,6 +219,7 @@ class FourLogsNode:
         """Forget what is not needed once an epoch is committed, and to whom something was sent up to it."""
         self.logs.cut(self.maps.window.last_version(epoch))
         self._awaited.forget(epoch)
+        self._committed = epoch
         self.maps.cut(epoch)
 
     def reset(self, epoch: int) -> None:

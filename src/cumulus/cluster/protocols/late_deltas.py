@@ -41,12 +41,15 @@ class LateDeltas:
         Map → the last version of a delta.
     seen
         Map → the last version for which it was read here.
+    told
+        The maps of which somebody is told of all that changes: the node program says whom, as of late deltas.
     """
 
     maps: NodeMaps
     shares: Shares = field(default_factory=Shares)
     newest: dict[str, int] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
     def is_late(self, names: Iterable[str], version: int) -> bool:
         """Whether one of some maps has deltas of a version or later ones, so that a reader must look back."""
@@ -70,10 +73,13 @@ class LateDeltas:
             self.newest[name] = max(self.newest.get(name, -1), int(versions.max()))
             is_late = versions < self.seen.get(name, -1)
             late_count = int(is_late.sum())
-            if late_count < frame.rows:
-                self.maps.add(name, frame.filter(~is_late) if late_count else frame)
-            if late_count:
-                self.maps.correct(name, frame.filter(is_late))
+            if name in self.told:
+                self.maps.correct(name, frame)
+            else:
+                if late_count < frame.rows:
+                    self.maps.add(name, frame.filter(~is_late) if late_count else frame)
+                if late_count:
+                    self.maps.correct(name, frame.filter(is_late))
             self.shares.deltas_late += late_count
             self.shares.deltas_in_order += frame.rows - late_count
 
@@ -81,6 +87,17 @@ class LateDeltas:
         """Note that deltas beyond a version, and all readers, are taken back: they will come again."""
         self.newest = {name: min(version, last) for name, version in self.newest.items()}
         self.seen = {}
+        self.told = set()
+
+    def tell_of(self, name: str) -> None:
+        """Note that somebody is told of all that changes in a map."""
+        self.told.add(name)
+
+    def tell_nobody(self) -> None:
+        """Note that nobody is told any more but of what is late for what he was told so far."""
+        for name in self.told:
+            self.seen[name] = max(self.seen.get(name, -1), self.newest.get(name, -1) + 1)
+        self.told = set()
 
     def renumber(self, less: int) -> None:
         """Note that something is taken away from all versions."""

@@ -180,8 +180,8 @@ class CopiedMachine:
                 effects.append(effect)
                 self._forgotten = max(self._forgotten, number)
                 self._stream(CopyForget(number), effects)
-            case Send(_, message) if isinstance(message, self._waiting) and self._kept < self._appended:
-                self._held.append((self._appended, effect))
+            case Send(_, message) if isinstance(message, self._waiting) and (self._held or self._kept < self._appended):
+                self._held.append((self._appended, effect))  # also behind what is about to go: links keep their order
             case _:
                 effects.append(effect)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cumulus.cluster.machine_tasks import WriteOutputs
-from cumulus.cluster.messages import EpochPart, EpochReady, EpochRefused, node_name
-from cumulus.cluster.output_files import ready_messages
+from cumulus.cluster.messages import EpochPart, EpochRefused, node_name
 from cumulus.cluster.protocols.protocol import PassedOn, Sent, SwitchProtocol
+from cumulus.cluster.switches.commits import SwitchCommits
 from cumulus.machine import Effect, Name, Perform, Send
 
 PART_BYTES = 8 << 20
@@ -21,15 +21,17 @@ class OpenEpochs:
     Parameters
     ----------
     publisher
-        Who is told what is ready.
+        Who is told what cannot be read.
+    commits
+        Says who is told what is ready.
     reached
         The nodes that are told when an epoch has ended here: nobody else gets anything of it.
     gates
         For each bucket of the gate's plan the number of its node.
     """
 
-    def __init__(self, publisher: Name, reached: Sequence[int], gates: Sequence[int]) -> None:
-        self._publisher, self._reached, self._gates = publisher, reached, gates
+    def __init__(self, publisher: Name, commits: SwitchCommits, reached: Sequence[int], gates: Sequence[int]) -> None:
+        self._publisher, self._commits, self._reached, self._gates = publisher, commits, reached, gates
         self._sent: dict[int, list[Send]] = {}
         """Epoch → what nodes were sent of it, in order."""
         self._writes: dict[int, WriteOutputs | None] = {}
@@ -76,17 +78,17 @@ class OpenEpochs:
             self.send(epoch, node, passed_on.end(epoch, final, payload[last:], node), effects)
 
     def write(self, epoch: int, task: WriteOutputs | None, effects: list[Effect]) -> None:
-        """Let be written what there is of an epoch, after which the publisher is told."""
+        """Let be written what there is of an epoch, after which this switch is ready with it."""
         self._writes[epoch] = task
         if task is None:
-            effects.append(Send(self._publisher, EpochReady(epoch, ())))
+            effects += self._commits.ready(epoch, ())
         else:
             effects.append(Perform(task))
 
     def written(self, task: WriteOutputs, result: object, effects: list[Effect]) -> None:
-        """Tell the publisher what was written, unless it is written again."""
+        """Tell what was written, unless it is written again."""
         if task is self._writes.get(task.epoch):
-            effects += ready_messages(self._publisher, task.epoch, result)
+            effects += self._commits.ready(task.epoch, result)
 
     def refuse(self, refused: EpochRefused, effects: list[Effect]) -> None:
         """Tell the publisher that an epoch cannot be read: it ends the run when all before are committed."""
