@@ -19,6 +19,7 @@ from cumulus.cluster import messages, output_files, records, resets
 from cumulus.cluster.clients import query_messages
 from cumulus.cluster.protocols import central_messages
 from cumulus.cluster.standby import copies, state_pieces
+from cumulus.cluster.switches import files_elsewhere
 from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -51,6 +52,8 @@ _CLASSES: dict[str, type] = {
         messages.EpochRefused,
         messages.EpochPart,
         messages.EpochEnd,
+        files_elsewhere.FilesAsked,
+        files_elsewhere.FilesFound,
         output_files.OutputFile,
         output_files.ReadOutput,
         output_files.OutputRead,

@@ -38,12 +38,14 @@ from cumulus.cluster.standby.copies import (
     CopyWhole,
 )
 from cumulus.cluster.standby.standby import STANDBY, standby_name
+from cumulus.cluster.switches.files_elsewhere import FilesAsked, FilesFound
 from cumulus.machine import Name
 
 SWITCH, NODE, _CLIENT = "switch", "node", "client"
 _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
     PUBLISHER: {
         OutputFile: (SWITCH, NODE),
+        FilesFound: (SWITCH,),
         EpochReady: (SWITCH, NODE),
         EpochRefused: (SWITCH, NODE),
         EpochWanted: (SWITCH, NODE),
@@ -57,6 +59,7 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         EpochReady: (SWITCH, NODE),
         EpochCommit: (PUBLISHER,),
         EpochToken: (SWITCH,),
+        FilesAsked: (PUBLISHER,),
         ClientRows: (_CLIENT,),
         Query: (_CLIENT,),
         QueryAnswer: (PUBLISHER, NODE),

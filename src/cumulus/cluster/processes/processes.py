@@ -37,6 +37,7 @@ from cumulus.cluster.standby.standby import STANDBY, Standby
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.switches.commits import commits_of_switch, coordinator_of
 from cumulus.cluster.switches.epoch_transitions import epoch_transitions
+from cumulus.cluster.switches.files_elsewhere import LookingSwitch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
@@ -191,7 +192,11 @@ class _Parts:
         sink = Sink(settings.out, settings.checkpoint, settings.program)
         progress = self._newest.offsets if self._newest else {}
         begun = (settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
-        machine = Publisher(*begun, commit=settings.endings.commit)
+        elsewhere: dict[Name, list[str]] = {}
+        for source in settings.sources_elsewhere:
+            switch = switch_name(plan.tables.switch_of[source.relation])
+            elsewhere.setdefault(switch, []).append(source.relation)
+        machine = Publisher(*begun, commit=settings.endings.commit, elsewhere=elsewhere)
         tasks = PublisherTasks(settings, plan, self._functions, sink, is_endless=every_ms is not None, last=last)
         return machine, tasks.run
 
@@ -211,7 +216,7 @@ class _Parts:
         buckets = None if plan.gate is None else plan.gate.buckets
         sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
         state = self._states.newest(self._committed)
-        machine = Switch(
+        machine: Machine = Switch(
             number,
             plan.nodes,
             plan.epoch_routes.of_switch(number),
@@ -228,7 +233,11 @@ class _Parts:
             process=self._process,
             open_bytes=settings.open_bytes,
         )
-        return machine, SwitchTasks(settings, plan, number, self._states).run
+        tasks = SwitchTasks(settings, plan, number, self._states)
+        if tasks.looks_for_files:
+            tasks.check_sources()
+            machine = LookingSwitch(machine, PUBLISHER)
+        return machine, tasks.run
 
     def node(self, number: int) -> tuple[Machine, Perform]:
         """Return a node."""

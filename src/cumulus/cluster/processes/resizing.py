@@ -28,7 +28,7 @@ from cumulus.cluster.placement.slots import SLOTS, SlotTable, balanced_slots, mo
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
-from cumulus.cluster.processes.home import Home, file_readers
+from cumulus.cluster.processes.home import Home, reader_hosts
 from cumulus.cluster.processes.host_places import PLACES_FILE, HostPlaces, has_places
 from cumulus.cluster.processes.host_states import HostStates
 from cumulus.cluster.processes.processes import machine_names
@@ -223,8 +223,10 @@ def _lacks_files(home: Home, hosts: HostSettings) -> bool:
     """Whether a switch that reads files now is not where these are; it is, where nothing has run yet."""
     if not has_places(home.settings.root):
         return False
-    readers = file_readers(home.settings, home.plan)
-    return not readers <= HostPlaces(home.settings.root, hosts.addresses()).beside(readers)
+    readers = reader_hosts(home.settings, home.plan)
+    places = HostPlaces(home.settings.root, hosts.addresses())
+    beside = places.beside([name for name, host in readers.items() if not host])
+    return any(name not in beside if not host else places.host_of(name) != host for name, host in readers.items())
 
 
 def _keepers(settings: ClusterSettings) -> list[Name]:

@@ -22,7 +22,7 @@ from cumulus.cluster.machine_tasks import (
     Unreadable,
     WriteOutputs,
 )
-from cumulus.cluster.messages import node_name
+from cumulus.cluster.messages import EpochRefused, node_name
 from cumulus.cluster.node import NodeOutput
 from cumulus.cluster.output_files import (
     AnswerRead,
@@ -38,19 +38,20 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, incarnation_of
 from cumulus.cluster.processes.spread_outputs import SpreadOutputs
 from cumulus.cluster.resets import GoOn
+from cumulus.cluster.switches.files_elsewhere import FilesFound
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably, write_bytes
 from cumulus.durable.folders import sync_folder
 from cumulus.durable.store import FileStore
-from cumulus.epochs.arrivals import files_left, next_files
+from cumulus.epochs.arrivals import Progress, files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.committed.manifest import Written
-from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.publish import merge_functions, write_outcome, write_outputs
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
+from cumulus.epochs.sources import check_readable
 from cumulus.errors import InputError, RemoteProtocolError, StoreError
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions
@@ -171,10 +172,15 @@ class SwitchTasks:
     def __init__(self, settings: ClusterSettings, plan: ClusterPlan, number: int, states: StateFiles) -> None:
         self._settings, self._plan, self._states = settings, plan, states
         self._bucket = plan.nodes + number
+        tables = plan.tables.tables_of(number)
+        self._looks = [each for each in settings.sources_elsewhere if each.relation in tables]
+        """The sources that the publisher does not see."""
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
         match task:
+            case ListFiles(epoch, done):
+                return self._list(epoch, done)
             case ReadFiles(files=files):
                 try:
                     return self._read({table: list(names) for table, names in files.items()})
@@ -186,6 +192,29 @@ class SwitchTasks:
                 return self._states.save(task)
             case _:
                 raise AssertionError(task)
+
+    @property
+    def looks_for_files(self) -> bool:
+        """Whether it reads files that the publisher does not see."""
+        return bool(self._looks)
+
+    def check_sources(self) -> None:
+        """Raise InputError if something is not there that this switch reads on this host, and no other one sees."""
+        for source in self._looks:
+            try:
+                check_readable(source)
+            except InputError as problem:
+                raise InputError(self._at_host(problem), hint=problem.hint) from None
+
+    def _at_host(self, problem: InputError) -> str:
+        return f"{dict(self._settings.read_at)[self._looks[0].relation]}: {problem.message}"
+
+    def _list(self, epoch: int, done: Progress) -> FilesFound | EpochRefused:
+        try:
+            files, progress = next_files(self._looks, done, self._settings.files_per_epoch, sizes=True)
+            return FilesFound(epoch, files, progress, files_left(self._looks, progress))
+        except InputError as problem:
+            return EpochRefused(epoch, self._at_host(problem), problem.hint)
 
     def _read(self, files: dict[str, list[str]]) -> Payloads:
         readings = list(read_files(self._plan.program, self._settings.sources, files))
@@ -269,7 +298,7 @@ class PublisherTasks:
         is_endless: bool,
         last: int,
     ) -> None:
-        self._sources: Sequence[FolderSource] = settings.sources
+        self._sources = [each for each in settings.sources if each not in settings.sources_elsewhere]
         self._limit, self._keep, self._sink = settings.files_per_epoch, settings.keep, sink
         self._out = out = Path(settings.out)
         self._home = Path(settings.home)
