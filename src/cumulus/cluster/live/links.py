@@ -103,13 +103,14 @@ class ClientLinks:
         NotRunningError
             If the cluster does not run any more.
         """
-        pause, reason = _FIRST_PAUSE, "it does not answer"
+        pause, reason, is_reached = _FIRST_PAUSE, "it does not answer", False
         is_through = self._is_through(machine, message)
         at = _THROUGH if is_through else machine
         pieces = codec.encode(Query(message.number, machine, message) if is_through else message)
         while True:
             try:
                 link = self._through_link(until) if is_through else self._link(machine, until)
+                is_reached = True
                 link.send(pieces, until)
                 found = self._answers(link, message.number, until)
                 if found:
@@ -135,15 +136,18 @@ class ClientLinks:
                 self._drop(at)
                 raise
             if time.monotonic() + pause > until:
-                way = f" through {self.asked_through or self._through}" if is_through else ""
-                raise DelayError(
-                    f"{self._place}: no answer from {machine}{way} in time: {reason}",
-                    hint=f"See how it is: cumulus cluster status {self._place}. Or give it more time: timeout_s=.",
-                )
+                raise self._delay(machine, reason, is_through=is_through, is_reached=is_reached)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             if again is not None:
                 pieces = codec.encode(again)
+
+    def _delay(self, machine: Name, reason: str, *, is_through: bool, is_reached: bool) -> DelayError:
+        way = f" through {self.asked_through or self._through}" if is_through else ""
+        hint = f"See how it is: cumulus cluster status {self._place}. Or give it more time: timeout_s=."
+        if not (is_reached or is_through or machine.startswith(SWITCH)):
+            hint += f' If there is no way to it from here, but to a switch: through="{ANY_SWITCH}".'
+        return DelayError(f"{self._place}: no answer from {machine}{way} in time: {reason}", hint=hint)
 
     def _link(self, machine: Name, until: float) -> ClientConnection:
         if machine not in self._links:

@@ -112,7 +112,6 @@ class Home:
                 options=tuple(options),
                 **settings,
             )
-            reader_hosts(self.settings, self.plan)
             self.settings.write(before)
             resuming = any((place / "publisher").glob("log/*.log"))
             with_lock = Sink(out.absolute(), self.settings.checkpoint, self.settings.program, resuming=resuming)
@@ -264,5 +263,5 @@ def reader_hosts(settings: ClusterSettings, plan: ClusterPlan) -> dict[Name, str
 
 
 def file_readers(settings: ClusterSettings, plan: ClusterPlan) -> frozenset[Name]:
-    """Return the switches that read files which the host of the home has."""
-    return frozenset(switch for switch, host in reader_hosts(settings, plan).items() if not host)
+    """Return the switches that read files."""
+    return frozenset(switch_name(plan.tables.switch_of[each.relation]) for each in settings.sources)

@@ -143,8 +143,9 @@ class HostStates:
             return {}
         names = machine_names(self._after)
         known = {name: at for name, at in self._known.items() if name in names and name not in self._hosts.place}
-        placed = self._hosts.placed(names, reader_hosts(self._after, plan), known)
-        beside = {PUBLISHER, *file_readers(self._after, plan)}
+        readers = reader_hosts(self._after, plan)
+        placed = self._hosts.placed(names, readers, known)
+        beside = {PUBLISHER, *(name for name, host in readers.items() if not host)}
         HostPlaces(self._after.root, self._hosts.addresses()).settle(placed, beside)
         return {name: at for name, at in placed.items() if name not in beside}
 

@@ -27,7 +27,15 @@ from cumulus.cluster.processes.copy_files import (
     take_over,
 )
 from cumulus.cluster.processes.home import plan_of
-from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
+from cumulus.cluster.processes.tasks import (
+    NodeTasks,
+    PublisherTasks,
+    SpoolingTasks,
+    StateFiles,
+    SwitchTasks,
+    check_sources,
+    looks_of,
+)
 from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol, takes_of
 from cumulus.cluster.publisher import PUBLISHER, Publisher
@@ -88,7 +96,10 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
         if name.startswith(STANDBY):
             return equip_standby(name, argument, told)
         take_over(told.root, name, int(argument.get("branches", {}).get(name, 0)))
-        return equip_by_plan(name, argument, told, plan_of(program, told), Away(newest))
+        plan = plan_of(program, told)
+        if name.startswith("switch"):
+            check_sources(told, looks_of(told, plan, int(name.removeprefix("switch"))))
+        return equip_by_plan(name, argument, told, plan, Away(newest))
     home = str(argument["home"])
     settings, resumed = read_settings(home), resumed_program(home)
     if settings is None or resumed is None:
@@ -234,8 +245,7 @@ class _Parts:
             open_bytes=settings.open_bytes,
         )
         tasks = SwitchTasks(settings, plan, number, self._states)
-        if tasks.looks_for_files:
-            tasks.check_sources()
+        if tasks.looks:
             machine = LookingSwitch(machine, PUBLISHER)
         return machine, tasks.run
 

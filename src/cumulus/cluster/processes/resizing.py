@@ -192,6 +192,7 @@ def resize(
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
     settings = replace(before, nodes=nodes, switches=switches, cuts=tuple(cuts), homes=homes)
     settings = replace(settings, layout=before.layout + 1, slots=())
+    reader_hosts(settings, after)  # before anything is done
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
     if after.tables != home.plan.tables or not _has_same_gate(home.plan, after):

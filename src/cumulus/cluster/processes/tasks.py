@@ -46,6 +46,7 @@ from cumulus.durable.store import FileStore
 from cumulus.epochs.arrivals import Progress, files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.committed.manifest import Written
+from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.intake.reading import read_files
 from cumulus.epochs.output.publish import merge_functions, write_outcome, write_outputs
 from cumulus.epochs.output.sink import Sink
@@ -166,15 +167,39 @@ class SpoolingTasks:
         return found
 
 
+def looks_of(settings: ClusterSettings, plan: ClusterPlan, switch: int) -> list[FolderSource]:
+    """Return the sources of a switch that it alone sees, on its host."""
+    tables = plan.tables.tables_of(switch)
+    return [each for each in settings.sources_elsewhere if each.relation in tables]
+
+
+def check_sources(settings: ClusterSettings, looks: Sequence[FolderSource]) -> None:
+    """Raise InputError if one of these sources is not there, on this host."""
+    for source in looks:
+        try:
+            check_readable(source)
+        except InputError as problem:
+            raise _at_host(settings, looks, problem) from None
+
+
+def _at_host(settings: ClusterSettings, looks: Sequence[FolderSource], problem: InputError) -> InputError:
+    """Return what is the matter with these sources, and on which host."""
+    return InputError(f"{dict(settings.read_at)[looks[0].relation]}: {problem.message}", hint=problem.hint)
+
+
 class SwitchTasks:
-    """Reads the files of a switch's tables, and writes what it has refused."""
+    """Reads the files of a switch's tables, and writes what it has refused.
+
+    Attributes
+    ----------
+    looks
+        The sources that it alone sees.
+    """
 
     def __init__(self, settings: ClusterSettings, plan: ClusterPlan, number: int, states: StateFiles) -> None:
         self._settings, self._plan, self._states = settings, plan, states
         self._bucket = plan.nodes + number
-        tables = plan.tables.tables_of(number)
-        self._looks = [each for each in settings.sources_elsewhere if each.relation in tables]
-        """The sources that the publisher does not see."""
+        self.looks = looks_of(settings, plan, number)
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
@@ -193,28 +218,13 @@ class SwitchTasks:
             case _:
                 raise AssertionError(task)
 
-    @property
-    def looks_for_files(self) -> bool:
-        """Whether it reads files that the publisher does not see."""
-        return bool(self._looks)
-
-    def check_sources(self) -> None:
-        """Raise InputError if something is not there that this switch reads on this host, and no other one sees."""
-        for source in self._looks:
-            try:
-                check_readable(source)
-            except InputError as problem:
-                raise InputError(self._at_host(problem), hint=problem.hint) from None
-
-    def _at_host(self, problem: InputError) -> str:
-        return f"{dict(self._settings.read_at)[self._looks[0].relation]}: {problem.message}"
-
     def _list(self, epoch: int, done: Progress) -> FilesFound | EpochRefused:
         try:
-            files, progress = next_files(self._looks, done, self._settings.files_per_epoch, sizes=True)
-            return FilesFound(epoch, files, progress, files_left(self._looks, progress))
+            files, progress = next_files(self.looks, done, self._settings.files_per_epoch, sizes=True)
+            return FilesFound(epoch, files, progress, files_left(self.looks, progress))
         except InputError as problem:
-            return EpochRefused(epoch, self._at_host(problem), problem.hint)
+            found = _at_host(self._settings, self.looks, problem)
+            return EpochRefused(epoch, found.message, found.hint)
 
     def _read(self, files: dict[str, list[str]]) -> Payloads:
         readings = list(read_files(self._plan.program, self._settings.sources, files))
