@@ -67,6 +67,8 @@ NEEDED = (
     "message of an old incarnation",
     "moved to its standby",
     "program refused",
+    "query answered",
+    "query compared",
     "row quarantined",
     "snapshot with later versions present",
     "standby caught up",

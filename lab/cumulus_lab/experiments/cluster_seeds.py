@@ -27,6 +27,7 @@ from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
 from cumulus.cluster.standby.copies import KeepCopies, ReadOwnLog
 from cumulus.cluster.standby.standby import Standby
+from cumulus.cluster.switch import Switch
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
@@ -40,6 +41,7 @@ from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus_lab.experiments.cluster_breaks import (
     BREAKS,
     BROKEN_BY,
+    BROKEN_BY_ONE,
     BROKEN_IN,
     BROKEN_ON_HOSTS,
     BROKEN_WITH,
@@ -60,6 +62,7 @@ from cumulus_lab.experiments.cluster_modes import (
     planned,
 )
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
+from cumulus_lab.experiments.cluster_queries import ReadingClient, ReadingSender, SentRows
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_starter import Starter
 from cumulus_lab.experiments.cluster_states import check_nodes
@@ -86,6 +89,8 @@ CLIENTS = (0, 0, 0, 1, 2)
 ORDERS = ("clock", "switch")
 ENGINES = ("interpreter", "native")
 """What machines compute with, each in half of the cases; the judge is interpreted."""
+MOST_READS = 12
+"""Maps that are read through a switch, where there is only one."""
 EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
 EXTREME_PROGRAMS = 1 / 12
@@ -229,6 +234,8 @@ class Case:
             settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
         )
         self._senders = self._clients_of(choices)
+        self._sent = SentRows(self._plan)
+        self._guests = self._guests_of(choices.stream("queries"))
 
     def _chosen_settings(
         self, stream: ChoiceStream, extremes: ChoiceStream, chosen: Mapping[str, Any]
@@ -278,6 +285,16 @@ class Case:
             for at in range(self._clients)
         }
 
+    def _guests_of(self, stream: ChoiceStream) -> dict[Name, SendingClient | ReadingSender | ReadingClient]:
+        """Return the clients: of the only switch one of them reads, too, if there is something to read."""
+        found: dict[Name, SendingClient | ReadingSender | ReadingClient] = {**self._senders}
+        if self._plan.tables.switches == 1 and self._plan.division.spread.maps:
+            reads = stream.below(MOST_READS + 1)
+            reader = ReadingClient(self._plan, stream, self._sent, reads, self._reports)
+            first = next(iter(self._senders), "reader")
+            found[first] = ReadingSender(self._senders[first], reader) if self._senders else reader
+        return found
+
     def _relations(self) -> dict[Name, list[Relation]]:
         """Return the tables to which clients may send, by switch."""
         found: dict[Name, list[Relation]] = {}
@@ -298,12 +315,12 @@ class Case:
         names = self._cluster.names
         standbys = [] if self._hosts is None else self._hosts.standbys  # first, so that they let go of copies in time
         return Scenario(
-            dict.fromkeys([SUPERVISOR, *standbys, *names, *self._senders], self._made),
+            dict.fromkeys([SUPERVISOR, *standbys, *names, *self._guests], self._made),
             WIRE,
             perform=self._cluster.perform,
             logs=frozenset(names),
             supervisor=SUPERVISOR,
-            clients=frozenset(self._senders),
+            clients=frozenset(self._guests),
             may_crash=frozenset([SUPERVISOR, *standbys, *names]),
             at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
             reports=self._reports,
@@ -312,10 +329,10 @@ class Case:
         )
 
     def _made(self, name: Name, life: int) -> Machine:
-        if name in self._senders:
-            return self._senders[name]
+        if name in self._guests:
+            return self._guests[name]
         if name == SUPERVISOR:
-            waits = partial(any_waits, list(self._senders.values()))
+            waits = partial(any_waits, list(self._guests.values()))
             committed = partial(newest_epoch, self._out)
             members = list(self._cluster.names)
             if self._hosts is not None:
@@ -329,6 +346,9 @@ class Case:
         machine = CountedMachine(
             name, made, self._reports, self._history, len(self._incarnations), self._ledger, self._plan
         )
+        inner = machine_in(made)
+        if isinstance(inner, Switch) and inner.intake is not None:
+            self._sent.watch(inner, newest_epoch(self._out) or 0)
         return self._breaking(name, machine, self._plan.layout)
 
     def _judge(self, world: World) -> None:
@@ -385,7 +405,7 @@ class Case:
         check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
 
 
-def any_waits(clients: Sequence[SendingClient]) -> bool:
+def any_waits(clients: Sequence[SendingClient | ReadingSender | ReadingClient]) -> bool:
     """Whether a client waits for an answer."""
     return any(each.waits for each in clients)
 
@@ -409,6 +429,7 @@ def cluster_case(
         mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
         central = central or BROKEN_BY.get(broken)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
+        switches = switches or int(broken in BROKEN_BY_ONE)
         options = options or BROKEN_WITH.get(broken)
         endings = endings or BROKEN_ENDINGS.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is

@@ -124,6 +124,14 @@ class ClusterPlan:
         """Whether spread maps feed each other in a circle."""
         return bool(cycles(self.division.spread))
 
+    @property
+    def has_query_marks(self) -> bool:
+        """Whether nodes can tell each other how far they are within an epoch (`cumulus.cluster.clients.held_queries`).
+
+        They cannot where maps feed each other in a circle, nor where a node hears of blocks from other nodes.
+        """
+        return not (self.is_cyclic or self.central.has_tree or self.options.elide_put)
+
     @cached_property
     def epoch_routes(self) -> EpochRoutes:
         """Who tells whom how far an epoch is."""

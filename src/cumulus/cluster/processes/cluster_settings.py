@@ -67,6 +67,8 @@ class ClusterSettings:
         How epochs end (`cumulus.cluster.planning.epoch_endings`): of this life, too.
     layout
         How often what the nodes have was dealt out anew.
+    read_at
+        Table whose files are read on another host than that of the home → that host, as host:port.
     slots
         The node of each slot of keys, by `cumulus.cluster.placement.slots.SlotTable.runs`; empty: by hash alone.
     """
@@ -100,6 +102,7 @@ class ClusterSettings:
     transitions: str = DEFAULT_ENDINGS.transitions.value
     layout: int = 0
     slots: tuple[tuple[int, int], ...] = ()
+    read_at: tuple[tuple[str, str], ...] = ()
 
     @property
     def central(self) -> CentralOptions:
@@ -110,6 +113,11 @@ class ClusterSettings:
     def endings(self) -> EpochEndings:
         """How epochs end."""
         return epoch_endings(self.commit, self.transitions)
+
+    @property
+    def sources_elsewhere(self) -> tuple[FolderSource, ...]:
+        """Those of the sources that are read on other hosts than that of the home."""
+        return tuple(source for source in self.sources if source.relation in dict(self.read_at))
 
     @property
     def agreed(self) -> bytes:
@@ -182,7 +190,8 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
     lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "splits", "options")}
     slots = tuple((first, node) for first, node in found.pop("slots", ()))
-    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources, slots=slots)
+    read_at = tuple((table, host) for table, host in found.pop("read_at", ()))
+    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources, slots=slots, read_at=read_at)
 
 
 def incarnation_of(home: str | Path) -> int:

@@ -28,7 +28,7 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.cluster.processes.dealt_switches import dealt_switches
-from cumulus.cluster.processes.home import Home, file_readers
+from cumulus.cluster.processes.home import Home, reader_hosts
 from cumulus.cluster.processes.host_places import PLACES_FILE, HostPlaces, has_places
 from cumulus.cluster.processes.host_states import HostStates
 from cumulus.cluster.processes.processes import machine_names
@@ -199,6 +199,7 @@ def resize(
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
     settings = replace(before, nodes=nodes, switches=switches, cuts=tuple(cuts), splits=tuple(splits), homes=homes)
     settings = replace(settings, layout=before.layout + 1, slots=())
+    reader_hosts(settings, after)  # before anything is done
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
     if after.tables != home.plan.tables or not _has_same_gate(home.plan, after):
@@ -232,8 +233,10 @@ def _lacks_files(home: Home, hosts: HostSettings) -> bool:
     """Whether a switch that reads files now is not where these are; it is, where nothing has run yet."""
     if not has_places(home.settings.root):
         return False
-    readers = file_readers(home.settings, home.plan)
-    return not readers <= HostPlaces(home.settings.root, hosts.addresses()).beside(readers)
+    readers = reader_hosts(home.settings, home.plan)
+    places = HostPlaces(home.settings.root, hosts.addresses())
+    beside = places.beside([name for name, host in readers.items() if not host])
+    return any(name not in beside if not host else places.host_of(name) != host for name, host in readers.items())
 
 
 def _keepers(settings: ClusterSettings) -> list[Name]:
