@@ -180,10 +180,9 @@ def test_a_cut_that_is_none_is_told(cut: str) -> None:
     assert told.value.hint
 
 
-@pytest.mark.parametrize("mode", [Mode.EVENTUAL, Mode.CENTRAL_SOURCE, Mode.GATED])
-def test_only_target_aggregation_takes_cuts(mode: Mode) -> None:
-    with pytest.raises(UsageError, match="--cut is of --mode central-target"):
-        plan_cluster(spread_program("shop"), 2, 1, mode, cuts=["orders.oid=2"])
+def test_nodes_that_keep_no_maps_take_no_cuts() -> None:
+    with pytest.raises(UsageError, match="in --mode gated they keep none"):
+        plan_cluster(spread_program("shop"), 2, 1, Mode.GATED, cuts=["orders.oid=2"])
 
 
 SELF = "CREATE TABLE r (a DOUBLE, x INTEGER); CREATE VIEW v AS SELECT SUM(r.x * s.x) AS q FROM r, r s WHERE r.a = s.a;"

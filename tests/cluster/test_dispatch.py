@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +12,18 @@ import pytest
 from cumulus.catalog.partition import bucket_of
 from cumulus.cluster.node_programs.program import Group, node_program
 from cumulus.cluster.placement.dispatch import Dispatch
+from cumulus.cluster.placement.grid_homes import plain_home
 from cumulus.cluster.placement.regions import AxisCut
 from cumulus.m3 import parse
 
 
 def group(relation: str, home: str | None, *columns: str) -> Group:
     return Group(relation, home, columns, relation, "", (), (), (), False)
+
+
+def dispatch(groups: Sequence[Group], nodes: int) -> Dispatch:
+    """Return the dispatch of groups whose homes are columns."""
+    return Dispatch(groups, [plain_home(each.home, AxisCut(nodes)).place for each in groups], nodes)
 
 
 GROUPS = [
@@ -37,7 +44,7 @@ def test_rows_come_to_the_node_of_their_home(seed):
     arrays = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(columns)]
     table = pa.table(arrays, names=["a", "b", "c"])
     signs = np.array([rng.choice([1, -1]) for _ in rows], np.int8)
-    found = Dispatch(GROUPS, AxisCut(nodes)).route("r", table, signs)
+    found = dispatch(GROUPS, nodes).route("r", table, signs)
     assert [(each.node, each.group) for each in found] == sorted({(each.node, each.group) for each in found})
     for number, one in enumerate(GROUPS):
         for node in range(nodes):
@@ -59,13 +66,13 @@ def test_rows_come_to_the_node_of_their_home(seed):
 
 
 def test_nobody_hears_of_a_table_that_no_statement_uses():
-    assert Dispatch(GROUPS, AxisCut(3)).route("t", pa.table({"a": [1]}), np.array([1], np.int8)) == ()
+    assert dispatch(GROUPS, 3).route("t", pa.table({"a": [1]}), np.array([1], np.int8)) == ()
 
 
 def test_a_line_item_goes_to_the_node_of_its_order():
     text = "RELATION lineitem(oid INT, price INT, tax INT); MAP m[oid INT](s HUGEINT);"
     program = parse(f"{text} ON +lineitem(o, p, t) {{ m[o] += p }}")
-    found = Dispatch(node_program(program, {(0, 0): "oid"}).groups, AxisCut(4))
+    found = dispatch(node_program(program, {(0, 0): "oid"}).groups, 4)
     rows = pa.table({"oid": [1, 2, 1], "price": [5, 6, 7], "tax": [0, 0, 0]})
     blocks = found.route("lineitem", rows, np.array([1, 1, 1], np.int8))
     assert {each.node: each.columns.to_pydict() for each in blocks} == {

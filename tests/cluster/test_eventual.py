@@ -17,7 +17,6 @@ from cumulus.catalog.arrow import table_of
 from cumulus.cluster.node_programs.program import node_program
 from cumulus.cluster.placement.dispatch import Dispatch, Dispatched
 from cumulus.cluster.placement.layout import ClusterLayout
-from cumulus.cluster.placement.regions import AxisCut
 from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.protocols.eventual_state import EventualState
 from cumulus.cluster.spread import divide
@@ -84,7 +83,7 @@ class Cluster:
             homes = dict.fromkeys(homes)  # all at node 0
         self.made = node_program(program, homes)
         self.layout = ClusterLayout(program, homes, nodes)
-        self.dispatch = Dispatch(self.made.groups, AxisCut(nodes))
+        self.dispatch = Dispatch(self.made.groups, self.layout.homes_of(self.made.groups), nodes)
         self.lives: list[EventualState] = []  # all states that there were
         self.states = [self.state(node) for node in range(nodes)]
         self.relations = {relation.name: relation for relation in program.relations}

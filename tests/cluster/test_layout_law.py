@@ -11,14 +11,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
-from cumulus.cluster.placement.segments import EVERYWHERE, Reach
+from cumulus.cluster.placement.segments import ON_FIRST
 from cumulus.cluster.placement.slots import SLOTS, SlotTable, table_of_hash
 from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.spread import divide
 from cumulus.compiler import compile_sql
 from cumulus.engine.frames.entries import frame_of
 from cumulus.engine.frames.layout import layout_of
-from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.explain.sizes import Statistics
 from cumulus.m3 import parse
 from cumulus.m3.program import Program
@@ -26,26 +25,10 @@ from support.random_homes import random_homes, random_statistics
 from support.random_programs import RandomProgram, random_events
 from support.random_sql import scripts
 from support.random_tables import SCHEMA, streams
-from support.routed_nodes import RoutedNodes, rows_of
+from support.routed_nodes import assert_nodes_are_embedded
 from support.tiers import examples, sampled
 
 SEEDS = 60
-
-
-def assert_nodes_are_embedded(layout: ClusterLayout, events) -> RoutedNodes:
-    program = layout.program
-    embedded, nodes = Interpreter(program), RoutedNodes(layout)
-    for event in events:
-        embedded.begin()
-        embedded.on_event(*event)
-        embedded.commit()
-        nodes.on_event(event)
-        for definition in program.maps:
-            whole = {repr(key): values for key, values in embedded.items(definition.name)}
-            assert {repr(key): values for key, values in nodes.owned(definition.name).items()} == whole, definition.name
-    for view in program.views:
-        assert nodes.view_rows(view.name) == rows_of(program, view, embedded.items), view.name
-    return nodes
 
 
 @pytest.mark.parametrize("seed", sampled(range(SEEDS), of=6))
@@ -93,10 +76,11 @@ def test_random_programs_make_every_kind_of_replica_set():
     for seed in range(20):
         program = parse(RandomProgram(seed).text())
         layout = ClusterLayout(program, random_homes(rng, program), 4)
-        reaches |= {each.reach for sets in layout.sets.values() for each in sets}
-        several += any(len(sets) > 1 and EVERYWHERE not in sets for sets in layout.sets.values())
+        known = {layout.everywhere: "every", ON_FIRST: "first"}
+        reaches |= {known.get(each, "key") for sets in layout.sets.values() for each in sets}
+        several += any(len(sets) > 1 and layout.everywhere not in sets for sets in layout.sets.values())
         sent += sum(assert_nodes_are_embedded(layout, random_events(rng, 10)).sent.values())
-    assert reaches == set(Reach)
+    assert reaches == {"every", "first", "key"}
     assert several > 2
     assert sent > 100
 
@@ -218,6 +202,6 @@ def test_both_signs_have_one_home():
 def test_equal_values_of_other_types_are_not_looked_for_at_their_hash():
     """A DATE and a TIMESTAMP that are equal lie on different nodes."""
     text = "RELATION r(d DATE); MAP m[t {}](n INT); MAP q[](n INT); ON +r(d) {{ q[] += m[d] }}"
-    for kind, expected in (("TIMESTAMP", EVERYWHERE), ("DATE", None)):
-        sets = ClusterLayout(parse(text.format(kind)), {(0, 0): "d"}, 2).sets["m"]
-        assert (EVERYWHERE in sets) == (expected is EVERYWHERE)
+    for kind, is_everywhere in (("TIMESTAMP", True), ("DATE", False)):
+        layout = ClusterLayout(parse(text.format(kind)), {(0, 0): "d"}, 2)
+        assert (layout.everywhere in layout.sets["m"]) == is_everywhere

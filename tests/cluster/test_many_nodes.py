@@ -15,7 +15,6 @@ from cumulus.catalog.types import arrow_type
 from cumulus.cluster.node_programs.program import node_program
 from cumulus.cluster.placement.dispatch import Dispatch
 from cumulus.cluster.placement.layout import ClusterLayout
-from cumulus.cluster.placement.regions import AxisCut
 from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.engine.frames.entries import frame_of
 from cumulus.engine.frames.layout import layout_of
@@ -44,7 +43,7 @@ class ManyNodes:
         self.program, self.rng = program, rng
         self.made = node_program(program, homes)
         self.layout = ClusterLayout(program, homes, nodes)
-        self.dispatch = Dispatch(self.made.groups, AxisCut(nodes))
+        self.dispatch = Dispatch(self.made.groups, self.layout.homes_of(self.made.groups), nodes)
         self.nodes = [Node(self.made.program) for _ in range(nodes)]
         self.under_way: list[tuple[Any, ...]] = []
         self.counts = Counter[str]()

@@ -85,13 +85,17 @@ def test_the_formula_is_what_is_sent(name: str, mode: Mode, nodes: int) -> None:
         assert sent["Deltas"] <= formula["Deltas"] + count * nodes, "but for what corrects, one a block and pair"
 
 
-@pytest.mark.parametrize("mode", [mode for mode in SPREADING if not RULES[mode].has_replicas])
+@pytest.mark.parametrize("mode", SPREADING)
 @pytest.mark.parametrize("name", KNOWN)
 def test_so_it_is_on_a_grid_of_two_by_five(name: str, mode: Mode) -> None:
-    sent, formula = sent_by(name, mode, 10, rows_in_all(), grid=True)
-    assert {kind: number for kind, number in sent.items() if kind != "Correct"} == {
-        kind: number for kind, number in formula.items() if number
+    count = rows_in_all()
+    sent, formula = sent_by(name, mode, 10, count, grid=True)
+    at_most = {"Deltas", "Correct"} if mode is Mode.EVENTUAL else {"Correct"}
+    assert {kind: number for kind, number in sent.items() if kind not in at_most} == {
+        kind: number for kind, number in formula.items() if kind not in at_most and number
     }
+    if mode is Mode.EVENTUAL:
+        assert 0 < sent["Deltas"] <= formula["Deltas"] + count * 10
 
 
 def counts_of_table(name: str, nodes: int, count: int, *, grid: bool) -> Counter[str]:

@@ -116,11 +116,31 @@ def alike(one: list[Any], other: list[Any]) -> bool:
     return len(one) == len(other) and all(same)
 
 
+GRIDS = (
+    (4, ("people.p=2", "by_town.town=2")),
+    (6, ("by_town.town@,x", "sales.p@4")),
+    (4, ("by_day.born@2020-01-01", "people.town@x")),
+    (3, ("sales.p@2,5",)),
+)
+
+
 @pytest.mark.parametrize(("seed", "engine"), one_mode_each(range(6), ("interpreter", "native"), of=3))
 def test_views_keys_and_slices_are_what_all_rows_say(seed: int, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "PART_BYTES", 100)
     draw = random.Random(seed)
-    plan = plan_cluster(PROGRAM, draw.choice((1, 2, 3, 5)), 4)
+    read_and_compare(draw, plan_cluster(PROGRAM, draw.choice((1, 2, 3, 5)), 4), engine)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_so_they_are_in_a_grid(seed: int, grid: tuple[int, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "PART_BYTES", 100)
+    nodes, cuts = grid
+    read_and_compare(random.Random(seed), plan_cluster(PROGRAM, nodes, 4, cuts=cuts), ("interpreter", "native")[seed])
+
+
+def read_and_compare(draw: random.Random, plan: ClusterPlan, engine: str) -> None:
+    """Let nodes take in random rows, and read all views in all ways."""
     assert {view.name for view in plan.division.spread.views} == {*VIEWS, "cube", "cube by town"}
     nodes, connection = Nodes(plan, engine), duckdb.connect()
     connection.execute(TABLES)

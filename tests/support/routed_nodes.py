@@ -12,6 +12,7 @@ from dataclasses import replace
 from cumulus.algebra.terms import Var, number, product_of
 from cumulus.catalog.events import Event
 from cumulus.catalog.schema import Column, Relation
+from cumulus.cluster.placement.correspondence import Place
 from cumulus.cluster.placement.layout import ClusterLayout, FinishedBy
 from cumulus.engine.interpreter.engine import Interpreter
 from cumulus.m3.program import MapDef, On, Program, Statement, Trigger
@@ -25,6 +26,12 @@ class RoutedNodes:
         self.layout = layout
         self._program, self._at_homes = _node_program(layout)
         self.engines = [Interpreter(self._program) for _ in range(layout.nodes)]
+        for node, engine in enumerate(self.engines):
+            self._forget_others(node, engine)
+        self._places = {
+            (layout.program.triggers[index].relation, home.label): home.place
+            for (index, _), home in layout.places.items()
+        }
         self.sent = Counter[str]()
         self.links: set[tuple[str, int, int]] = set()
         """Maps, each with a node that has sent deltas of it, and one that has got some."""
@@ -33,14 +40,22 @@ class RoutedNodes:
         sign, relation, row = event
         table = self.layout.program.relation(relation)
         for home in self._at_homes[relation]:
-            node = 0 if home is None else self.layout.whole.part_of(row[table.position(home)])
-            self._fire(node, sign, _at(relation, home), row)
+            for node in range(self.layout.nodes):
+                if _is_at(self.layout, node, self._places[relation, home], table, row):
+                    self._fire(node, sign, _at(relation, home), row)
         made = [(node, name, entry) for node in range(self.layout.nodes) for name, entry in self._taken(node)]
         for node, name, (key, values) in made:
             for target in self.layout.nodes_of(name, key):
                 self.sent[name] += target != node
                 self.links |= {(name, node, target)} if target != node else set()
                 self._fire(target, 1, f"add {name}", (*key, *values))
+
+    def _forget_others(self, node: int, engine: Interpreter) -> None:
+        """Let a node forget what maps start with and that lies elsewhere."""
+        for definition in self.layout.program.maps:
+            for key, values in [*engine.items(definition.name)]:
+                if node not in self.layout.nodes_of(definition.name, key):
+                    self._fire(node, 1, f"add {definition.name}", (*key, *(-each for each in values)))
 
     def _fire(self, node: int, sign: int, relation: str, row: tuple) -> None:
         engine = self.engines[node]
@@ -91,6 +106,30 @@ def rows_of(program: Program, view, entries) -> Counter:
     return Counter(repr(row) for row in table.to_pylist())
 
 
+def assert_nodes_are_embedded(layout: ClusterLayout, events) -> RoutedNodes:
+    """Let nodes and one engine do events, and compare after each."""
+    program = layout.program
+    embedded, nodes = Interpreter(program), RoutedNodes(layout)
+    for event in events:
+        embedded.begin()
+        embedded.on_event(*event)
+        embedded.commit()
+        nodes.on_event(event)
+        for definition in program.maps:
+            whole = {repr(key): values for key, values in embedded.items(definition.name)}
+            assert {repr(key): values for key, values in nodes.owned(definition.name).items()} == whole, definition.name
+    for view in program.views:
+        assert nodes.view_rows(view.name) == rows_of(program, view, embedded.items), view.name
+    return nodes
+
+
+def _is_at(layout: ClusterLayout, node: int, place: Place, table: Relation, row: tuple) -> bool:
+    """Whether a row is at home on a node: its columns say the parts, a loop any, and all else the first."""
+    named = [cut for _, cut in (*place.columns, *place.loops)]
+    by_columns = (cut.part_of(row[table.position(name)]) == cut.part_at(node) for name, cut in place.columns)
+    return node == sum(cut.stride * cut.part_at(node) for cut in named) and all(by_columns)
+
+
 def _at(relation: str, home: str | None) -> str:
     return f"{relation} at {home}"
 
@@ -103,7 +142,7 @@ def _node_program(layout: ClusterLayout) -> tuple[Program, dict[str, list[str | 
     """
     program = layout.program
     groups: dict[tuple[int, str | None], list[Statement]] = {}
-    for (index, place), home in layout.homes.items():
+    for (index, place), home in ((at, home.label) for at, home in layout.places.items()):
         statement = program.triggers[index].statements[place]
         groups.setdefault((index, home), []).append(replace(statement, map=f"out {statement.map}"))
     homes: dict[str, list[str | None]] = {relation.name: [] for relation in program.relations}

@@ -18,7 +18,7 @@ from cumulus.cluster.protocols.central import CentralNode
 from cumulus.cluster.protocols.central_messages import Fetch, Push, Put, VersionCommit
 from cumulus.cluster.protocols.central_source import CentralSourceNode
 from cumulus.cluster.protocols.central_target import CentralTargetNode
-from cumulus.cluster.protocols.eventual import EventualNode
+from cumulus.cluster.protocols.eventual import EventualNode, EventualSwitch
 from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.protocols.four_logs import FourLogsNode
 from cumulus.cluster.protocols.protocol import NodeProtocol
@@ -323,6 +323,17 @@ def _without_first(net: TableDelta) -> TableDelta:
     return TableDelta(net.relation, net.rows.slice(1), net.counts[1:])
 
 
+def _compute_in_first_parts(name: Name, machine: Machine, layout: ClusterLayout) -> Machine:
+    """Send rows to the first part alone of a dimension of which each part computes its own values."""
+    switch = machine_in(machine)
+    spread: Any = getattr(switch, "_spread") if isinstance(switch, Switch) else None  # noqa: B009
+    if spread is not None and isinstance(spread.blocks.protocol, EventualSwitch):
+        groups = getattr(getattr(spread.blocks.protocol, "_dispatch"), "_groups")  # noqa: B009
+        for relation, own in groups.items():
+            groups[relation] = [(number, group, replace(home, loops=())) for number, group, home in own]
+    return machine
+
+
 def _copied_in(machine: Machine) -> Machine:
     """Return a machine with what copies its log, if there is that, and without what counts."""
     return machine.machine if isinstance(machine, CountedMachine) else machine
@@ -402,6 +413,7 @@ BREAKS: Mapping[str, Breaking] = {
     "corrections dropped": _part(_drop_corrections, EventualNode),
     "one version for a self-join": _part(_give_blocks_one_version, EventualNode),
     "replica left out": _part(_leave_replicas_out, EventualNode),
+    "row in the first part only": _compute_in_first_parts,
     "cut one epoch too much": _part(_cut_too_much),
     "reset one epoch too far": _part(_reset_too_far),
     "nothing taken back at a reset": _part(_take_nothing_back),
@@ -450,5 +462,7 @@ BROKEN_BY: Mapping[str, CentralOptions] = {
 """Name → how blocks reach nodes, and when these fold deltas, where that is what the rule is about."""
 BROKEN_WITH: Mapping[str, tuple[str, ...]] = {name: each.options for name, each in OPTION_BREAKS.items()}
 """Name → the options that have the rule."""
+BROKEN_IN_GRIDS = frozenset(("row in the first part only",))
+"""The rules of maps that are cut."""
 BROKEN_ON_HOSTS = frozenset(("acknowledged before the standby", "standby taken for whole"))
 """The rules of clusters on several hosts."""

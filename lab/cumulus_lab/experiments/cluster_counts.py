@@ -70,6 +70,7 @@ NEEDED = (
     "query answered",
     "query compared",
     "row quarantined",
+    "rows computed part by part",
     "snapshot with later versions present",
     "standby caught up",
     "task SaveState",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
+from cumulus.catalog.schema import Column
+from cumulus.catalog.types import Kind
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.slots import SLOTS, SlotTable
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions, central_options
@@ -39,7 +42,15 @@ COMMITS = (CommitBy.PUBLISHER, CommitBy.PUBLISHER, CommitBy.SWITCHES)
 TRANSITIONS = (Transitions.ALIGNED, Transitions.ALIGNED, Transitions.STAGGERED)
 """How epochs end, as often as they are here."""
 CUT = 1 / 4
-"""How often the maps of a cluster whose nodes fetch entries are cut in another way."""
+"""How often the maps of a cluster are cut in another way."""
+AT_VALUES = 1 / 3
+"""How often a key that is cut is so at values and not by hash."""
+VALUES: Mapping[Kind, Sequence[str]] = {
+    Kind.VARCHAR: ("", "\x00", "t1", "t2", "t3", "t4", "t5"),
+    Kind.DATE: ("0001-01-02", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05", "2024-01-06", "9999-12-31"),
+    Kind.DOUBLE: ("-inf", "-0.0", "0.25", "0.5", "0.75", "1.0", "inf"),
+}
+"""Kind → values at which keys are cut; those of other kinds are numbers."""
 SLOTTED = 1 / 5
 """How often keys lie by slots that were moved, where there is more than one node."""
 SPLIT = 1 / 2
@@ -86,17 +97,23 @@ def chosen_central(choices: Choices, mode: Mode) -> CentralOptions:
     return central_options("directives" if is_tree else "table", arity if is_tree else None, gc)
 
 
-def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[str, ...]:
-    """Return how maps of a seed are cut: not at all, by a key, or by two into a grid."""
-    stream = choices.stream("cuts")
-    if RULES[mode].has_replicas or not RULES[mode].is_spread or not stream.chance(CUT):
+def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode, *, always: bool = False) -> tuple[str, ...]:
+    """Return how maps of a seed are cut: not at all, by a key, or by two into a grid.
+
+    Parameters
+    ----------
+    always
+        Whether they are cut if they can be.
+    """
+    stream, values = choices.stream("cuts"), choices.stream("cut values")
+    if not RULES[mode].is_spread or not (stream.chance(CUT) or always):
         return ()
-    keys = [f"{each.name}.{key.name}" for each in divide(program).spread.maps for key in each.keys]
+    keys = {f"{each.name}.{key.name}": key for each in divide(program).spread.maps for key in each.keys}
     if not keys:
         return ()
     first = next((part for part in (2, 3) if nodes % part == 0 and nodes > part), nodes)
     parts = (first, nodes // first) if first < nodes else (nodes,)
-    cuts = tuple(f"{stream.one(keys)}={part}" for part in parts)
+    cuts = tuple(_cut(name, keys[name], part, values) for part in parts for name in [stream.one([*keys])])
     try:
         plan_cluster(program, nodes, 1, mode, cuts=cuts)
     except UsageError:
@@ -104,9 +121,20 @@ def chosen_cuts(choices: Choices, program: Program, nodes: int, mode: Mode) -> t
     return cuts
 
 
-def chosen_placement(choices: Choices, program: Program, nodes: int, mode: Mode) -> tuple[tuple[str, ...], Runs]:
+def _cut(name: str, key: Column, parts: int, stream: ChoiceStream) -> str:
+    """Return a cut of a key into parts, at values or by hash."""
+    known = VALUES.get(key.type.kind, "0123456") if key.type is not None else ()
+    if not stream.chance(AT_VALUES) or not 1 < parts <= len(known) or (key.type and key.type.kind is Kind.BOOLEAN):
+        return f"{name}={parts}"
+    first = stream.below(len(known) - parts + 2)
+    return f"{name}@{','.join(known[first : first + parts - 1])}"
+
+
+def chosen_placement(
+    choices: Choices, program: Program, nodes: int, mode: Mode, *, is_cut: bool = False
+) -> tuple[tuple[str, ...], Runs]:
     """Return how maps of a seed are cut, and else the runs of its slots; one in four nodes has none of these at all."""
-    cuts, stream = chosen_cuts(choices, program, nodes, mode), choices.stream("slots")
+    cuts, stream = chosen_cuts(choices, program, nodes, mode, always=is_cut), choices.stream("slots")
     if cuts or nodes == 1 or not stream.chance(SLOTTED):
         return cuts, ()
     having = [node for node in range(nodes) if stream.chance(3 / 4)] or [nodes - 1]

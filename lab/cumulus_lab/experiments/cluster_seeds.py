@@ -43,6 +43,7 @@ from cumulus_lab.experiments.cluster_breaks import (
     BROKEN_BY,
     BROKEN_BY_ONE,
     BROKEN_IN,
+    BROKEN_IN_GRIDS,
     BROKEN_ON_HOSTS,
     BROKEN_WITH,
     Breaking,
@@ -178,6 +179,8 @@ class Case:
         The options of the mode, and how blocks reach nodes; None lets choices say.
     endings
         How epochs end, as far as choices do not say.
+    is_cut
+        Whether maps are cut if they can be; else choices say.
     """
 
     def __init__(
@@ -191,6 +194,8 @@ class Case:
         wanted: tuple[str, ...] | None = None,
         central: CentralOptions | None = None,
         endings: Mapping[str, str] | None = None,
+        *,
+        is_cut: bool = False,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -203,7 +208,7 @@ class Case:
         mode = mode or chosen
         shape = nodes or stream.one(NODES), switches or stream.one(SWITCHES)
         options = chosen_options(choices, mode) if wanted is None else wanted
-        cuts, slots = chosen_placement(choices, program_named(self._name), shape[0], mode)
+        cuts, slots = chosen_placement(choices, program_named(self._name), shape[0], mode, is_cut=is_cut)
         central = central or chosen_central(choices, mode)
         splits = chosen_splits(choices, program_named(self._name), shape[1], mode)
         self._plan = planned(self._name, *shape, mode, options, cuts, slots, central, splits)
@@ -227,6 +232,7 @@ class Case:
         self._reports(f"{settings.engine} engine")
         self._reports(f"commits by {settings.commit}")
         self._reports(f"{settings.transitions} transitions")
+        self._report_grid()
         self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
         self._disks: dict[Name, VirtualLog] = {}
         self._hosts = self._hosts_of(choices.stream("hosts"), has_hosts)
@@ -236,6 +242,13 @@ class Case:
         self._senders = self._clients_of(choices)
         self._sent = SentRows(self._plan)
         self._guests = self._guests_of(choices.stream("queries"))
+
+    def _report_grid(self) -> None:
+        layout = self._plan.layout
+        if any(home.place.loops for home in layout.places.values()):
+            self._reports("rows computed part by part")
+        if any(each.copied and each != layout.everywhere for sets in layout.sets.values() for each in sets):
+            self._reports("copies for parts of a grid")
 
     def _chosen_settings(
         self, stream: ChoiceStream, extremes: ChoiceStream, chosen: Mapping[str, Any]
@@ -433,7 +446,10 @@ def cluster_case(
         options = options or BROKEN_WITH.get(broken)
         endings = endings or BROKEN_ENDINGS.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is
-    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central, endings).scenario()
+    is_cut = broken in BROKEN_IN_GRIDS
+    return Case(
+        choices, breaking, nodes, switches, mode, has_hosts, options, central, endings, is_cut=is_cut
+    ).scenario()
 
 
 def refusal(name: str) -> Scenario:

@@ -91,7 +91,7 @@ def plan(
             raise UsageError("nothing is spread, so nodes run no program of their own", hint="Leave out --program.")
         print(text, end="")
         return
-    has_cost = spread.maps and RULES[mode].has_replicas
+    has_cost = spread.maps and RULES[mode].has_replicas and not cut
     cost = cost_of_homes(spread, found.layout.homes, statistics) if has_cost else None
     if as_json:
         data = plan_data(found, cost)

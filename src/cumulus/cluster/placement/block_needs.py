@@ -97,7 +97,7 @@ class BlockNeeds:
 
     def of(self, relation: str, rows: pa.Table) -> NeedsOfRows:
         """Return what rows of a relation need."""
-        nodes = _NodesOfRows(rows)
+        nodes = NodesOfRows(rows)
         is_target = np.zeros((rows.num_rows, self._nodes), np.bool_)
         for flow in self._flows[relation]:
             writers = nodes.of(flow.writes)
@@ -107,9 +107,9 @@ class BlockNeeds:
 
     def sent(self, relation: str, rows: pa.Table) -> SentSlices:
         """Return what nodes send each other for rows of a relation, of which these are `columns`, or more."""
-        return self._sent(relation, _NodesOfRows(rows))
+        return self._sent(relation, NodesOfRows(rows))
 
-    def _sent(self, relation: str, nodes: _NodesOfRows) -> SentSlices:
+    def _sent(self, relation: str, nodes: NodesOfRows) -> SentSlices:
         sent: dict[tuple[int, int, int], npt.NDArray[np.bool_]] = {}
         for flow in self._flows[relation]:
             for read in flow.reads:
@@ -130,8 +130,14 @@ class BlockNeeds:
         return sorted(found)
 
 
-class _NodesOfRows:
-    """The nodes of places, for some rows; values of a column are looked at once for each cut."""
+class NodesOfRows:
+    """The nodes of places, for some rows; values of a column are looked at once for each cut.
+
+    Parameters
+    ----------
+    rows
+        Their columns, by name.
+    """
 
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows

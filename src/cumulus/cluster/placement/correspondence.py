@@ -11,14 +11,14 @@ figure 4, whose least common multiple is that of `cumulus.cluster.placement.regi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, product
 
 from cumulus.algebra.scope import variables_of
-from cumulus.algebra.terms import AggSum, MapRead, Range, Term, Var, children
+from cumulus.algebra.terms import AggSum, MapRead, Range, Sum, Term, Var, children
 from cumulus.cluster.placement.regions import AxisCut, Regions, common_parts
-from cumulus.cluster.placement.segments import lies_by
+from cumulus.cluster.placement.segments import Slice, lies_by
 from cumulus.m3.program import On, Program, Statement, Trigger
 
 
@@ -31,6 +31,11 @@ class NamedSlice:
     map: str
     columns: tuple[str | None, ...]
     loops: tuple[str | None, ...]
+
+    @property
+    def slice(self) -> Slice:
+        """The same without loop variables."""
+        return Slice(self.map, self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +53,69 @@ def named_flows(program: Program) -> list[NamedFlow]:
     for trigger in program.triggers:
         if trigger.on is not On.BATCH:
             for statement in trigger.statements:
-                found[_flow(program, trigger, statement)] = None
+                found[named_flow(program, trigger, statement)] = None
     return list(found)
 
 
-def _flow(program: Program, trigger: Trigger, statement: Statement) -> NamedFlow:
-    columns = dict(zip(trigger.variables, program.relation(trigger.relation).column_names, strict=True))
-    loops: dict[str, str] = {}
-
-    def loop(name: str) -> str | None:
-        return None if name in columns else loops.setdefault(name, f"loop {len(loops)}")
-
-    writes = NamedSlice(statement.map, tuple(map(columns.get, statement.keys)), tuple(map(loop, statement.keys)))
-    reads: dict[NamedSlice, None] = {}
-    for read, own in _reads(statement.term, {name: name for name in columns}, count()):
-        names = [own.get(key.name, key.name) if isinstance(key, Var) else "" for key in read.keys]
-        bound = tuple(map(columns.get, names))
-        reads[NamedSlice(read.map, bound, tuple(loop(name) if name else None for name in names))] = None
+def named_flow(program: Program, trigger: Trigger, statement: Statement) -> NamedFlow:
+    """Return the flow of a statement of single events."""
+    named = _Names(program, trigger)
+    writes = named.written(statement)
+    reads = dict.fromkeys(read for product in named.products(statement.term) for read in product)
     return NamedFlow(trigger.relation, tuple(reads), writes)
 
 
-def _reads(
-    term: Term | Range, own: Mapping[str, str], numbers: Iterator[int]
-) -> Iterator[tuple[MapRead, Mapping[str, str]]]:
-    """Yield the reads of a term, each with other names for the variables that a sum around it keeps to itself."""
-    if isinstance(term, MapRead):
-        yield term, own
-    elif isinstance(term, AggSum):
-        number = next(numbers)
-        hidden = variables_of(term.term) - {*term.group} - own.keys()
-        own = {**own, **{name: f"{name} in sum {number}" for name in hidden}}
-    for child in children(term):
-        yield from _reads(child, own, numbers)
+def products_of_reads(program: Program, trigger: Trigger, statement: Statement) -> list[list[NamedSlice]]:
+    """Return what each product reads whose sum a statement adds, with the names that `named_flow` has."""
+    named = _Names(program, trigger)
+    named.written(statement)
+    return named.products(statement.term)
+
+
+class _Names:
+    """Names the slices of a statement, and its loop variables by when they are met first."""
+
+    def __init__(self, program: Program, trigger: Trigger) -> None:
+        self._columns = dict(zip(trigger.variables, program.relation(trigger.relation).column_names, strict=True))
+        self._loops: dict[str, str] = {}
+        self._sums = count()
+
+    def written(self, statement: Statement) -> NamedSlice:
+        """Return what a statement writes."""
+        return self._slice(statement.map, statement.keys)
+
+    def products(self, term: Term | Range) -> list[list[NamedSlice]]:
+        """Return what each product of a term reads; of what is no product, sum or read, all together."""
+        return self._products(term, {name: name for name in self._columns})
+
+    def _products(self, term: Term | Range, own: Mapping[str, str]) -> list[list[NamedSlice]]:
+        """Take in a term whose sums around it keep some variables to themselves, which have other names then."""
+        if isinstance(term, AggSum):
+            number = next(self._sums)
+            hidden = variables_of(term.term) - {*term.group} - own.keys()
+            own = {**own, **{name: f"{name} in sum {number}" for name in hidden}}
+        mine: list[list[NamedSlice]] = [[]]
+        if isinstance(term, MapRead):
+            keys = [own.get(key.name, key.name) if isinstance(key, Var) else "" for key in term.keys]
+            mine = [[self._slice(term.map, keys)]]
+        parts = [self._products(child, own) for child in children(term)]
+        if isinstance(term, Sum):
+            return [each for part in parts for each in part]
+        for part in parts:
+            mine = [[*left, *right] for left in mine for right in part]
+        return mine
+
+    def _slice(self, name: str, keys: Sequence[str]) -> NamedSlice:
+        loops = (self._loop(key) if key and key not in self._columns else None for key in keys)
+        return NamedSlice(name, tuple(map(self._columns.get, keys)), tuple(loops))
+
+    def _loop(self, name: str) -> str:
+        return self._loops.setdefault(name, f"loop {len(self._loops)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where entries of a slice lie: what is fixed for a row, by columns, and by loop variables."""
+    """Where entries of a slice lie, or a row is computed: by columns, which are fixed for a row, and loop variables."""
 
     columns: tuple[tuple[str, AxisCut], ...]
     loops: tuple[tuple[str, AxisCut], ...]
@@ -98,7 +129,7 @@ def place_of(program: Program, relation: str, named: NamedSlice, regions: Region
     relation
         Of the event.
     regions
-        Those of the map.
+        Those of the map; copies range over all parts, each on its own.
     """
     columns: list[tuple[str, AxisCut]] = []
     loops: list[tuple[str, AxisCut]] = []
@@ -108,7 +139,13 @@ def place_of(program: Program, relation: str, named: NamedSlice, regions: Region
             columns.append((column, dimension))
         else:  # a scalar, or a column that is hashed in another way: it may be anywhere, on its own
             loops.append((loop or f"{named.map} {axis}", dimension))
+    loops += ((f"copies of {named.map} {number}", dimension) for number, dimension in enumerate(regions.copied))
     return Place(tuple(columns), tuple(loops))
+
+
+def place_of_any_row(place: Place) -> Place:
+    """Return a place whose columns may have any values: they range over all parts, as loop variables do."""
+    return Place((), (*((f"column {name}", cut) for name, cut in place.columns), *place.loops))
 
 
 def corresponding(reads: Place, writes: Place) -> set[tuple[int, int]]:

@@ -35,8 +35,42 @@ class AskedCut:
     bounds: tuple[Any, ...]
 
 
-def regions_asked_for(program: Program, texts: Sequence[str], nodes: int) -> dict[str, Regions]:
-    """Return map → where its entries lie by the cuts; others lie by their owners.
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a grid.
+
+    Parameters
+    ----------
+    name
+        The column or key that it was asked for by.
+    columns, keys
+        The columns of tables, and the keys of maps by their places, that have its values.
+    """
+
+    name: str
+    cut: AxisCut
+    columns: frozenset[tuple[str, str]]
+    keys: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How maps are cut.
+
+    Parameters
+    ----------
+    regions
+        Map → where its entries lie if each lies on one node; others lie by their owners.
+    dimensions
+        By which they are cut.
+    """
+
+    regions: Mapping[str, Regions]
+    dimensions: tuple[Dimension, ...] = ()
+
+
+def grid_asked_for(program: Program, texts: Sequence[str], nodes: int) -> Grid:
+    """Return the grid of cuts; without any it has no dimension.
 
     Parameters
     ----------
@@ -51,7 +85,7 @@ def regions_asked_for(program: Program, texts: Sequence[str], nodes: int) -> dic
         If a cut is none, two are of the same values, or there are not as many regions as nodes.
     """
     if not texts:
-        return {}
+        return Grid({})
     asked = [_asked(program, text) for text in texts]
     regions = prod(each.parts for each in asked)
     if regions != nodes:
@@ -61,8 +95,8 @@ def regions_asked_for(program: Program, texts: Sequence[str], nodes: int) -> dic
             hint=f"Take --nodes {regions}, or other cuts: each node has one region.",
         )
     alike = _alike(program)
-    keys = [(definition.name, axis) for definition in program.maps for axis in range(len(definition.keys))]
     axes: dict[str, list[tuple[int, AxisCut]]] = {}
+    dimensions: list[Dimension] = []
     taken: dict[At, str] = {}
     stride = regions
     for text, each in zip(texts, asked, strict=True):
@@ -72,16 +106,30 @@ def regions_asked_for(program: Program, texts: Sequence[str], nodes: int) -> dic
             told = f"--cut {text} is of the same values as --cut {taken[root]}"
             raise UsageError(told, hint="Leave one of them out.")
         taken[root] = text
-        dimension = AxisCut(each.parts, stride, each.bounds)
-        mine: dict[str, int] = {}
-        for name, axis in keys:
-            if alike.root(("map", name, axis)) == root:
-                mine.setdefault(name, axis)
-        if not mine:
+        name = text.partition("@" if each.bounds else "=")[0].strip()
+        dimension = _dimension(program, alike, root, name, AxisCut(each.parts, stride, each.bounds))
+        if not dimension.keys:
             raise UsageError(f"--cut {text}: no map lies by that", hint="Cut a column that views group or join by.")
-        for name, axis in mine.items():
-            axes.setdefault(name, []).append((axis, dimension))
-    return {name: Regions(tuple(own)) for name, own in axes.items()}
+        dimensions.append(dimension)
+        for map_, axis in dict(sorted(dimension.keys, reverse=True)).items():  # the first key of each map
+            axes.setdefault(map_, []).append((axis, dimension.cut))
+    return Grid({name: Regions(tuple(own)) for name, own in axes.items()}, tuple(dimensions))
+
+
+def _dimension(program: Program, alike: _Alike, root: At, name: str, cut: AxisCut) -> Dimension:
+    columns = (
+        (table.name, column)
+        for table in program.relations
+        for place, column in enumerate(table.column_names)
+        if alike.root(("table", table.name, place)) == root
+    )
+    keys = (
+        (definition.name, axis)
+        for definition in program.maps
+        for axis in range(len(definition.keys))
+        if alike.root(("map", definition.name, axis)) == root
+    )
+    return Dimension(name, cut, frozenset(columns), frozenset(keys))
 
 
 def _asked(program: Program, text: str) -> AskedCut:
@@ -97,6 +145,8 @@ def _asked(program: Program, text: str) -> AskedCut:
             bounds = tuple(_value(value.strip(), type_) for value in values.split(","))
         except (ValueError, TypeError, ArithmeticError) as problem:
             raise UsageError(f"--cut {text}: {problem}", hint=_HOW) from None
+        if any(bound != bound for bound in bounds):
+            raise UsageError(f"--cut {text}: nothing is above NaN", hint="It is in the first part, as NULL.")
         if any(not one < other for one, other in pairwise(bounds)):
             raise UsageError(f"--cut {text}: the values do not ascend", hint="Write the least one first.")
         return AskedCut(at, len(bounds) + 1, bounds)

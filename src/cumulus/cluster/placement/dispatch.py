@@ -1,7 +1,7 @@
 """The dispatch table of a switch: which nodes must evaluate which rows of a block, and which columns they need.
 
 The papers' switch indexes the space of a trigger's arguments and finds in each cell the messages to send. Here a cell
-is a node, found by the hash of the home column, and what is read lies there already
+is a node, found by the home columns, or several where a loop variable goes over parts; what is read lies there already
 (`cumulus.cluster.placement.layout`), so one message for each node and group is all: nobody fetches.
 
 References
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cumulus.cluster.placement.block_needs import NodesOfRows
 from cumulus.cluster.placement.layout import divided
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cumulus.cluster.node_programs.program import Group
+    from cumulus.cluster.placement.correspondence import Place
     from cumulus.cluster.placement.layout import Indices
-    from cumulus.cluster.placement.regions import AxisCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +57,17 @@ class Dispatch:
     ----------
     groups
         Of the node program (`cumulus.cluster.node_programs.program.NodeProgram.groups`), by their numbers.
-    whole
-        How the values of home columns are cut into parts, one for each node.
+    homes
+        Where the statements of each are computed (`cumulus.cluster.placement.layout.ClusterLayout.homes_of`).
+    nodes
+        How many there are.
     """
 
-    def __init__(self, groups: Sequence[Group], whole: AxisCut) -> None:
-        self.nodes, self._whole = whole.parts, whole
-        self._groups: dict[str, list[tuple[int, Group]]] = {}
-        for number, group in enumerate(groups):
-            self._groups.setdefault(group.relation, []).append((number, group))
+    def __init__(self, groups: Sequence[Group], homes: Sequence[Place], nodes: int) -> None:
+        self.nodes = nodes
+        self._groups: dict[str, list[tuple[int, Group, Place]]] = {}
+        for number, (group, home) in enumerate(zip(groups, homes, strict=True)):
+            self._groups.setdefault(group.relation, []).append((number, group, home))
 
     def route(self, relation: str, rows: pa.Table, signs: np.ndarray[Any, np.dtype[np.int8]]) -> tuple[Dispatched, ...]:
         """Return what nodes must evaluate of a block, in the order of nodes, then of groups; nobody gets no rows.
@@ -75,17 +78,26 @@ class Dispatch:
             The relation's columns, by name.
         """
         groups = self._groups.get(relation, [])
-        by_home = {group.home: self._rows_by_node(rows, group.home) for _, group in groups}
+        places = NodesOfRows(rows)
+        by_home = {home: rows_by_node(places.of(home), home, self.nodes) for _, _, home in groups}
         return tuple(
             Dispatched(node, number, mine, rows.select(list(group.columns)).take(mine), signs[mine])
             for node in range(self.nodes)
-            for number, group in groups
-            if len(mine := by_home[group.home][node])
+            for number, group, home in groups
+            if len(mine := by_home[home][node])
         )
 
-    def _rows_by_node(self, rows: pa.Table, home: str | None) -> list[Indices]:
-        import numpy as np
 
-        if home is None:
-            return divided(np.zeros(rows.num_rows, np.int64), self.nodes)
-        return divided(self._whole.parts_of(rows.column(home)), self.nodes)
+def rows_by_node(first: Indices, home: Place, nodes: int) -> list[Indices]:
+    """Return for each node the indices of the rows that are at home there, in order.
+
+    Parameters
+    ----------
+    first
+        The first node of each row.
+    """
+    found = divided(first, nodes)
+    if not home.loops:
+        return found
+    behind = [sum(cut.stride * cut.part_at(node) for _, cut in home.loops) for node in range(nodes)]
+    return [found[node - offset] for node, offset in enumerate(behind)]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, axis_of, needed
+from cumulus.cluster.placement.regions import AxisCut, Regions
+from cumulus.cluster.placement.segments import ON_FIRST, Flow, axis_of, by_key, everywhere, needed
 from cumulus.explain.layout.shared_keys import partition_choices, references
 from cumulus.explain.sizes import Statistics, bytes_per_entry, distinct, size_of
 from cumulus.m3.dataflow import reachable
@@ -15,6 +16,8 @@ from cumulus.m3.program import MapDef, Program
 
 NODES = 8
 """For so many nodes the planner counts."""
+_WHOLE = AxisCut(NODES)
+_EVERYWHERE = everywhere(_WHOLE)
 BLOCK = 1_000
 """So many events go together: what they add to one entry on one node travels as one delta."""
 GUESSED_ROWS = 1_000
@@ -100,12 +103,11 @@ class HomeCosts:
             wanted: None
             for flow in self._readers[name]
             if flow in self.homes
-            for map_, wanted in needed(self.program, flow, self.homes[flow])
+            for map_, wanted in needed(self.program, flow, self.homes[flow], _WHOLE)
             if map_ == name
         }
-        every = next((each for each in sets if each.reach is Reach.EVERY), None)
-        kept = [every] if every is not None else list(sets)
-        copies = NODES if every is not None else max(len(kept), 1)
+        kept = [_EVERYWHERE] if _EVERYWHERE in sets else list(sets)
+        copies = NODES if _EVERYWHERE in sets else max(len(kept), 1)
         writers = [flow for flow in self._writers[name] if flow in self.homes]
         if kept:
             sent = sum(self._deltas(flow) * self._receivers(flow, each) for flow in writers for each in kept)
@@ -113,24 +115,21 @@ class HomeCosts:
             axes = range(len(self.program.map(name).keys))
             sent = min(
                 (
-                    sum(self._deltas(flow) * self._receivers(flow, ReplicaSet(Reach.KEY, axis)) for flow in writers)
+                    sum(self._deltas(flow) * self._receivers(flow, by_key(axis, _WHOLE)) for flow in writers)
                     for axis in axes
                 ),
                 default=0.0,
             )
         return self._bytes[name] * (self._entries[name] * (copies - 1) + sent)
 
-    def _receivers(self, flow: Flow, wanted: ReplicaSet) -> int:
+    def _receivers(self, flow: Flow, wanted: Regions) -> int:
         """Return to how many other nodes a delta of a flow goes for a replica set of its target."""
         home = self.homes[flow]
-        match wanted.reach:
-            case Reach.EVERY:
-                return NODES - 1
-            case Reach.FIRST:
-                return 0 if home is None else 1
-            case Reach.KEY:
-                local = home is not None and axis_of(self.program, flow.relation, flow.writes, home) == wanted.axis
-                return 0 if local else 1
+        if wanted == _EVERYWHERE:
+            return NODES - 1
+        axis = None if home is None else axis_of(self.program, flow.relation, flow.writes, home)
+        is_local = home is None if wanted == ON_FIRST else axis is not None and wanted == by_key(axis, _WHOLE)
+        return 0 if is_local else 1
 
     def _deltas(self, flow: Flow) -> float:
         """Return how many deltas a flow makes in all: for each event or entry, but what a block adds up is one."""

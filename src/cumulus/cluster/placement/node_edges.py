@@ -11,12 +11,18 @@ where it receives deltas." And section 4.1, the dispatch table of a coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cumulus.cluster.placement.correspondence import NamedFlow, Place, corresponding, named_flows, place_of
+from cumulus.cluster.placement.correspondence import (
+    NamedFlow,
+    Place,
+    corresponding,
+    named_flows,
+    place_of,
+    place_of_any_row,
+)
 from cumulus.cluster.placement.layout import ClusterLayout
-from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, flow_of, lies_by
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,31 +42,15 @@ def edges_of_deltas(layout: ClusterLayout) -> Iterator[tuple[str, Edges]]:
     >>> {name: edges.astype(int).tolist() for name, edges in edges_of_deltas(layout) if edges.any()}
     {'q': [[0, 0, 0], [1, 0, 0], [1, 0, 0]]}
     """
-    for (index, place), home in layout.homes.items():
-        trigger = layout.program.triggers[index]
-        flow = flow_of(layout.program, trigger, trigger.statements[place])
-        yield flow.writes.map, _edges_of_flow(layout, flow, home)
-
-
-def _edges_of_flow(layout: ClusterLayout, flow: Flow, home: str | None) -> Edges:
     import numpy as np
 
-    found = np.zeros((layout.nodes, layout.nodes), np.bool_)
-    senders = slice(0, 1) if home is None else slice(None)
-    for each in layout.sets[flow.writes.map]:
-        if not _lies_at_home(layout, flow, each, home):
-            found[senders, 0 if each.reach is Reach.FIRST else slice(None)] = True
-    np.fill_diagonal(found, False)
-    return found
-
-
-def _lies_at_home(layout: ClusterLayout, flow: Flow, each: ReplicaSet, home: str | None) -> bool:
-    """Whether what a row adds to a replica set is added on the node where the row is at home."""
-    if home is None:
-        return each.reach is Reach.FIRST
-    if each.reach is not Reach.KEY or flow.writes.columns[each.axis] != home:
-        return False
-    return lies_by(layout.program, flow.relation, home, flow.writes.map, each.axis)
+    for each in layout.additions():
+        home = place_of_any_row(each.home.place)
+        found = np.zeros((layout.nodes, layout.nodes), np.bool_)
+        for _, target in each.targets:
+            for sender, receiver in corresponding(home, place_of_any_row(target)):
+                found[sender, receiver] = sender != receiver
+        yield each.flow.writes.map, found
 
 
 def edges_of_slices(layout: ClusterLayout) -> Iterator[tuple[str, Edges]]:
@@ -82,18 +72,13 @@ def _edges_of_reads(layout: ClusterLayout, flow: NamedFlow) -> Iterator[tuple[st
     import numpy as np
 
     program, regions = layout.program, layout.regions
-    writes = _of_any_row(place_of(program, flow.relation, flow.writes, regions[flow.writes.map]))
+    writes = place_of_any_row(place_of(program, flow.relation, flow.writes, regions[flow.writes.map]))
     for read in flow.reads:
-        reads = _of_any_row(place_of(program, flow.relation, read, regions[read.map]))
+        reads = place_of_any_row(place_of(program, flow.relation, read, regions[read.map]))
         found = np.zeros((layout.nodes, layout.nodes), np.bool_)
         for reader, writer in corresponding(reads, writes):
             found[reader, writer] = reader != writer
         yield read.map, found
-
-
-def _of_any_row(place: Place) -> Place:
-    """Return a place whose columns may have any values: they range over all parts, as loop variables do."""
-    return Place((), (*((f"column {name}", cut) for name, cut in place.columns), *place.loops))
 
 
 def nodes_at_home(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
@@ -107,26 +92,27 @@ def nodes_at_home(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
     >>> nodes_at_home(layout, ["r"]), nodes_at_home(layout, ["s"]), nodes_at_home(layout, ["t"])
     ({0}, {0, 1, 2}, set())
     """
-    found: set[int] = set()
-    for (index, _), home in layout.homes.items():
-        if layout.program.triggers[index].relation in tables:
-            found |= {0} if home is None else set(range(layout.nodes))
-    return found
+    return _nodes_of(each.home.place for each in layout.additions() if each.flow.relation in tables)
 
 
 def nodes_added_to(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
     """Return the nodes that have replicas of what rows of some tables add to."""
-    triggers = [each for each in layout.program.triggers if each.relation in tables]
-    sets = [each for trigger in triggers for written in trigger.statements for each in layout.sets[written.map]]
-    return {node for each in sets for node in ((0,) if each.reach is Reach.FIRST else range(layout.nodes))}
+    added = (each for each in layout.additions() if each.flow.relation in tables)
+    return _nodes_of(place for each in added for _, place in each.targets)
 
 
 def owners_asked(layout: ClusterLayout, tables: Collection[str]) -> set[int]:
     """Return the nodes that own what rows of some tables read or add to."""
-    program, found = layout.program, set[int]()
-    for flow in named_flows(program):
-        if flow.relation in tables:
-            for each in (flow.writes, *flow.reads):
-                place = _of_any_row(place_of(program, flow.relation, each, layout.regions[each.map]))
-                found |= {node for node, _ in corresponding(place, Place((), ()))}
-    return found
+    program = layout.program
+    flows = (flow for flow in named_flows(program) if flow.relation in tables)
+    return _nodes_of(
+        place_of(program, flow.relation, each, layout.regions[each.map])
+        for flow in flows
+        for each in (flow.writes, *flow.reads)
+    )
+
+
+def _nodes_of(places: Iterable[Place]) -> set[int]:
+    """Return the nodes of places, whatever the rows are."""
+    any_rows = dict.fromkeys(map(place_of_any_row, places))
+    return {node for each in any_rows for node, _ in corresponding(each, Place((), ()))}

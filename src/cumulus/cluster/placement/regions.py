@@ -1,7 +1,7 @@
 """Regions of maps: a key axis is cut into parts, by hash or at values; several axes make a grid over the nodes.
 
-A node has one part of each *dimension* of the grid. A map that lies by all dimensions has a region on every node; one
-that lies by some has them where the others are 0.
+A node has one part of each *dimension* of the grid. A map that lies by all dimensions has a region on every node. One
+that lies by some has them in the first part of each other one, or in all its parts: then there is a copy for each.
 
 References
 ----------
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd, lcm
+from decimal import Decimal
+from math import ceil, gcd, isfinite, lcm
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cumulus.catalog.partition import bucket_of, buckets_of
@@ -39,7 +40,7 @@ class AxisCut:
         How far apart the nodes of two neighbouring parts are, by number.
     bounds
         Of parts by value, ascending: a value belongs to the part behind the last bound that is not greater. Empty where
-        it is cut by hash. NULL belongs to the first part.
+        it is cut by hash. NULL and NaN belong to the first part.
     slots
         The part of each slot of the hash; None: the part is the hash modulo their number.
     """
@@ -68,7 +69,7 @@ class AxisCut:
             return self.slots.nodes[bucket_of(value, SLOTS)]
         if not self.bounds:
             return bucket_of(value, self.parts)
-        return 0 if value is None else sum(value >= bound for bound in self.bounds)
+        return sum(_is_at_least(value, bound) for bound in self.bounds)
 
     def parts_of(self, values: pa.Array | pa.ChunkedArray) -> Parts:
         """Return the parts of values."""
@@ -83,7 +84,11 @@ class AxisCut:
             values = values.cast(values.type.value_type)
         found = np.zeros(len(values), np.int64)
         for bound in self.bounds:
-            found += pc.fill_null(pc.greater_equal(values, bound), False).to_numpy(zero_copy_only=False)
+            alike = _alike(values.type, bound)
+            if alike is None:
+                found += np.array([_is_at_least(value, bound) for value in values.to_pylist()], np.bool_)
+            else:
+                found += pc.fill_null(pc.greater_equal(values, alike), False).to_numpy(zero_copy_only=False)
         return found
 
     def parts_of_key(self, entries: MapFrame, place: int) -> Parts:
@@ -111,29 +116,70 @@ class AxisCut:
         return node // self.stride % self.parts
 
 
+def _is_at_least(value: Any, bound: Any) -> bool:
+    """Whether a value is at least a bound; numbers are compared exactly, and NULL and NaN are not."""
+    return value is not None and value == value and value >= bound
+
+
+def _alike(type_: pa.DataType, bound: Any) -> Any:
+    """Return a bound as Arrow compares it with values of a type exactly; None if it cannot."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(type_):
+        return bound if isinstance(bound, bool) else None
+    if pa.types.is_integer(type_):
+        least = ceil(bound) if isfinite(bound) else 2**63
+        return least if -(2**63) <= least < 2**63 else None
+    if pa.types.is_floating(type_):
+        return float(bound) if float(bound) == bound else None
+    if pa.types.is_decimal(type_):
+        try:
+            return pa.scalar(Decimal(bound), type_)
+        except (pa.ArrowInvalid, OverflowError, ValueError):
+            return None
+    return bound
+
+
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """Where the entries of a map lie.
+    """Where the entries of a map lie, or those of one of its copies.
 
     Parameters
     ----------
     axes
-        Of the map's keys by whose parts they lie, each with its dimension; without any they lie on node 0.
+        Of the map's keys by whose parts they lie, each with its dimension.
+    copied
+        The dimensions for each part of which there is a copy. In all other ones entries lie in the first part: without
+        any axes or copies they lie on node 0.
+
+    Examples
+    --------
+    >>> Regions(((0, AxisCut(2, 5)),), (AxisCut(5),)).offsets
+    (0, 1, 2, 3, 4)
     """
 
     axes: tuple[tuple[int, AxisCut], ...]
+    copied: tuple[AxisCut, ...] = ()
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """How far behind the first node of an entry those are that hold it."""
+        return offsets(self.copied)
 
     def nodes_of(self, entries: MapFrame) -> Parts:
-        """Return the node of each entry."""
+        """Return the first node of each entry."""
         import numpy as np
 
+        match self.axes:
+            case ((axis, AxisCut(stride=1) as dimension),):
+                return dimension.parts_of_key(entries, axis)
         found = np.zeros(entries.rows, np.int64)
         for axis, dimension in self.axes:
             found += dimension.stride * dimension.parts_of_key(entries, axis)
         return found
 
     def nodes_with(self, values: Mapping[int, Iterable[Any]]) -> set[int]:
-        """Return the nodes that may have entries with some values at keys; a key that is not named may have any."""
+        """Return the first nodes of entries with some values at keys; a key that is not named may have any."""
         found = {0}
         for axis, cut in self.axes:
             parts = {cut.part_of(value) for value in values[axis]} if axis in values else range(cut.parts)
@@ -141,8 +187,29 @@ class Regions:
         return found
 
     def node_of(self, key: Sequence[Any]) -> int:
-        """Return the node of an entry."""
+        """Return the first node of an entry."""
         return sum(dimension.stride * dimension.part_of(key[axis]) for axis, dimension in self.axes)
+
+    def lies_within(self, other: Regions) -> bool:
+        """Whether whatever lies here lies there, too.
+
+        Examples
+        --------
+        >>> rows, columns = AxisCut(2, 5), AxisCut(5)
+        >>> grid = Regions(((0, rows), (1, columns)))
+        >>> grid.lies_within(Regions(((0, rows),), (columns,))), grid.lies_within(Regions(((0, rows),)))
+        (True, False)
+        """
+        more = {cut for _, cut in {*self.axes} - {*other.axes}} | {*self.copied}
+        return {*other.axes} <= {*self.axes} and all(cut in other.copied for cut in more if cut.parts > 1)
+
+
+def offsets(dimensions: Iterable[AxisCut]) -> tuple[int, ...]:
+    """Return how far behind the first nodes of dimensions all their nodes are."""
+    found = [0]
+    for cut in dimensions:
+        found = [node + cut.stride * part for node in found for part in range(cut.parts)]
+    return tuple(sorted(found))
 
 
 def common_parts(dimensions: Sequence[AxisCut]) -> list[tuple[int, ...]]:

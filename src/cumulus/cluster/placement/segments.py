@@ -3,47 +3,42 @@
 A statement is computed on its *home*: the node of one column of the event's row, by `cumulus.catalog.partition`. What
 it reads by that column need only be there for the values of that node; all else that it reads must be whole. So every
 read asks for a *replica set*, one copy of a map. `cumulus.cluster.placement.statement_placement` chooses homes by what
-their replica sets cost, `cumulus.cluster.placement.layout` says which nodes hold which entries.
+their replica sets cost, `cumulus.cluster.placement.layout` says which nodes hold which entries. In a grid homes are of
+several columns (`cumulus.cluster.placement.grid_homes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeAlias
 
 from cumulus.algebra.terms import Extremum, MapExtremum, MapRead, Range, Term, Var, children
 from cumulus.catalog.types import Kind, SqlType
+from cumulus.cluster.placement.regions import AxisCut, Regions
 from cumulus.m3.program import On, Program, Statement, Trigger
 
 At: TypeAlias = tuple[int, int]
 """A statement, by the index of its trigger and its own."""
 
-
-class Reach(Enum):
-    """The nodes of a replica set."""
-
-    KEY = "the node of a key"
-    EVERY = "every node"
-    FIRST = "node 0"
+ON_FIRST = Regions(())
+"""The replica set on node 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSet:
-    """One copy of a map over the nodes: an entry lies on the node of its key at `axis`, on every node, or on node 0."""
+def everywhere(whole: AxisCut) -> Regions:
+    """Return the replica set on every node.
 
-    reach: Reach
-    axis: int = -1
+    Parameters
+    ----------
+    whole
+        How keys are cut into parts, one for each node.
+    """
+    return Regions((), (whole,))
 
 
-EVERYWHERE = ReplicaSet(Reach.EVERY)
-ON_FIRST = ReplicaSet(Reach.FIRST)
-
-
-def by_key(axis: int) -> ReplicaSet:
+def by_key(axis: int, whole: AxisCut) -> Regions:
     """Return the replica set whose entries lie on the nodes of their keys at position `axis`."""
-    return ReplicaSet(Reach.KEY, axis)
+    return Regions(((axis, whole),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +107,16 @@ def _slices(term: Term | Range, columns: Mapping[str, str]) -> Iterator[Slice]:
         yield from _slices(child, columns)
 
 
-def needed(program: Program, flow: Flow, home: str | None) -> dict[tuple[str, ReplicaSet], None]:
+def needed(program: Program, flow: Flow, home: str | None, whole: AxisCut) -> dict[tuple[str, Regions], None]:
     """Return the maps that are read, each with a replica set that has what is read on the node of `home`."""
-    return {(each.map, _holding(program, flow.relation, each, home)): None for each in flow.reads}
+    return {(each.map, _holding(program, flow.relation, each, home, whole)): None for each in flow.reads}
 
 
-def _holding(program: Program, relation: str, read: Slice, home: str | None) -> ReplicaSet:
+def _holding(program: Program, relation: str, read: Slice, home: str | None, whole: AxisCut) -> Regions:
     if home is None:
         return ON_FIRST
     axis = axis_of(program, relation, read, home)
-    return EVERYWHERE if axis is None else by_key(axis)
+    return everywhere(whole) if axis is None else by_key(axis, whole)
 
 
 def axis_of(program: Program, relation: str, slice_: Slice, column: str) -> int | None:

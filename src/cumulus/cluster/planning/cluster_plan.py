@@ -7,19 +7,20 @@ epoch has an end of its own already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from cumulus.cluster.mode import FETCHING, RULES, Mode
+from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node_programs.elided_program import elided_program
 from cumulus.cluster.node_programs.four_logs_program import four_logs_program
 from cumulus.cluster.node_programs.program import Homes, NodeProgram, node_program
 from cumulus.cluster.node_programs.target_program import target_program
-from cumulus.cluster.placement.cuts import regions_asked_for
+from cumulus.cluster.placement.correspondence import corresponding, place_of_any_row
+from cumulus.cluster.placement.cuts import grid_asked_for
 from cumulus.cluster.placement.home_costs import estimated_rows
 from cumulus.cluster.placement.layout import ClusterLayout
-from cumulus.cluster.placement.segments import Reach, ReplicaSet, axis_of, flow_of
+from cumulus.cluster.placement.regions import Regions
 from cumulus.cluster.placement.slots import SlotTable
 from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
@@ -58,7 +59,7 @@ class Crossing:
     relation: str
     home: str | None
     map: str
-    sets: Mapping[ReplicaSet, bool]
+    sets: Mapping[Regions, bool]
 
 
 @dataclass(frozen=True)
@@ -174,31 +175,16 @@ class ClusterPlan:
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
         """What is added where, in the order of relations and homes."""
-        found: dict[tuple[str, str | None, str], dict[ReplicaSet, bool]] = {}
-        for relation, home, name, local in self._added():
-            sets = found.setdefault((relation, home, name), dict.fromkeys(self.layout.sets[name], True))
-            for each in sets:
-                sets[each] = sets[each] and each in local
+        found: dict[tuple[str, str | None, str], dict[Regions, bool]] = {}
+        for each in self.layout.additions():
+            home, name = place_of_any_row(each.home.place), each.flow.writes.map
+            sets = found.setdefault((each.flow.relation, each.home.label, name), {})
+            for regions, target in each.targets:
+                pairs = corresponding(home, place_of_any_row(target))
+                sets[regions] = sets.get(regions, True) and all(sender == receiver for sender, receiver in pairs)
         order = [relation.name for relation in self.layout.program.relations]
         placed = sorted(found.items(), key=lambda item: order.index(item[0][0]))
         return tuple(Crossing(*place, sets) for place, sets in placed)
-
-    def _added(self) -> Iterator[tuple[str, str | None, str, set[ReplicaSet]]]:
-        """Yield for each statement its relation and home, its map, and which replica sets of that are where it is."""
-        program = self.layout.program
-        for (index, place), home in self.layout.homes.items():
-            trigger = program.triggers[index]
-            flow = flow_of(program, trigger, trigger.statements[place])
-            name = flow.writes.map
-            axis = None if home is None else axis_of(program, flow.relation, flow.writes, home)
-            local = {
-                each
-                for each in self.layout.sets[name]
-                if self.nodes == 1
-                or (each.reach is Reach.KEY and each.axis == axis)
-                or (each.reach is Reach.FIRST and home is None)
-            }
-            yield flow.relation, home, name, local
 
 
 def plan_cluster(
@@ -266,14 +252,22 @@ def plan_cluster(
                 hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
             )
     homes = choose_homes(spread, known, hints) if homes is None else homes
-    if cuts and rules.has_replicas:
+    if cuts and not rules.is_spread:
         raise UsageError(
-            f"--cut is of --mode {' and '.join(FETCHING)}: in the others maps lie where they are read",
-            hint="Leave it out, or say where statements are computed: --home TABLE.COLUMN.",
+            f"--cut says where nodes keep maps, and in --mode {mode} they keep none",
+            hint="Leave it out, or take another mode: --mode eventual.",
         )
-    regions = regions_asked_for(spread, cuts, nodes)
+    layout = ClusterLayout(
+        spread,
+        homes,
+        nodes,
+        has_replicas=rules.has_replicas,
+        grid=grid_asked_for(spread, cuts, nodes),
+        slots=slots,
+    )
+    _require_homes(layout, hints or {})
     if rules.has_replicas:
-        made = node_program(spread, homes, corrects=rules.corrects)
+        made = node_program(spread, {at: home.label for at, home in layout.places.items()}, corrects=rules.corrects)
     else:
         correcting = four_logs_program
         if chosen.elide_push:
@@ -287,13 +281,26 @@ def plan_cluster(
         program,
         mode,
         division,
-        ClusterLayout(spread, homes, nodes, has_replicas=rules.has_replicas, regions=regions, slots=slots),
+        layout,
         made,
         gate,
         assign_tables(program, switches, rows, split),
         chosen,
         central,
     )
+
+
+def _require_homes(layout: ClusterLayout, hints: Mapping[str, str]) -> None:
+    """Require that statements are computed by the columns that are asked for; UsageError if cuts say otherwise."""
+    for each in layout.additions():
+        column = hints.get(each.flow.relation)
+        by = [name for name, _ in each.home.place.columns]
+        if column is not None and column not in by:
+            table = each.flow.relation
+            raise UsageError(
+                f"--home {table}.{column}: by the cuts rows of {table} are computed by {each.home.label}",
+                hint=f"Leave out --home {table}.{column}, or cut {table}.{column}.",
+            )
 
 
 def _refuse_circles(division: Division, asked: str, *, takes_circles: bool) -> None:

@@ -1,7 +1,7 @@
 """How many messages switches and nodes send each other, from the tables of a plan alone.
 
 Nothing is run: for each row it is looked up where what it reads and writes lies, value by value, as the papers define
-it. The protocols find the same by whole columns (`cumulus.cluster.placement.slice_nodes`), so one checks the other.
+it. The protocols find the same by whole columns (`cumulus.cluster.placement.block_needs`), so one checks the other.
 
 References
 ----------
@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from cumulus.cluster.intake import BLOCK_ROWS, BlockMaker, intake_part, pack_rows
 from cumulus.cluster.mode import RULES, Mode
-from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, named_flows
+from cumulus.cluster.placement.correspondence import NamedFlow, NamedSlice, Place, named_flows, place_of
+from cumulus.cluster.placement.layout import Addition
 from cumulus.cluster.placement.regions import AxisCut, may_meet
-from cumulus.cluster.placement.segments import Flow, Reach, ReplicaSet, Slice, flow_of, lies_by
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.order_of_events import intake_of_switch
@@ -58,11 +59,9 @@ class CountedMessages(HearsNothing):
         self.blocks = self.rows = self._sent = 0
         self._plan, self._layout = plan, plan.layout
         program = plan.division.spread
-        self._flows: dict[str, dict[str | None, set[Flow]]] = defaultdict(lambda: defaultdict(set))
-        for (index, place), home in plan.layout.homes.items():
-            trigger = program.triggers[index]
-            flow = flow_of(program, trigger, trigger.statements[place])
-            self._flows[flow.relation][home].add(flow)
+        self._additions: dict[str, list[Addition]] = defaultdict(list)
+        for addition in plan.layout.additions():
+            self._additions[addition.flow.relation].append(addition)
         self._named: dict[str, list[NamedFlow]] = defaultdict(list)
         for named in named_flows(program):
             self._named[named.relation].append(named)
@@ -100,12 +99,12 @@ class CountedMessages(HearsNothing):
         reached: set[int] = set()
         pairs: set[tuple[int, int]] = set()
         for row in rows:
-            for home, flows in self._flows[relation].items():
-                at = 0 if home is None else self._layout.whole.part_of(row[home])
-                to = {node for flow in flows for node in self._nodes(flow.writes, relation, row)}
-                homes.add(at)
-                reached |= to
-                pairs |= {(at, node) for node in to if node != at}
+            for each in self._additions[relation]:
+                senders = self._lying(each.home.place, row)
+                homes |= {node for node, _ in senders}
+                for receiver, theirs in chain.from_iterable(self._lying(target, row) for _, target in each.targets):
+                    reached.add(receiver)
+                    pairs |= {(at, receiver) for at, mine in senders if at != receiver and _correspond(mine, theirs)}
         if self._plan.mode is Mode.CENTRAL_SOURCE:
             return Counter(Evaluate=len(homes), Expect=len(reached), Push=len(pairs))
         return Counter(Events=len(homes), Deltas=len(pairs))
@@ -137,35 +136,21 @@ class CountedMessages(HearsNothing):
 
     def _owners(self, named: NamedSlice, relation: str, row: Mapping[str, Any]) -> list[tuple[int, LoopParts]]:
         """Return the nodes that own entries of a slice, each with the parts of its loop variables."""
-        axes = self._layout.regions[named.map].axes
+        regions = self._layout.regions[named.map]
+        return self._lying(place_of(self._layout.program, relation, named, regions), row)
+
+    def _lying(self, place: Place, row: Mapping[str, Any]) -> list[tuple[int, LoopParts]]:
+        """Return the nodes of a place, each with the parts of its loop variables."""
+        cuts = [cut for _, cut in (*place.columns, *place.loops)]
         found = []
         for node in range(self._layout.nodes):
-            loops: LoopParts = {}
-            is_there = node == sum(dimension.stride * dimension.part_at(node) for _, dimension in axes)
-            for axis, dimension in axes:
-                column = named.columns[axis]
-                if column is not None and lies_by(self._layout.program, relation, column, named.map, axis):
-                    is_there = is_there and dimension.part_of(row[column]) == dimension.part_at(node)
-                else:
-                    loops.setdefault(named.loops[axis] or f"{named.map} {axis}", []).append(
-                        (dimension, dimension.part_at(node))
-                    )
-            if is_there:
+            is_there = node == sum(cut.stride * cut.part_at(node) for cut in cuts)
+            if is_there and all(cut.part_of(row[column]) == cut.part_at(node) for column, cut in place.columns):
+                loops: LoopParts = {}
+                for name, cut in place.loops:
+                    loops.setdefault(name, []).append((cut, cut.part_at(node)))
                 found.append((node, loops))
         return found
-
-    def _nodes(self, slice_: Slice, relation: str, row: Mapping[str, Any]) -> set[int]:
-        """Return the nodes that hold entries of a slice."""
-        sets = self._layout.sets[slice_.map]
-        return {node for each in sets for node in self._nodes_of(each, slice_, relation, row)}
-
-    def _nodes_of(self, each: ReplicaSet, slice_: Slice, relation: str, row: Mapping[str, Any]) -> set[int]:
-        if each.reach is Reach.FIRST:
-            return {0}
-        column = slice_.columns[each.axis] if each.reach is Reach.KEY else None
-        if column is not None and lies_by(self._layout.program, relation, column, slice_.map, each.axis):
-            return {self._layout.whole.part_of(row[column])}
-        return set(range(self._layout.nodes))
 
 
 def _correspond(one: LoopParts, other: LoopParts) -> bool:

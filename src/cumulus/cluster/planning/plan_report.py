@@ -8,7 +8,7 @@ from typing import Any
 
 from cumulus.cluster.mode import RULES
 from cumulus.cluster.placement.layout import FinishedBy
-from cumulus.cluster.placement.segments import EVERYWHERE, Reach, ReplicaSet
+from cumulus.cluster.placement.regions import Regions
 from cumulus.cluster.placement.statement_placement import CostOfHomes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
 from cumulus.cluster.planning.directive_report import directive_data, directive_lines
@@ -17,7 +17,6 @@ from cumulus.engine.limits import format_bytes
 from cumulus.explain.explanation import counted
 from cumulus.m3.printer import print_statement
 
-_REACHES = {Reach.KEY: "key", Reach.EVERY: "every", Reach.FIRST: "first"}
 _FINISHERS = {FinishedBy.NODES: "nodes", FinishedBy.FIRST: "first", FinishedBy.MERGE: "merge"}
 
 
@@ -211,14 +210,25 @@ def _home_text(home: str | None) -> str:
 
 def _destinations(plan: ClusterPlan, crossing: Crossing) -> list[str]:
     """Return where deltas go beyond the node on which they are made."""
-    if EVERYWHERE in crossing.sets:
-        return [] if crossing.sets[EVERYWHERE] else [plan.layout.set_text(crossing.map, EVERYWHERE)]
+    every = plan.layout.everywhere
+    if every in crossing.sets:
+        return [] if crossing.sets[every] else [plan.layout.set_text(crossing.map, every)]
     return [plan.layout.set_text(crossing.map, each) for each, is_local in crossing.sets.items() if not is_local]
 
 
-def _replica_data(plan: ClusterPlan, name: str, each: ReplicaSet) -> dict[str, str | None]:
-    key = plan.layout.program.map(name).keys[each.axis].name if each.reach is Reach.KEY else None
-    return {"reach": _REACHES[each.reach], "key": key}
+def _replica_data(plan: ClusterPlan, name: str, each: Regions) -> dict[str, Any]:
+    keys, grid = plan.layout.program.map(name).keys, plan.layout.grid
+    reach = "every" if each == plan.layout.everywhere else "key" if each.axes else "first"
+    if not grid.dimensions:
+        return {"reach": reach, "key": keys[each.axes[0][0]].name if each.axes else None}
+    names = {dimension.cut: dimension.name for dimension in grid.dimensions}
+    return {
+        "reach": "copies" if each.copied and reach != "every" else reach,
+        "keys": [
+            {"key": keys[axis].name, "parts": cut.parts, "at": list(map(str, cut.bounds))} for axis, cut in each.axes
+        ],
+        "for_every": [names[cut] for cut in each.copied if cut in names],
+    }
 
 
 # --- switches -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ import numpy as np
 from cumulus.cluster import codec
 from cumulus.cluster.messages import node_name
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.placement.segments import Reach
 from cumulus.cluster.placement.slots import SLOTS, SlotTable, balanced_slots, moved_slots, table_of_hash
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_hosts import HostSettings
@@ -282,9 +281,9 @@ def _slots(home: Home, entries: Mapping[str, list[MapFrame]], after: ClusterPlan
     if not (moves and table is not None and before.nodes == after.nodes):
         weights = np.zeros(SLOTS)
         for name, frames in entries.items():
-            for each in (each for each in after.layout.sets[name] if each.reach is Reach.KEY):
+            for axis in (axis for each in after.layout.sets[name] for axis, _ in each.axes):
                 for frame in frames:
-                    found = np.bincount(frame.buckets(each.axis, SLOTS), minlength=SLOTS)
+                    found = np.bincount(frame.buckets(axis, SLOTS), minlength=SLOTS)
                     weights += found * (frame.words.nbytes / max(frame.rows, 1))
         table = balanced_slots(weights.tolist(), after.nodes, table)
     return moved_slots(table, moves, after.nodes)

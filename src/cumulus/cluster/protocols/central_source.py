@@ -20,12 +20,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cumulus.cluster.messages import Block
-from cumulus.cluster.placement.segments import Slice, flow_of
-from cumulus.cluster.placement.slice_nodes import SliceNodes
+from cumulus.cluster.placement.block_needs import NodesOfRows
+from cumulus.cluster.placement.correspondence import Place, corresponding
+from cumulus.cluster.placement.dispatch import rows_by_node
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.protocols.central import CentralNode, nodes_in, single_events
 from cumulus.cluster.protocols.central_messages import Evaluate, Expect, Push
@@ -77,43 +80,64 @@ class CentralSourceSwitch(HearsNothing):
     """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: who evaluates, and who expects what."""
 
     def __init__(self, plan: ClusterPlan) -> None:
-        self._layout = plan.layout
-        self._groups = list(enumerate(plan.nodes_program.groups))
-        program = plan.division.spread
-        self._writes: dict[tuple[str, str | None], set[Slice]] = defaultdict(set)
-        """Relation and home → what its statements there write."""
-        for (index, place), home in plan.layout.homes.items():
-            trigger = program.triggers[index]
-            flow = flow_of(program, trigger, trigger.statements[place])
-            self._writes[flow.relation, home].add(flow.writes)
+        self._nodes = plan.nodes
+        groups = plan.nodes_program.groups
+        self._groups = list(zip(range(len(groups)), groups, plan.layout.homes_of(groups), strict=True))
+        self._sends: dict[tuple[str, str | None], dict[_Sending, None]] = defaultdict(dict)
+        """Relation and home → who sends whom what statements add there."""
+        for each in plan.layout.additions():
+            sends = self._sends[each.flow.relation, each.home.label]
+            for _, target in each.targets:
+                pairs = tuple(sorted(corresponding(each.home.place, target)))
+                sends[_Sending(each.home.place, target, pairs)] = None
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Evaluate | Expect]]:
         """Yield what nodes get of a block: who evaluates first, then who expects what."""
-        own = [number for number, group in self._groups if group.relation == block.relation]
+        own = [number for number, group, _ in self._groups if group.relation == block.relation]
         if own:
             for each in single_events(self._groups[own[0]][1], block):
                 yield from self._dispatched(own, each)
 
     def _dispatched(self, own: Sequence[int], block: NumberedRows) -> Iterator[tuple[int, Evaluate | Expect]]:
-        relation, version, rows = block.relation, block.version, block.rows
-        places, nodes = SliceNodes(self._layout, relation, rows), self._layout.nodes
+        places, nodes = NodesOfRows(block.rows), self._nodes
         sends = np.zeros((nodes, nodes), np.bool_)
         blocks: dict[int, list[Block]] = defaultdict(list)
         expected: dict[int, list[int]] = defaultdict(list)
         for number in own:
-            group = self._groups[number][1]
-            homes = places.of_home(group.home)
-            reached = np.zeros_like(homes)
-            for written in sorted(self._writes[relation, group.home], key=repr):
-                reached |= places.of_replicas(written)
-            sends |= homes.T.astype(np.float32) @ reached > 0
-            columns = rows.select(list(group.columns))
-            for node in nodes_in(homes.any(axis=0)):
-                mine = np.flatnonzero(homes[:, node])
-                blocks[node].append(Block.of(number, version, mine, columns.take(mine), block.signs[mine]))
-            for node in nodes_in(reached.any(axis=0)):
+            _, group, home = self._groups[number]
+            mine = np.zeros((nodes, nodes), np.bool_)
+            for each in self._sends[block.relation, group.home]:
+                each.note(places, mine)
+            sends |= mine
+            columns = block.rows.select(list(group.columns))
+            for node, at in enumerate(rows_by_node(places.of(home), home, nodes)):
+                if len(at):
+                    blocks[node].append(Block.of(number, block.version, at, columns.take(at), block.signs[at]))
+            for node in nodes_in(mine.any(axis=0)):
                 expected[node].append(number)
         for node, of in sorted(blocks.items()):
             yield node, Evaluate(of, nodes_in(sends[node]))
         for node, groups in sorted(expected.items()):
-            yield node, Expect(version, groups, int(sends[:, node].sum()))
+            yield node, Expect(block.version, groups, int(sends[:, node].sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """Who sends whom what a statement adds to a replica set.
+
+    Parameters
+    ----------
+    pairs
+        By how much senders and receivers lie behind the first nodes of a row.
+    """
+
+    home: Place
+    target: Place
+    pairs: tuple[tuple[int, int], ...]
+
+    def note(self, places: NodesOfRows, sends: npt.NDArray[np.bool_]) -> None:
+        """Note in a table of senders and receivers who sends whom something for rows."""
+        first = np.unique(places.of(self.home) * len(sends) + places.of(self.target))
+        senders, receivers = np.divmod(first, len(sends))
+        for sender, receiver in self.pairs:
+            sends[senders + sender, receivers + receiver] = True

@@ -180,7 +180,8 @@ class EventualSwitch(HearsNothing):
     """A `cumulus.cluster.protocols.protocol.SwitchProtocol`: nodes get the rows whose statements are at home there."""
 
     def __init__(self, plan: ClusterPlan) -> None:
-        self._dispatch = Dispatch(plan.nodes_program.groups, plan.layout.whole)
+        groups = plan.nodes_program.groups
+        self._dispatch = Dispatch(groups, plan.layout.homes_of(groups), plan.nodes)
 
     def dispatch(self, block: NumberedRows) -> Iterator[tuple[int, Events]]:
         """Yield what nodes get of a block, all groups of one together."""
