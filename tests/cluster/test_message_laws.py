@@ -39,7 +39,7 @@ CUTS = {
     "star": ("m.year=2", "m.partcat=5"),
     "example 2.1": ("ORDERS.CID=2", "ORDERS.OID=5"),
 }
-ROWS = 2_000 if WHOLE else 30
+ROWS = 80 if WHOLE else 30
 
 
 def program_of(name: str) -> Program:
