@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
 
 
+@pytest.mark.slow
 def test_a_row_for_each_layout_beside_one_bucket(tmp_path: Path) -> None:
     given = ["--queries", "q3,q15", "--sf", "0.001", "--epochs", "2", "--buckets", "3", "--cache", str(tmp_path)]
     told = CliRunner().invoke(app, ["bench", "layouts", *given, "--layout", "judged", "--json"], catch_exceptions=False)

@@ -50,7 +50,7 @@ def explained(file: Path, options: Sequence[str]) -> str:
     return next(line for line in told.stdout.splitlines() if line.startswith("layout: "))
 
 
-@pytest.mark.parametrize("name", sampled(SCRIPTS, of=6))
+@pytest.mark.parametrize("name", sampled(SCRIPTS, of=12))
 def test_explain_says_what_the_run_does(name: str, tmp_path: Path) -> None:
     file, options = written(tmp_path, name)
     layout = explained(file, options)

@@ -34,7 +34,7 @@ from support.spread_cases import (
     states,
     views_that_look_up,
 )
-from support.tiers import examples, sampled
+from support.tiers import examples, one_mode_each, sampled
 from support.told_in_order import CentralNodes
 
 OPTIONS = (
@@ -96,7 +96,7 @@ def test_benchmarks(name: str) -> None:
     run(program, random_blocks(program, random.Random(3), 20), (3, 2), 3, "native")
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "native"])
+@pytest.mark.parametrize("engine", sampled(["interpreter", "native"], of=2))
 def test_random_programs(engine: str) -> None:
     """Hand-written maps without definitions, joins of loop variables, sums inside, initial entries, random regions."""
     late = 0
@@ -125,8 +125,7 @@ def test_random_views(script: str, seed: int) -> None:
     run(program, blocks, (random.Random(seed).randint(1, 4), 3), seed)
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "native"])
-@pytest.mark.parametrize("type", EXTREME_KEYS)
+@pytest.mark.parametrize(("type", "engine"), one_mode_each(EXTREME_KEYS, ("interpreter", "native")))
 def test_equal_keys_are_one_in_every_log(type: str, engine: str) -> None:
     """Rows of r are computed before the sides that they join come, from another switch, with lower versions."""
     program, sides, rows, gone = join_of_keys(type)

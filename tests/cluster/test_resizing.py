@@ -22,9 +22,10 @@ from cumulus_lab.experiments.cluster_rows import write_random_files
 from cumulus_lab.experiments.equal_outputs import difference
 from cumulus_lab.simulation import Choices
 from support.cluster_world import run_cluster
-from support.tiers import sampled
+from support.tiers import one_mode_each, sampled
 
 STEPS = ((2, 4), (3, 1), (1, 3), (5, 2))
+OTHER_MODES = (Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS, Mode.TICKS)
 SWITCHES = (1, 3, 2)
 
 
@@ -66,13 +67,12 @@ def grown(
     assert committed_epochs(out) == committed_epochs(folder / "judged")
 
 
-@pytest.mark.parametrize("name", sampled(PROGRAMS, of=4))
+@pytest.mark.parametrize("name", sampled(PROGRAMS, of=8))
 def test_every_program_goes_on_with_more_and_with_fewer_nodes(name: str, tmp_path: Path) -> None:
     for seed, steps in enumerate(STEPS):
         grown(name, tmp_path / str(seed), Mode.EVENTUAL, steps, seed, SWITCHES[seed % 3 :])
 
 
-@pytest.mark.parametrize("name", sampled(PROGRAMS, of=12))
-@pytest.mark.parametrize("mode", [Mode.GATED, Mode.CENTRAL_TARGET, Mode.CENTRAL_SOURCE, Mode.FOUR_LOGS, Mode.TICKS])
+@pytest.mark.parametrize(("name", "mode"), one_mode_each(PROGRAMS, OTHER_MODES, of=4))
 def test_every_mode_does(name: str, mode: Mode, tmp_path: Path) -> None:
     grown(name, tmp_path, mode, (2, 5, 1), 7, (1,) if RULES[mode].needs_one_switch else SWITCHES)

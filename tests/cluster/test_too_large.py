@@ -81,7 +81,7 @@ def test_views_of_a_sum_beyond_128_bits_fail_alone_and_heal(
         assert not each.errors.keys() & {"kinds", "lines"}
 
 
-@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES))
+@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES, of=2))
 def test_a_home_in_which_a_sum_is_too_large_starts_again(tmp_path: Path, mode: Mode, engine: str) -> None:
     """At each epoch: the state of nodes is in their logs, or in snapshots."""
     epochs = [("insert", 2), ("insert", 1), ("delete", 1), ("delete", 2)]
@@ -93,7 +93,7 @@ def test_a_home_in_which_a_sum_is_too_large_starts_again(tmp_path: Path, mode: M
     assert difference(tmp_path / "judged", tmp_path / "out") == ""
 
 
-@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES))
+@pytest.mark.parametrize(("mode", "engine"), one_mode_each(Mode, ENGINES, of=2))
 def test_a_sum_beyond_double_is_infinite_in_its_group_until_it_is_back(tmp_path: Path, mode: Mode, engine: str) -> None:
     write(tmp_path / "in", 1.7e308, [("insert", 0), ("insert", 1), ("insert", 1), ("delete", 1), ("delete", 1)])
     for last in (1, 3, 0):  # an epoch that is open beside the one before shows none of its numbers early

@@ -147,6 +147,7 @@ def test_what_is_asked_wrongly_is_told(spark: SparkSession, home: Path, tmp_path
         feed(frame, "people", str(tmp_path / "elsewhere"), checkpoint=str(tmp_path / "c"))
 
 
+@pytest.mark.slow
 def test_the_changes_of_a_view_are_a_source_of_a_run_on_spark(spark: SparkSession, home: Path, tmp_path: Path) -> None:
     """By its name in a mapping, and by a text as of the command."""
     program = compile_sql("CREATE TABLE by_k (k VARCHAR, n BIGINT); CREATE VIEW w AS SELECT SUM(n) AS n FROM by_k;")

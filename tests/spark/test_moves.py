@@ -182,6 +182,7 @@ def test_a_run_killed_before_spark_has_noted_its_batch_moves(spark: Any, tmp_pat
     moving.check()
 
 
+@pytest.mark.slow
 def test_a_run_over_dataframes_keeps_its_stages_and_changes_its_buckets(spark: Any, tmp_path: Path) -> None:
     program = compile_sql("CREATE TABLE t (a INT, b INT); CREATE VIEW v AS SELECT a, SUM(b) AS s FROM t GROUP BY a;")
     (tmp_path / "in").mkdir()

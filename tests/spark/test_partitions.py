@@ -213,7 +213,7 @@ def check(stream: OrdersStream, out: Path) -> None:
     assert read_manifest(out, last).totals == read_manifest(embedded, last).totals
 
 
-@marked(*on_spark)
+@marked(*on_spark, pytest.mark.slow)
 def test_a_run_begun_with_two_partitions_goes_on_with_eight_then_three(spark: SparkSession, tmp_path: Path) -> None:
     stream, out = stream_of(tmp_path / "in", 5), tmp_path / "out"
     said: list[str] = []

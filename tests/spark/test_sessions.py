@@ -86,6 +86,7 @@ def told(kind: str, stream: OrdersStream, out: Path, *sources: str) -> dict[str,
     return {each["source"]: each for each in lines}
 
 
+@pytest.mark.slow
 def test_a_run_on_a_connect_server_says_what_the_stream_says(tmp_path: Path) -> None:
     stream = stream_of(tmp_path / "in", 3)
     said = told("connect", stream, tmp_path / "out", "folder")

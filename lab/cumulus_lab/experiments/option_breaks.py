@@ -116,7 +116,17 @@ def _tell_nobody_ahead(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
 def _tell_again(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
     """Forget at a commit what was sent ahead, so that it is sent again."""
     look_no_further = protocol.kept.look_no_further
-    setattr(protocol.kept, "look_no_further", lambda newest: look_no_further({}))  # noqa: B010
+    setattr(protocol.kept, "look_no_further", lambda seen: look_no_further(dict.fromkeys(seen, 0)))  # noqa: B010
+
+
+def _forget_who_has_read(protocol: ElidedPushNode, layout: ClusterLayout) -> None:
+    """Forget at a commit for which version entries were asked; know which of their deltas have come alone."""
+    look_no_further, late = protocol.kept.look_no_further, protocol.late
+
+    def look_no_further_than_deltas(seen: Mapping[str, int]) -> None:
+        look_no_further({name: late.newest.get(name, -1) + 1 for name in seen})
+
+    setattr(protocol.kept, "look_no_further", look_no_further_than_deltas)  # noqa: B010
 
 
 OPTION_BREAKS: Mapping[str, OptionBreak] = {
@@ -135,6 +145,9 @@ OPTION_BREAKS: Mapping[str, OptionBreak] = {
     ),
     "change sent ahead and again": OptionBreak(
         _tell_again, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct", "look-ahead")
+    ),
+    "delta that is late for what was sent ahead": OptionBreak(
+        _forget_who_has_read, ElidedPushNode, Mode.FOUR_LOGS, ("elide-push=correct", "look-ahead")
     ),
     "patience never over": OptionBreak(_be_patient_for_ever, FourLogsNode, Mode.FOUR_LOGS, ("patience=20",)),
     "blocks held back at an epoch's end": OptionBreak(_hold_all_back, EventualNode, Mode.EVENTUAL, ("patience=20",)),

@@ -157,19 +157,19 @@ class KeptSlices(SentSlices):
                 self._maps.tell(logs.unsent, self._maps.made.overlays[each.map].since, old)
         self._change_sent(lambda sent: sent.with_value_numbers(0, np.maximum(sent.value_numbers(0), end + 2)))
 
-    def look_no_further(self, newest: Mapping[str, int]) -> None:
+    def look_no_further(self, seen: Mapping[str, int]) -> None:
         """Note of those who are told of all changes that they have been told so far, and must ask again.
 
         Parameters
         ----------
-        newest
-            Map → the last version of a delta that is there.
+        seen
+            Map → the version below which deltas will be late: what they have been sent is for that one.
         """
         for each, logs in zip(self._slices, self._logs, strict=True):
             sent = self._maps.taken(logs.sent)
             if sent.rows:
                 numbers = sent.value_numbers(0)
-                told = np.where(numbers == AHEAD, newest.get(each.map, -1) + 2, numbers)
+                told = np.where(numbers == AHEAD, seen[each.map] + 1, numbers)
                 self._maps.put(logs.sent, sent.with_value_numbers(0, told))
 
     def clear_got(self) -> None:

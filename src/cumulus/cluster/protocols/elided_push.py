@@ -185,8 +185,8 @@ class ElidedPushNode:
         self.work.forget(self.maps.window.last_version(epoch))
         self._committed = epoch
         if self._looks_ahead:
-            self.kept.look_no_further(self.late.newest)
             self.late.tell_nobody()
+            self.kept.look_no_further(self.late.seen)
         self.maps.cut(epoch)
 
     def reset(self, epoch: int) -> None:
