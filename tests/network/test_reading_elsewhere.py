@@ -103,6 +103,7 @@ def test_a_client_that_sees_a_switch_alone_reads_its_own_rows(hosts: Sequence[Ho
     first.cumulus("cluster", "stop", "live")
 
 
+@pytest.mark.slow
 def test_switches_read_files_of_their_own_hosts(hosts: Sequence[Host]) -> None:
     first, second, third = hosts
     for host, table, rows in (
