@@ -14,7 +14,9 @@ from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.placement.cuts import grid_asked_for
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.node_edges import edges_of_deltas
+from cumulus.cluster.planning.cluster_plan import plan_cluster
 from cumulus.cluster.spread import divide
+from cumulus.compiler import compile_sql
 from cumulus.errors import UsageError
 from cumulus.m3.program import Program
 from support.random_homes import random_homes
@@ -82,3 +84,33 @@ def test_protocols_in_any_grid(mode: Mode, name: str, seed: int) -> None:
     world = CentralNodes(program, mode, nodes_of(cuts), seed, "interpreter", cuts, switches)
     world.run(blocks)
     world.must_have(states(program, world.in_order()))
+
+
+def test_a_home_that_the_cuts_exclude_is_told() -> None:
+    program = spread_program("shop")
+    cuts = ["orders.cid=2", "orders.oid=2"]
+    assert plan_cluster(program, 4, hints={"orders": "oid"}, cuts=cuts).homes["orders", "cid, oid"]
+    with pytest.raises(
+        UsageError, match=r"--home lineitem\.price: by the cuts rows of lineitem are computed by"
+    ) as told:
+        plan_cluster(program, 4, hints={"lineitem": "price"}, cuts=cuts)
+    assert "lineitem.price" in told.value.hint
+
+
+def test_what_no_cut_is_about_keeps_its_home() -> None:
+    script = """CREATE TABLE r (a INT, b INT); CREATE TABLE s (c INT, d INT);
+    CREATE VIEW v AS SELECT a, SUM(b) AS b FROM r GROUP BY a;
+    CREATE VIEW w AS SELECT c, SUM(d) AS d FROM s GROUP BY c;"""
+    plan = plan_cluster(compile_sql(script, rely=False, enforced=False), 6, cuts=["r.a=6"])
+    assert {label for _, label in plan.homes} == {"a", "c"}
+    assert plan.layout.text(plan.division.spread.view("w").maps[0]) == "by c"
+
+
+def test_of_several_columns_with_the_values_the_chosen_one_says_the_part() -> None:
+    """Both ends of an edge are of one kind: a home by the other one may be asked for."""
+    script = """CREATE TABLE e (a INT, b INT);
+    CREATE VIEW v AS SELECT x.a, COUNT(*) AS n FROM e x, e y WHERE x.b = y.a GROUP BY x.a;"""
+    program = compile_sql(script, rely=False, enforced=False)
+    for column in "ab":
+        plan = plan_cluster(program, 3, hints={"e": column}, cuts=["e.a=3"])
+        assert {label for _, label in plan.homes} == {column}

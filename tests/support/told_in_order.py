@@ -13,7 +13,7 @@ import numpy as np
 from cumulus.catalog.arrow import table_of
 from cumulus.cluster import codec
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.placement.cuts import Grid
+from cumulus.cluster.placement.cuts import MapGrid
 from cumulus.cluster.placement.layout import ClusterLayout
 from cumulus.cluster.placement.regions import Regions
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
@@ -60,7 +60,7 @@ class CentralNodes:
         )
         if regions is not None:  # cuts of each map of its own, which no option can ask for
             homes = self.plan.layout.homes
-            layout = ClusterLayout(program, homes, nodes, has_replicas=False, grid=Grid(regions))
+            layout = ClusterLayout(program, homes, nodes, has_replicas=False, grid=MapGrid(regions))
             self.plan = replace(self.plan, layout=layout)
         self._engine, self._rng = engine, random.Random(seed)
         self._switches = [switch_protocol(self.plan) for _ in range(switches)]

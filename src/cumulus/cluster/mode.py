@@ -55,9 +55,7 @@ class ModeRules:
     takes_circles: bool = False
 
 
-CUT_HELP = (
-    "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps, a grid by several; where entries are fetched."
-)
+CUT_HELP = "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps and of homes, a grid by several."
 SPLIT_HELP = "TABLE.COLUMN: a table over all switches, by the hash of a column; repeatable."
 MODE_HELP = (
     "eventual; four-logs or ticks: entries are fetched; central-target or central-source: in the order of one switch; "
@@ -71,5 +69,3 @@ RULES: Mapping[Mode, ModeRules] = {
     Mode.TICKS: ModeRules(has_replicas=False, keeps_order=False),
     Mode.GATED: ModeRules(is_spread=False),
 }
-FETCHING = tuple(mode for mode, rules in RULES.items() if not rules.has_replicas)
-"""The modes in which nodes ask each other for entries."""

@@ -36,7 +36,7 @@ class AskedCut:
 
 
 @dataclass(frozen=True, slots=True)
-class Dimension:
+class GridDimension:
     """One dimension of a grid.
 
     Parameters
@@ -54,7 +54,7 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class MapGrid:
     """How maps are cut.
 
     Parameters
@@ -66,10 +66,10 @@ class Grid:
     """
 
     regions: Mapping[str, Regions]
-    dimensions: tuple[Dimension, ...] = ()
+    dimensions: tuple[GridDimension, ...] = ()
 
 
-def grid_asked_for(program: Program, texts: Sequence[str], nodes: int) -> Grid:
+def grid_asked_for(program: Program, texts: Sequence[str], nodes: int) -> MapGrid:
     """Return the grid of cuts; without any it has no dimension.
 
     Parameters
@@ -85,7 +85,7 @@ def grid_asked_for(program: Program, texts: Sequence[str], nodes: int) -> Grid:
         If a cut is none, two are of the same values, or there are not as many regions as nodes.
     """
     if not texts:
-        return Grid({})
+        return MapGrid({})
     asked = [_asked(program, text) for text in texts]
     regions = prod(each.parts for each in asked)
     if regions != nodes:
@@ -96,7 +96,7 @@ def grid_asked_for(program: Program, texts: Sequence[str], nodes: int) -> Grid:
         )
     alike = _alike(program)
     axes: dict[str, list[tuple[int, AxisCut]]] = {}
-    dimensions: list[Dimension] = []
+    dimensions: list[GridDimension] = []
     taken: dict[At, str] = {}
     stride = regions
     for text, each in zip(texts, asked, strict=True):
@@ -113,10 +113,17 @@ def grid_asked_for(program: Program, texts: Sequence[str], nodes: int) -> Grid:
         dimensions.append(dimension)
         for map_, axis in dict(sorted(dimension.keys, reverse=True)).items():  # the first key of each map
             axes.setdefault(map_, []).append((axis, dimension.cut))
-    return Grid({name: Regions(tuple(own)) for name, own in axes.items()}, tuple(dimensions))
+    return MapGrid({name: Regions(tuple(own)) for name, own in axes.items()}, tuple(dimensions))
 
 
-def _dimension(program: Program, alike: _Alike, root: At, name: str, cut: AxisCut) -> Dimension:
+def _dimension(program: Program, alike: _Alike, root: At, name: str, cut: AxisCut) -> GridDimension:
+    """Return a dimension.
+
+    Parameters
+    ----------
+    root
+        What stands for all that have its values.
+    """
     columns = (
         (table.name, column)
         for table in program.relations
@@ -129,7 +136,7 @@ def _dimension(program: Program, alike: _Alike, root: At, name: str, cut: AxisCu
         for axis in range(len(definition.keys))
         if alike.root(("map", definition.name, axis)) == root
     )
-    return Dimension(name, cut, frozenset(columns), frozenset(keys))
+    return GridDimension(name, cut, frozenset(columns), frozenset(keys))
 
 
 def _asked(program: Program, text: str) -> AskedCut:

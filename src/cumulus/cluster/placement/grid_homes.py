@@ -23,14 +23,14 @@ from math import prod
 
 from cumulus.cluster.node_programs.program import Homes
 from cumulus.cluster.placement.correspondence import NamedSlice, Place, products_of_reads
-from cumulus.cluster.placement.cuts import Dimension
+from cumulus.cluster.placement.cuts import GridDimension
 from cumulus.cluster.placement.regions import AxisCut, Regions
 from cumulus.cluster.placement.segments import At, axis_of, everywhere
 from cumulus.m3.program import Program
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class StatementHome:
     """Where rows are computed for a statement.
 
     Parameters
@@ -45,9 +45,9 @@ class Home:
     label: str | None
 
 
-def plain_home(column: str | None, whole: AxisCut) -> Home:
+def plain_home(column: str | None, whole: AxisCut) -> StatementHome:
     """Return the home by one column, or on node 0."""
-    return Home(Place(() if column is None else ((column, whole),), ()), column)
+    return StatementHome(Place(() if column is None else ((column, whole),), ()), column)
 
 
 @dataclass(slots=True)
@@ -67,8 +67,8 @@ class _Placed:
     relation: str
     products: list[list[NamedSlice]]
     home: str | None
-    columns: dict[Dimension, str]
-    loops: dict[Dimension, list[str]] = field(default_factory=dict)
+    columns: dict[GridDimension, str]
+    loops: dict[GridDimension, list[str]] = field(default_factory=dict)
 
     @property
     def reads(self) -> Iterator[NamedSlice]:
@@ -92,7 +92,7 @@ class GridHomes:
         Map → where statements want it.
     """
 
-    def __init__(self, program: Program, dimensions: Sequence[Dimension], homes: Homes, whole: AxisCut) -> None:
+    def __init__(self, program: Program, dimensions: Sequence[GridDimension], homes: Homes, whole: AxisCut) -> None:
         self._program, self._whole = program, whole
         self._dimensions = [each for each in dimensions if each.cut.parts > 1]
         self._placed = {at: self._looked_at(at, home) for at, home in homes.items()}
@@ -104,7 +104,7 @@ class GridHomes:
                 del placed.loops[dimension]
             self.wanted = self._all_wanted()
 
-    def homes(self) -> dict[At, Home]:
+    def homes(self) -> dict[At, StatementHome]:
         """Return the home of every statement."""
         return {at: self._home(each) for at, each in self._placed.items()}
 
@@ -134,7 +134,7 @@ class GridHomes:
         reads = dict.fromkeys(placed.reads)
         return sum(axis_of(self._program, placed.relation, each.slice, column) is not None for each in reads)
 
-    def _spoiled(self) -> Iterator[tuple[_Placed, Dimension]]:
+    def _spoiled(self) -> Iterator[tuple[_Placed, GridDimension]]:
         """Yield statements whose parts would compute values that are not their own, each with the dimension."""
         for placed in self._placed.values():
             for dimension, loops in placed.loops.items():
@@ -143,7 +143,7 @@ class GridHomes:
                         yield placed, dimension
                         break
 
-    def _has_own(self, read: NamedSlice, dimension: Dimension, loop: str) -> bool:
+    def _has_own(self, read: NamedSlice, dimension: GridDimension, loop: str) -> bool:
         """Whether each part of a dimension has, of what is read, its own values of a loop variable and no others."""
         return any(
             all((axis, dimension.cut) in regions.axes for regions in self.wanted[read.map])
@@ -178,24 +178,24 @@ class GridHomes:
             return everywhere(self._whole)
         return Regions(tuple(sorted(axes, key=lambda each: -each[1].stride)), tuple(sorted(copied, key=_stride)))
 
-    def _home(self, placed: _Placed) -> Home:
+    def _home(self, placed: _Placed) -> StatementHome:
         if not (placed.columns or placed.loops):
             return plain_home(placed.home, self._whole)
         by = [*placed.columns.values(), *(f"every {dimension.name}" for dimension in placed.loops)]
         columns = tuple((column, dimension.cut) for dimension, column in placed.columns.items())
         loops = tuple((loops[-1], dimension.cut) for dimension, loops in placed.loops.items())
-        return Home(Place(columns, loops), ", ".join(by))
+        return StatementHome(Place(columns, loops), ", ".join(by))
 
 
 def _stride(cut: AxisCut) -> int:
     return -cut.stride
 
 
-def _axes(read: NamedSlice, dimension: Dimension, loop: str) -> list[int]:
+def _axes(read: NamedSlice, dimension: GridDimension, loop: str) -> list[int]:
     """Return the keys of a slice that are a loop variable and have the values of a dimension."""
     return [axis for axis, name in enumerate(read.loops) if name == loop and (read.map, axis) in dimension.keys]
 
 
-def _is_split(placed: _Placed, dimension: Dimension, loop: str) -> bool:
+def _is_split(placed: _Placed, dimension: GridDimension, loop: str) -> bool:
     """Whether every product reads something by a loop variable that has the values of a dimension."""
     return all(any(_axes(read, dimension, loop) for read in product) for product in placed.products)

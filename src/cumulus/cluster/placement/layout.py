@@ -22,8 +22,8 @@ from cumulus.algebra.terms import MapExtremum, MapRead, Range, Term, Var, childr
 from cumulus.catalog.schema import Column
 from cumulus.cluster.node_programs.program import Group, Homes
 from cumulus.cluster.placement.correspondence import NamedFlow, Place, named_flow, place_of
-from cumulus.cluster.placement.cuts import Grid
-from cumulus.cluster.placement.grid_homes import GridHomes, Home, plain_home
+from cumulus.cluster.placement.cuts import MapGrid
+from cumulus.cluster.placement.grid_homes import GridHomes, StatementHome, plain_home
 from cumulus.cluster.placement.regions import AxisCut, Regions
 from cumulus.cluster.placement.segments import (
     ON_FIRST,
@@ -75,7 +75,7 @@ class Addition:
     """
 
     flow: NamedFlow
-    home: Home
+    home: StatementHome
     targets: tuple[tuple[Regions, Place], ...]
 
 
@@ -124,15 +124,15 @@ class ClusterLayout:
         nodes: int,
         *,
         has_replicas: bool = True,
-        grid: Grid | None = None,
+        grid: MapGrid | None = None,
         slots: SlotTable | None = None,
     ) -> None:
         assert nodes > 0, "there is at least one node"
         self.program, self.homes, self.nodes = program, homes, nodes
         self.whole = AxisCut(nodes, slots=slots)
         self.everywhere = everywhere(self.whole)
-        self.grid = grid or Grid({})
-        self.places: Mapping[At, Home] = {at: plain_home(home, self.whole) for at, home in homes.items()}
+        self.grid = grid or MapGrid({})
+        self.places: Mapping[At, StatementHome] = {at: plain_home(home, self.whole) for at, home in homes.items()}
         wanted: dict[str, dict[Regions, None]] = {definition.name: {} for definition in program.maps}
         if has_replicas and self.grid.dimensions:
             placed = GridHomes(program, self.grid.dimensions, homes, self.whole)

@@ -108,7 +108,13 @@ def _slices(term: Term | Range, columns: Mapping[str, str]) -> Iterator[Slice]:
 
 
 def needed(program: Program, flow: Flow, home: str | None, whole: AxisCut) -> dict[tuple[str, Regions], None]:
-    """Return the maps that are read, each with a replica set that has what is read on the node of `home`."""
+    """Return the maps that are read, each with a replica set that has what is read on the node of `home`.
+
+    Parameters
+    ----------
+    whole
+        How keys are cut into parts, one for each node.
+    """
     return {(each.map, _holding(program, flow.relation, each, home, whole)): None for each in flow.reads}
 
 
