@@ -245,18 +245,8 @@ def plan_cluster(
         division = gate_all(program, "There are no views.")
     _refuse_circles(division, " --option ".join((f"--mode {mode}", *options)), takes_circles=takes_circles)
     spread = division.spread
-    for table in hints or {}:
-        if not any(trigger.relation == table for trigger in spread.triggers):
-            raise UsageError(
-                f"a home for {table}, but no statement of it is spread",
-                hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
-            )
+    _require_spread(spread, mode, hints or {}, cuts)
     homes = choose_homes(spread, known, hints) if homes is None else homes
-    if cuts and not rules.is_spread:
-        raise UsageError(
-            f"--cut says where nodes keep maps, and in --mode {mode} they keep none",
-            hint="Leave it out, or take another mode: --mode eventual.",
-        )
     layout = ClusterLayout(
         spread,
         homes,
@@ -288,6 +278,21 @@ def plan_cluster(
         chosen,
         central,
     )
+
+
+def _require_spread(spread: Program, mode: Mode, hints: Mapping[str, str], cuts: Sequence[str]) -> None:
+    """Require that there is something spread of which homes and cuts are asked for; UsageError if there is not."""
+    for table in hints:
+        if not any(trigger.relation == table for trigger in spread.triggers):
+            raise UsageError(
+                f"a home for {table}, but no statement of it is spread",
+                hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
+            )
+    if cuts and not RULES[mode].is_spread:
+        raise UsageError(
+            f"--cut says where nodes keep maps, and in --mode {mode} they keep none",
+            hint="Leave it out, or take another mode: --mode eventual.",
+        )
 
 
 def _require_homes(layout: ClusterLayout, hints: Mapping[str, str]) -> None:
