@@ -328,9 +328,8 @@ def _compute_in_first_parts(name: Name, machine: Machine, layout: ClusterLayout)
     switch = machine_in(machine)
     spread: Any = getattr(switch, "_spread") if isinstance(switch, Switch) else None  # noqa: B009
     if spread is not None and isinstance(spread.blocks.protocol, EventualSwitch):
-        groups = getattr(getattr(spread.blocks.protocol, "_dispatch"), "_groups")  # noqa: B009
-        for relation, own in groups.items():
-            groups[relation] = [(number, group, replace(home, loops=())) for number, group, home in own]
+        homes = getattr(getattr(spread.blocks.protocol, "_dispatch"), "_homes")  # noqa: B009
+        homes[:] = [replace(home, loops=()) for home in homes]
     return machine
 
 

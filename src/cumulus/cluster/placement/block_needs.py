@@ -145,9 +145,15 @@ class NodesOfRows:
 
     def of(self, place: Place) -> npt.NDArray[np.int64]:
         """Return for each row the node that its columns say, where all loop variables are in their first parts."""
+        match place.columns:
+            case ((column, AxisCut(stride=1) as cut),):
+                return self._parts_of(column, cut)
         found = np.zeros(self._rows.num_rows, np.int64)
         for column, cut in place.columns:
-            if (column, cut) not in self._parts:
-                self._parts[column, cut] = cut.parts_of(self._rows.column(column))
-            found += cut.stride * self._parts[column, cut]
+            found += cut.stride * self._parts_of(column, cut)
         return found
+
+    def _parts_of(self, column: str, cut: AxisCut) -> npt.NDArray[np.int64]:
+        if (column, cut) not in self._parts:
+            self._parts[column, cut] = cut.parts_of(self._rows.column(column))
+        return self._parts[column, cut]

@@ -65,9 +65,11 @@ class Dispatch:
 
     def __init__(self, groups: Sequence[Group], homes: Sequence[Place], nodes: int) -> None:
         self.nodes = nodes
-        self._groups: dict[str, list[tuple[int, Group, Place]]] = {}
+        self._homes = list(dict.fromkeys(homes))
+        self._groups: dict[str, list[tuple[int, Group, int]]] = {}
+        """Relation → its groups: each with its number, and that of its home."""
         for number, (group, home) in enumerate(zip(groups, homes, strict=True)):
-            self._groups.setdefault(group.relation, []).append((number, group, home))
+            self._groups.setdefault(group.relation, []).append((number, group, self._homes.index(home)))
 
     def route(self, relation: str, rows: pa.Table, signs: np.ndarray[Any, np.dtype[np.int8]]) -> tuple[Dispatched, ...]:
         """Return what nodes must evaluate of a block, in the order of nodes, then of groups; nobody gets no rows.
@@ -77,14 +79,14 @@ class Dispatch:
         rows
             The relation's columns, by name.
         """
-        groups = self._groups.get(relation, [])
-        places = NodesOfRows(rows)
-        by_home = {home: rows_by_node(places.of(home), home, self.nodes) for _, _, home in groups}
+        groups, places = self._groups.get(relation, []), NodesOfRows(rows)
+        homes = {at: self._homes[at] for _, _, at in groups}
+        by_home = {at: rows_by_node(places.of(home), home, self.nodes) for at, home in homes.items()}
         return tuple(
             Dispatched(node, number, mine, rows.select(list(group.columns)).take(mine), signs[mine])
             for node in range(self.nodes)
-            for number, group, home in groups
-            if len(mine := by_home[home][node])
+            for number, group, at in groups
+            if len(mine := by_home[at][node])
         )
 
 
