@@ -70,7 +70,7 @@ class KnownLayout:
             return links.send(switch, mine, until).epoch
         with ThreadPoolExecutor(len(parts), "rows") as pool:
             accepted = list(pool.map(lambda switch: links.send(switch, parts[switch], until), parts))
-        last = max((each.epoch for each in accepted), default=0)  # switches need not be in the same epoch
+        last = max(each.epoch for each in accepted)  # switches need not be in the same epoch
         self._last_epochs[rows.table] = max(last, self._last_epochs.get(rows.table, 0))
         return self._last_epochs[rows.table]
 
