@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import localcontext
 from typing import Any
 
+from cumulus.catalog.types import EXACT
 from cumulus.cluster.clients.query_messages import ForwardedQuery, Query
 from cumulus.cluster.live.remote_maps import RemoteMaps
 from cumulus.cluster.messages import (
@@ -100,15 +102,16 @@ class SentRows:
         """Return the entries of a map after everything that was sent."""
         engine = Interpreter(self._program)
         relations = {trigger.relation for trigger in self._program.triggers}
-        for _, net in self._sent:
-            if net.relation not in relations:
-                continue
-            rows = zip(*(column.to_pylist() for column in net.rows.columns), strict=True)
-            for row, count in zip(rows, net.counts.tolist(), strict=True):
-                for _ in range(abs(count)):
-                    engine.begin()
-                    engine.on_event(1 if count > 0 else -1, net.relation, row)
-                    engine.commit()
+        with localcontext(EXACT):
+            for _, net in self._sent:
+                if net.relation not in relations:
+                    continue
+                rows = zip(*(column.to_pylist() for column in net.rows.columns), strict=True)
+                for row, count in zip(rows, net.counts.tolist(), strict=True):
+                    for _ in range(abs(count)):
+                        engine.begin()
+                        engine.on_event(1 if count > 0 else -1, net.relation, row)
+                        engine.commit()
         return dict(engine.items(map))
 
 
