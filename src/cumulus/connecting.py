@@ -19,6 +19,7 @@ def connect(
     secret_file: str | Path = "",
     tls_ca: str | Path = "",
     insecure: bool = False,
+    through: str = "",
 ) -> Any:
     """Return a client of what was started with a home, or is at an address; a context manager.
 
@@ -41,6 +42,10 @@ def connect(
         For the agent of a cluster on another host: a file with certificates to trust; or whether what goes there may be
         read on the way.
 
+    through
+        For a cluster whose nodes are not to be reached from here: the switch through which all is read; or "switch",
+        for the first that is reached.
+
     Raises
     ------
     InputError
@@ -57,7 +62,7 @@ def connect(
         from cumulus.cluster.live.cluster_places import AgentPlace
 
         place = AgentPlace(str(home), str(secret_file), str(tls_ca), insecure=insecure)
-        return ClusterClient(place, timeout_s=timeout_s)
+        return ClusterClient(place, timeout_s=timeout_s, through=through)
     for opener in extensions(CLIENTS).values():
         client = opener.load()(Path(home))
         if client is not None:
@@ -71,4 +76,4 @@ def connect(
             f"{home}: not the home of a cluster, nor of a ring",
             hint="Give the folder that `cumulus cluster start --home` or `cumulus ring start --home` has made.",
         )
-    return ClusterClient(home, timeout_s=timeout_s)
+    return ClusterClient(home, timeout_s=timeout_s, through=through)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cumulus.cluster.mode import Mode
-from cumulus.cluster.planning.cluster_plan import assign_tables, checks_of, plan_cluster, plan_gate
+from cumulus.cluster.planning.cluster_plan import plan_cluster, plan_gate
+from cumulus.cluster.planning.table_assignment import assign_tables, checks_of
 from cumulus.compiler import compile_sql
 from cumulus.epochs.layouts import polled_tables, unchecked_keys
 from cumulus.errors import UsageError

@@ -306,6 +306,7 @@ def test_records_are_read_while_a_log_is_written_and_forgotten(content: list[lis
 def places(home: Path, hosts: Sequence[tuple[str, int]] = HOSTS) -> HostPlaces:
     found = HostPlaces(home, hosts)
     found.settle({"publisher": HOSTS[0], "node0": HOSTS[1], "node1": HOSTS[2]} | found.known(()))
+    found.begin()
     return found
 
 
@@ -362,6 +363,17 @@ def test_places_that_cannot_be_read_are_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "hosts.json").write_text(text)
     with pytest.raises(StoreError, match=r"hosts\.json cannot be read"):
         HostPlaces(tmp_path, HOSTS)
+
+
+def test_a_cluster_that_has_not_begun_is_nowhere(tmp_path: Path) -> None:
+    """A host that does not answer at the first start may be called otherwise at the next one."""
+    found = HostPlaces(tmp_path, HOSTS)
+    found.settle({"publisher": HOSTS[0], "node0": HOSTS[1]})
+    found.give_up_standbys()
+    assert HostPlaces(tmp_path, [("other", 1)]).known(()) == {}
+    found.begin()
+    with pytest.raises(UsageError, match="has its state at"):
+        HostPlaces(tmp_path, [("other", 1)]).known(())
 
 
 def test_places_are_on_the_disk_before_anybody_acts_on_them(tmp_path: Path) -> None:

@@ -151,6 +151,31 @@ def test_who_has_told_a_tick_does_nothing_of_it_or_later_before_it_is_set() -> N
     assert world.entries() == {"m": {(): (3,)}}
 
 
+def test_what_is_done_at_tick_4_is_sent_m2_of_tick_3_and_m4_of_tick_2() -> None:
+    """Cumulus architecture, "Pipeline Scheduling". Ours: an update is done at one tick, and does not go down a pipeline
+    of as many as a map is deep; what it is sent is as of the ticks before its own.
+    """
+    text = """RELATION R(x INT); RELATION S(x INT); RELATION T(x INT); MAP m4[](v BIGINT) START (: 1);
+        MAP m2[](v BIGINT) START (: 10); MAP m1[x INT](v BIGINT);
+        ON +R(x) { m4[] += x; } ON +S(x) { m2[] += m4[]; } ON +T(x) { m1[x] += m2[] * m4[]; }"""
+    world = CentralNodes(m3.read(text), Mode.TICKS, 2, 0, switches=3)
+    assert [world.plan.layout.owner_of(name, key) for name, key in (("m1", (1,)), ("m2", ()), ("m4", ()))] == [1, 0, 0]
+    ticks = []
+    for at, (table, value) in enumerate((("T", 1), ("R", 2), ("R", 4), ("S", 1), ("T", 1), ("R", 100), ("S", 1))):
+        world.send(Block(at, table, ((1, (value,)),)))
+        while world.deliver():
+            pass
+        ticks.append(world.nodes[0].tick - 1)
+    assert ticks == [0, 1, 2, 3, 4, 5, 6]
+    m4_at_2 = 1 + 2 + 4
+    m2_at_3 = 10 + m4_at_2
+    assert world.entries() == {
+        "m1": {(1,): (10 * 1 + m2_at_3 * m4_at_2,)},
+        "m2": {(): (m2_at_3 + m4_at_2 + 100,)},
+        "m4": {(): (m4_at_2 + 100,)},
+    }
+
+
 def test_a_program_that_follows_the_order_of_events_is_refused() -> None:
     program = m3.read("RELATION R(A INT); MAP m[](n BIGINT); ON +R(A) { m[] += A; }")
     with pytest.raises(LayoutError, match=r"map m has no definition.*--mode ticks"):

@@ -189,6 +189,12 @@ def test_what_is_asked_wrongly_is_told(client: ClusterClient, home: Path, tmp_pa
         client.view("total", "dirty")
     with pytest.raises(UsageError, match="do not say how old"):
         client.view("total", "tentative", max_staleness="1s")
+    for most in ("-1s", "yesterday", "once"):
+        with pytest.raises(UsageError, match=f"max_staleness='{most}' is no time"):
+            client.view("total", max_staleness=most)
+    for token in (7, "7", (1, 1)):
+        with pytest.raises(UsageError, match="is no receipt of a write"):
+            client.view("total", after=token)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="not the home of a cluster"):
         cumulus.connect(tmp_path)
     with pytest.raises(LockedError, match="runs already"):

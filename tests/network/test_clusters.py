@@ -16,6 +16,10 @@ import psutil
 import pytest
 import yaml
 
+from cumulus.cluster.mode import RULES, Mode
+from cumulus.workloads import changes, shop
+from cumulus_lab.workloads import benchmark
+from support.benchmarks import small_stream
 from support.network_hosts import Host, Hosts, missing, write_certificates
 
 pytestmark = [
@@ -396,6 +400,49 @@ def test_mistakes_are_told_before_anything_is_written(hosts: Sequence[Host]) -> 
     assert f"node1 has its state at {third.address}:7070, and no --host names it" in told
     start(hosts[:2], "--place", f"node1={second.address}")
     wait_for(lambda: "epoch 1 is committed, and not in the log" in log_of(first))
+
+
+EVERY_EPOCH = """
+import sys, time
+from pathlib import Path
+from cumulus.epochs.committed.manifest import newest_epoch
+from cumulus_lab.experiments.equal_outputs import difference
+whole, home = map(Path, sys.argv[1:])
+end = time.monotonic() + 100
+while newest_epoch(home) != newest_epoch(whole):
+    assert time.monotonic() < end, newest_epoch(home)
+    time.sleep(0.1)
+assert not difference(whole, home), difference(whole, home)
+print("the same", newest_epoch(whole))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shop", "q3", "q5", "q10"])
+def test_each_epoch_is_that_of_the_embedded_host_in_every_mode(
+    hosts: Sequence[Host], tmp_path: Path, name: str
+) -> None:
+    """Files are read at the first host; nodes are on all three."""
+    first, files, suite = hosts[0], tmp_path / "in", benchmark("tpch")
+    if name == "shop":
+        shop.write(files)
+        script = shop.sql()
+    else:
+        told, _ = small_stream("tpch", name, 160, 1, "rely")
+        schemas = {table: suite.schema(table) for table in suite.query_columns(name, "used")}
+        changes.write(files, changes.epochs(told, schemas, 1 + len(told) // 4))
+        script = suite.sql(name, keys="foreign")
+    first.write("views.sql", script)
+    first.cumulus("run", "views.sql", "--from", files, "--out", "embedded", "--host", "embedded")
+    for way in (*([mode] for mode in Mode), [Mode.CENTRAL_TARGET, "--dispatch", "directives"]):
+        home, switches = "-".join(way), 1 if RULES[Mode(way[0])].needs_one_switch else 2
+        options = [word for host in hosts for word in ("--host", f"{host.address}:7070")]
+        options += ["--agents-secret", "agents.secret", "--tls-ca", "ca.pem", "--trigger", "100ms", "--mode", *way]
+        options += ["--place", f"node1={hosts[1].address}", "--place", f"node2={hosts[2].address}", "--from", files]
+        words = ("views.sql", "--home", home, "--nodes", 3, "--switches", switches)
+        first.cumulus("cluster", "start", *words, *options)
+        assert "the same" in first.run(sys.executable, "-c", EVERY_EPOCH, "embedded", home)
+        first.cumulus("cluster", "stop", home)
 
 
 def end_agent(host: Host) -> None:

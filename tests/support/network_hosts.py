@@ -203,8 +203,8 @@ class Hosts:
         self.close()
 
 
-def write_certificates(folder: Path, addresses: Sequence[str]) -> None:
-    """Write an authority, `ca.pem`, and for each address, or name of hosts, a certificate and its key.
+def write_certificates(folder: Path, addresses: Sequence[str], days: int = 2) -> None:
+    """Write an authority, `ca.pem`, and for each address, or name of hosts, a certificate for days and its key.
 
     They are `ADDRESS.pem` and `ADDRESS.key`.
     """
@@ -218,5 +218,5 @@ def write_certificates(folder: Path, addresses: Sequence[str]) -> None:
         kind = "IP" if address.replace(".", "").isdecimal() else "DNS"
         (folder / "names").write_text(f"subjectAltName={kind}:{address}")
         openssl("req", *new_key, "-keyout", f"{address}.key", "-out", "asked", "-subj", f"/CN={address}")
-        signed = ("-in", "asked", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2", "-extfile", "names")
+        signed = ("-in", "asked", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", str(days), "-extfile", "names")
         openssl("x509", "-req", *signed, "-out", f"{address}.pem")

@@ -35,6 +35,7 @@ from cumulus.epochs.stages.judge import TableDelta
 from cumulus.machine import Append, Completed, Effect, Forget, Input, Machine, Name, Perform, Received, Send
 from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus_lab.experiments.cluster_counts import CountedMachine, machine_in
+from cumulus_lab.experiments.cluster_queries import AnswersQueriesAtOnce
 from cumulus_lab.experiments.epoch_breaks import EPOCH_BREAKS
 from cumulus_lab.experiments.option_breaks import OPTION_BREAKS
 from cumulus_lab.simulation import BrokenRule
@@ -415,6 +416,7 @@ BREAKS: Mapping[str, Breaking] = {
     "cut one epoch too much": _part(_cut_too_much),
     "reset one epoch too far": _part(_reset_too_far),
     "nothing taken back at a reset": _part(_take_nothing_back),
+    "queries do not wait": _machine("node", AnswersQueriesAtOnce),
     "nothing sent again at a reset": _machine("switch", SendsNothingAgain),
     "empty push skipped": _machine("node", SkipsEmptyPushes),
     "put before fetch": _machine("switch", PutsBeforeFetches),
@@ -433,6 +435,8 @@ BREAKS: Mapping[str, Breaking] = {
     **{name: _part(each.change, each.protocol) for name, each in OPTION_BREAKS.items()},
 }
 """Name → a rule broken."""
+BROKEN_BY_ONE = ("queries do not wait",)
+"""What the checks notice where one switch sends all rows."""
 BROKEN_IN: Mapping[str, Mode] = {
     **dict.fromkeys(
         (

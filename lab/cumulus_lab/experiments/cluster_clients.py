@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from cumulus.catalog.arrow import to_ipc
 from cumulus.catalog.events import DELETE, INSERT, UPSERT
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.live.client_rows import rows_to_send
 from cumulus.cluster.messages import ClientRows, RequestRefused, RowsAccepted, RowsHeld
+from cumulus.cluster.placement.table_shares import TableShare
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.m3.program import Program
 from cumulus.machine import Effect, Input, Lost, Name, Received, Send, Tick
@@ -37,6 +40,8 @@ class _Switch:
     is_held: bool = False
     ended: int = 0
     """An epoch that has ended there."""
+    later: list[tuple[Relation, list[Line]]] = field(default_factory=list)
+    """What it is to get then, of calls whose rows go to several switches."""
 
 
 @dataclass
@@ -49,6 +54,8 @@ class SendingClient:
         Those to whose tables it sends, by switch.
     last
         It ends when rows belong to a later epoch than this one.
+    shares
+        Table → the shares of switches in it, none if one takes all of it.
 
     Attributes
     ----------
@@ -63,6 +70,7 @@ class SendingClient:
     extremes: ChoiceStream
     last: int
     reports: Reports
+    shares: Mapping[str, Mapping[Name, TableShare]]
     lines: dict[tuple[Name, int], tuple[str, list[Line]]] = field(default_factory=dict)
     tokens: dict[tuple[Name, int], int] = field(default_factory=dict)
 
@@ -107,14 +115,31 @@ class SendingClient:
             if self._now >= switch.at + _PATIENCE_MS and not switch.is_held:
                 self._again(name, switch, effects)
         elif self._now >= switch.at and max(self.tokens.values(), default=0) <= self.last:
-            relation = self.stream.one(self.relations[name])
-            lines = self._rows[relation.name].alike(1 + self.stream.below(3))
+            if not switch.later:
+                relation = self.stream.one(self.relations[name])
+                self._deal(name, relation, self._rows[relation.name].alike(1 + self.stream.below(3)))
+            if not switch.later:
+                return  # all are of others
+            relation, lines = switch.later.pop(0)
             switch.number += 1
             self.lines[name, switch.number] = relation.name, lines
-            rows = [tuple(line[column] for column in relation.column_names) for line in lines]
-            data = to_ipc(rows_to_send(relation, _OPERATIONS[lines[0]["op"]], rows))
+            data = to_ipc(_typed(relation, lines))
             switch.sent, switch.at, switch.is_held = ClientRows(switch.number, relation.name, data), self._now, False
             effects += [Send(name, switch.sent)] * (1 + self.stream.chance(_AGAIN))
+
+    def _deal(self, name: Name, relation: Relation, lines: list[Line]) -> None:
+        """Give each switch of a table its rows of a call."""
+        shares = self.shares[relation.name]
+        if not shares:
+            self._switches[name].later.append((relation, lines))
+        rows = _typed(relation, lines)
+        dealt = 0
+        for switch, share in shares.items():
+            mine = [line for line, is_mine in zip(lines, share.has(rows).to_pylist(), strict=True) if is_mine]
+            if mine:
+                self._switches[switch].later.append((relation, mine))
+                dealt += 1
+        self.reports("call over several switches", times=int(dealt > 1))
 
     def _again(self, name: Name, switch: _Switch, effects: list[Effect]) -> None:
         """Send once more what nobody has answered."""
@@ -134,6 +159,11 @@ class SendingClient:
 
     def check(self) -> None:
         """There is nothing that could be wrong between two steps."""
+
+
+def _typed(relation: Relation, lines: Sequence[Line]) -> pa.Table:
+    rows = [tuple(line[column] for column in relation.column_names) for line in lines]
+    return rows_to_send(relation, _OPERATIONS[lines[0]["op"]], rows)
 
 
 def check_tokens(history: ClusterHistory, clients: Mapping[Name, SendingClient]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from cumulus.catalog.schema import Column
 from cumulus.catalog.types import Kind
@@ -53,6 +53,8 @@ VALUES: Mapping[Kind, Sequence[str]] = {
 """Kind → values at which keys are cut; those of other kinds are numbers."""
 SLOTTED = 1 / 5
 """How often keys lie by slots that were moved, where there is more than one node."""
+SPLIT = 1 / 2
+"""How often tables are split where there are several switches."""
 TREES = 1 / 2
 """How often blocks go along a tree of nodes in target aggregation by one switch."""
 ARITIES = (2, 1, 3)
@@ -140,6 +142,20 @@ def chosen_placement(
     return (), SlotTable.of_runs([(at * SLOTS // runs, stream.one(having)) for at in range(runs)]).runs()
 
 
+def chosen_splits(choices: Choices, program: Program, switches: int, mode: Mode) -> tuple[str, ...]:
+    """Return the tables of a seed that all switches share, each by a column that leaves its primary key checked."""
+    stream = choices.stream("splits")
+    if switches < 2 or RULES[mode].needs_one_switch or not stream.chance(SPLIT):
+        return ()
+    kept = dict(program.kept)
+    found: tuple[str, ...] = ()
+    for each in program.relations:
+        columns = each.key if each.key and each.name in kept else each.column_names
+        if stream.chance(2 / 3):
+            found = (*found, f"{each.name}.{stream.one(list(columns))}")
+    return found
+
+
 @cache
 def planned(
     name: str,
@@ -150,13 +166,13 @@ def planned(
     cuts: tuple[str, ...] = (),
     slots: Runs = (),
     central: CentralOptions = DEFAULT_CENTRAL,
+    splits: tuple[str, ...] = (),
 ) -> ClusterPlan:
     """Return the plan of a program; many seeds have the same."""
     used = 1 if RULES[mode].needs_one_switch else switches
     table = SlotTable.of_runs(slots) if slots else None
-    return plan_cluster(
-        program_named(name), nodes, used, mode, options=options, cuts=cuts, slots=table, central=central
-    )
+    drawn: dict[str, Any] = {"options": options, "cuts": cuts, "slots": table, "central": central, "splits": splits}
+    return plan_cluster(program_named(name), nodes, used, mode, **drawn)
 
 
 def chosen_endings(choices: Choices) -> EpochEndings:

@@ -19,6 +19,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
+from cumulus.cluster.placement.table_shares import TableShare
 from cumulus.cluster.planning.central_options import CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
@@ -26,6 +27,7 @@ from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
 from cumulus.cluster.standby.copies import KeepCopies, ReadOwnLog
 from cumulus.cluster.standby.standby import Standby
+from cumulus.cluster.switch import Switch
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS
 from cumulus.epochs.committed.manifest import committed_epochs, newest_epoch, read_manifest
@@ -39,6 +41,7 @@ from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
 from cumulus_lab.experiments.cluster_breaks import (
     BREAKS,
     BROKEN_BY,
+    BROKEN_BY_ONE,
     BROKEN_IN,
     BROKEN_IN_GRIDS,
     BROKEN_ON_HOSTS,
@@ -56,9 +59,11 @@ from cumulus_lab.experiments.cluster_modes import (
     chosen_mode,
     chosen_options,
     chosen_placement,
+    chosen_splits,
     planned,
 )
 from cumulus_lab.experiments.cluster_programs import EXTREMES, PROGRAMS, REFUSED, functions_of, program_named
+from cumulus_lab.experiments.cluster_queries import ReadingClient, ReadingSender, SentRows
 from cumulus_lab.experiments.cluster_rows import read_lines, write_random_files
 from cumulus_lab.experiments.cluster_starter import Starter
 from cumulus_lab.experiments.cluster_states import check_nodes
@@ -85,6 +90,8 @@ CLIENTS = (0, 0, 0, 1, 2)
 ORDERS = ("clock", "switch")
 ENGINES = ("interpreter", "native")
 """What machines compute with, each in half of the cases; the judge is interpreted."""
+MOST_READS = 12
+"""Maps that are read through a switch, where there is only one."""
 EVERY_MS = 100
 """How often it is looked for rows of clients, and for files."""
 EXTREME_PROGRAMS = 1 / 12
@@ -203,7 +210,8 @@ class Case:
         options = chosen_options(choices, mode) if wanted is None else wanted
         cuts, slots = chosen_placement(choices, program_named(self._name), shape[0], mode, is_cut=is_cut)
         central = central or chosen_central(choices, mode)
-        self._plan = planned(self._name, *shape, mode, options, cuts, slots, central)
+        splits = chosen_splits(choices, program_named(self._name), shape[1], mode)
+        self._plan = planned(self._name, *shape, mode, options, cuts, slots, central, splits)
         self._clients = stream.one(CLIENTS)
         self._last = 2 + stream.below(3) if self._clients else 0
         self._root, self._out = root, root / "out"
@@ -212,7 +220,7 @@ class Case:
         program = self._plan.program
         _, self._sources = match_sources_to_tables(program, sources_from([str(root / "in")], program))
         self._unread = stream.one([0, 0, 4_000, 400])
-        drawn = {"options": options, "cuts": cuts, "slots": slots, **central.plain()}
+        drawn = {"options": options, "cuts": cuts, "slots": slots, "splits": splits, **central.plain()}
         drawn |= {**chosen_endings(choices).plain(), **(endings or {})}
         settings = self._chosen_settings(stream, extremes, drawn)
         self._settings = settings
@@ -232,6 +240,8 @@ class Case:
             settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
         )
         self._senders = self._clients_of(choices)
+        self._sent = SentRows(self._plan)
+        self._guests = self._guests_of(choices.stream("queries"))
 
     def _report_grid(self) -> None:
         layout = self._plan.layout
@@ -283,30 +293,47 @@ class Case:
                 choices.stream(f"extreme values of client {at}"),
                 self._last,
                 self._reports,
+                {each.name: self._shares(each) for each in self._plan.program.relations},
             )
             for at in range(self._clients)
         }
+
+    def _guests_of(self, stream: ChoiceStream) -> dict[Name, SendingClient | ReadingSender | ReadingClient]:
+        """Return the clients: of the only switch one of them reads, too, if there is something to read."""
+        found: dict[Name, SendingClient | ReadingSender | ReadingClient] = {**self._senders}
+        if self._plan.tables.switches == 1 and self._plan.division.spread.maps:
+            reads = stream.below(MOST_READS + 1)
+            reader = ReadingClient(self._plan, stream, self._sent, reads, self._reports)
+            first = next(iter(self._senders), "reader")
+            found[first] = ReadingSender(self._senders[first], reader) if self._senders else reader
+        return found
 
     def _relations(self) -> dict[Name, list[Relation]]:
         """Return the tables to which clients may send, by switch."""
         found: dict[Name, list[Relation]] = {}
         for relation in self._plan.program.relations:
             if not relation.static:
-                switch = switch_name(self._plan.tables.switch_of[relation.name])
-                found.setdefault(switch, []).append(relation)
+                for number in self._plan.tables.switches_of(relation.name):
+                    found.setdefault(switch_name(number), []).append(relation)
         return found
+
+    def _shares(self, relation: Relation) -> dict[Name, TableShare]:
+        """Return the shares of switches in a table, none if it is not split."""
+        tables = self._plan.tables
+        shares = {number: tables.share_of(relation.name, number) for number in tables.switches_of(relation.name)}
+        return {switch_name(number): share for number, share in shares.items() if share is not None}
 
     def scenario(self) -> Scenario:
         """Return what is run."""
         names = self._cluster.names
         standbys = [] if self._hosts is None else self._hosts.standbys  # first, so that they let go of copies in time
         return Scenario(
-            dict.fromkeys([SUPERVISOR, *standbys, *names, *self._senders], self._made),
+            dict.fromkeys([SUPERVISOR, *standbys, *names, *self._guests], self._made),
             WIRE,
             perform=self._cluster.perform,
             logs=frozenset(names),
             supervisor=SUPERVISOR,
-            clients=frozenset(self._senders),
+            clients=frozenset(self._guests),
             may_crash=frozenset([SUPERVISOR, *standbys, *names]),
             at_rest={"same as embedded": self._judge, "nodes at rest": self._check_nodes},
             reports=self._reports,
@@ -315,10 +342,10 @@ class Case:
         )
 
     def _made(self, name: Name, life: int) -> Machine:
-        if name in self._senders:
-            return self._senders[name]
+        if name in self._guests:
+            return self._guests[name]
         if name == SUPERVISOR:
-            waits = partial(any_waits, list(self._senders.values()))
+            waits = partial(any_waits, list(self._guests.values()))
             committed = partial(newest_epoch, self._out)
             members = list(self._cluster.names)
             if self._hosts is not None:
@@ -332,6 +359,9 @@ class Case:
         machine = CountedMachine(
             name, made, self._reports, self._history, len(self._incarnations), self._ledger, self._plan
         )
+        inner = machine_in(made)
+        if isinstance(inner, Switch) and inner.intake is not None:
+            self._sent.watch(inner, newest_epoch(self._out) or 0)
         return self._breaking(name, machine, self._plan.layout)
 
     def _judge(self, world: World) -> None:
@@ -339,7 +369,7 @@ class Case:
         assert self._starter is not None
         assert self._starter.is_done, "the cluster rests before all is read"
         sources, parts = self._sources, {}
-        program = self._plan.program
+        program = self._plan.judged
         if self._clients:
             senders = self._senders
             assert not any_waits(list(senders.values())), "a client waits for an answer"
@@ -388,7 +418,7 @@ class Case:
         check_nodes([each for each in nodes if isinstance(each, ClusterNode)], self._plan)
 
 
-def any_waits(clients: Sequence[SendingClient]) -> bool:
+def any_waits(clients: Sequence[SendingClient | ReadingSender | ReadingClient]) -> bool:
     """Whether a client waits for an answer."""
     return any(each.waits for each in clients)
 
@@ -412,6 +442,7 @@ def cluster_case(
         mode = mode or BROKEN_IN.get(broken, Mode.EVENTUAL)
         central = central or BROKEN_BY.get(broken)
         has_hosts = has_hosts or broken in BROKEN_ON_HOSTS
+        switches = switches or int(broken in BROKEN_BY_ONE)
         options = options or BROKEN_WITH.get(broken)
         endings = endings or BROKEN_ENDINGS.get(broken)
     breaking = BREAKS[broken] if broken else as_it_is

@@ -39,6 +39,11 @@ def program_of(origin: Origin) -> Program:
     return program_in_buckets(partial(_compiled, origin.script, origin.name), lambda program: origin.partitioned)
 
 
+def program_of_cluster(origin: Origin) -> Program:
+    """Return the program of a run on a cluster, which enforces no references."""
+    return _compiled(origin.script, origin.name, rely=False, enforced=False)
+
+
 def program_in_buckets(compiled: Callable[..., Program], partitioned: Callable[[Program], Partitioned]) -> Program:
     """Return a program without trusted keys, and without enforced ones if nobody would check them in its layout.
 

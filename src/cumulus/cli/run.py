@@ -17,7 +17,7 @@ from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcC
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.storage_option import StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
-from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import (
     COMMIT_HELP,
     DEFAULT_ENDINGS,
@@ -47,9 +47,10 @@ def run(
     checkpoint: str = typer.Option("", help="Folder (or address) for the state; OUT/checkpoint if not given."),
     storage: StorageOptions = None,
     host: str = typer.Option("spark", help="spark, embedded (this process, no Java), or cluster (processes here)."),
-    nodes: int = typer.Option(0, min=0, max=1024, help="Nodes of --host cluster: as before, or 2."),
-    switches: int = typer.Option(0, min=0, max=128, help="Switches of --host cluster: as before, or 1."),
+    nodes: int | None = typer.Option(None, min=1, max=1024, help="Nodes of --host cluster: as before, or 2."),
+    switches: int | None = typer.Option(None, min=1, max=128, help="Switches of --host cluster: as before, or 1."),
     cut: list[str] = typer.Option([], "--cut", help=f"Of --host cluster. {CUT_HELP}"),
+    split: list[str] = typer.Option([], "--split", help=f"Of --host cluster. {SPLIT_HELP}"),
     option: list[str] = typer.Option([], "--option", help=f"Of --host cluster. {OPTION_HELP}"),
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
@@ -90,7 +91,7 @@ def run(
 
     endings = EpochEndings(CommitBy(commit), Transitions(transitions))
     chosen = {"dispatch": dispatch, "arity": arity, "gc": gc, **endings.plain()}
-    _check_asked(host, layout, buckets, [*cut, *option], chosen)
+    _check_asked(host, layout, buckets, [*cut, *option, *split], chosen)
     check_engine(engine)
     kept = storage_of(storage or ())
     check_output(out, "--out", takes_addresses=host != "cluster")
@@ -101,13 +102,11 @@ def run(
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
-    settings |= _spark_settings(host, master, conf, partitions)
+    settings |= {"storage": kept, "statistics": counts, **_spark_settings(host, master, conf, partitions)}
     if host == "cluster":
-        settings |= {"nodes": nodes, "switches": switches, "mode": mode, "order": order.value, "cuts": tuple(cut)}
-        settings |= {"options": tuple(option), "engine": engine, "dead_after": dead_after, "chosen": chosen}
-        settings["places"] = tuple(functions or ())
-    else:
-        settings |= {"storage": kept, "statistics": counts}
+        settings |= {"nodes": nodes or 0, "switches": switches or 0, "mode": mode, "order": order.value}
+        settings |= {"cuts": tuple(cut), "options": tuple(option), "engine": engine, "dead_after": dead_after}
+        settings |= {"chosen": chosen, "splits": tuple(split) or None, "places": tuple(functions or ())}
     if dry_run:
         return _preview(program, source, out, settings, host)
     note = partial(_note, file, source, store_of(out, kept), dict(settings))
@@ -135,7 +134,7 @@ def _check_asked(host: str, layout: str, buckets: int, of_cluster: list[str], ch
     if host not in _HOSTS:
         raise UsageError(f"unknown host {host!r}", hint=f"Hosts of `cumulus run`: {', '.join(_HOSTS)}.")
     if of_cluster and host != "cluster":
-        raise UsageError(f"--cut and --option are of --host cluster, not {host}", hint="Leave them out.")
+        raise UsageError(f"--cut, --split and --option are of --host cluster, not {host}", hint="Leave them out.")
     for name, value in chosen.items():
         if value not in ("", None, *DEFAULT_ENDINGS.plain().values()) and host != "cluster":
             raise UsageError(f"--{name} is of --host cluster, not {host}", hint="Leave it out.")
@@ -227,15 +226,28 @@ def _note(
     settings: dict[str, Any],
     plan: BucketPlan,
     later: Sequence[tuple[int, BucketPlan]] = (),
+    unchecked: Sequence[str] = (),
 ) -> None:
-    """Note in OUT where its views come from, for `cumulus recheck`; `later`: plans that have replaced the first one."""
-    from cumulus.epochs.output.origin import Origin, later_layouts, with_absolute_path, write_origin
+    """Note in OUT where its views come from, for `cumulus recheck`.
+
+    Parameters
+    ----------
+    plan, later
+        The first plan, and those that have replaced it.
+    unchecked
+        The references that are not checked from now on.
+    """
+    from cumulus.epochs.committed.manifest import committed_epochs
+    from cumulus.epochs.output.origin import Origin, later_layouts, read_origin, with_absolute_path, write_origin
 
     per_epoch = 0 if settings["trigger"] == "once" else settings["files_per_epoch"]
     sources = tuple(with_absolute_path(text) for text in source)
     script = file.read_text(encoding="utf-8-sig")
     late = settings["late_epochs"]
     origin = Origin(file.name, script, sources, plan.buckets, plan.partitioned, per_epoch, late, by_key=plan.by_key)
+    before = read_origin(out) if committed_epochs(out) else None
+    is_other = before is not None and (before.has_other_checks or before.unchecked != tuple(unchecked))
+    origin = replace(origin, unchecked=tuple(unchecked), has_other_checks=is_other)
     write_origin(out, replace(origin, later=later_layouts(later)))
 
 
@@ -337,6 +349,7 @@ def _on_cluster(
 
     tell = partial(print, file=sys.stderr, flush=True)
     with fork_server(tell) as forks:  # it imports what machines need while this process does
+        from cumulus.cluster.planning.table_assignment import lost_references
         from cumulus.cluster.processes.home import buckets_of_plan
         from cumulus.cluster.processes.resizing import open_home
         from cumulus.cluster.processes.run import ClusterRun
@@ -357,6 +370,7 @@ def _on_cluster(
             forks=forks,
             functions=settings["places"],
             cuts=settings["cuts"],
+            splits=settings["splits"],
             options=settings["options"],
             **settings["chosen"],
             order=settings["order"],
@@ -367,7 +381,8 @@ def _on_cluster(
             engine=settings["engine"],
         )
         with home, Interrupt() as stop:
-            note(buckets_of_plan(home.plan))
+            unchecked = lost_references(home.plan.program, home.plan.tables.splits)
+            note(buckets_of_plan(home.plan), unchecked=unchecked)
             last = home.epoch + settings["epochs"] if settings["epochs"] else 0
             running = ClusterRun(home, trigger.every_s, last, note=tell, dead_after_s=dead_after_s, forks=forks)
             for epoch in running.epochs(lambda: stop.wished):

@@ -16,8 +16,10 @@ from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from cumulus.cluster import messages, output_files, records, resets
+from cumulus.cluster.clients import query_messages
 from cumulus.cluster.protocols import central_messages
 from cumulus.cluster.standby import copies, state_pieces
+from cumulus.cluster.switches import files_elsewhere
 from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
 
@@ -50,6 +52,8 @@ _CLASSES: dict[str, type] = {
         messages.EpochRefused,
         messages.EpochPart,
         messages.EpochEnd,
+        files_elsewhere.FilesAsked,
+        files_elsewhere.FilesFound,
         output_files.OutputFile,
         output_files.ReadOutput,
         output_files.OutputRead,
@@ -69,6 +73,11 @@ _CLASSES: dict[str, type] = {
         messages.EntriesRead,
         messages.ReadParts,
         messages.PartsRead,
+        query_messages.Query,
+        query_messages.ForwardedQuery,
+        query_messages.QueryAnswer,
+        query_messages.QueryMark,
+        query_messages.QueryCheckpoint,
         messages.StatusAsked,
         messages.StatusTold,
         resets.Halt,

@@ -12,10 +12,11 @@ Net changes of tables become blocks of events with versions, and what each node 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -23,20 +24,19 @@ import pyarrow as pa
 
 from cumulus.catalog.events import DELETE, INSERT, LACKING_COLUMN, OP_COLUMN
 from cumulus.cluster.machine_tasks import Payloads
+from cumulus.cluster.placement.table_shares import TableShare, readings_of_switch
 from cumulus.cluster.protocols.protocol import NumberedRows, Sent, SwitchProtocol
 from cumulus.cluster.records import LoggedPayloads, LoggedRows
 from cumulus.cluster.versions import MOST_TICKS, Numbering
 from cumulus.engine.analysis.missing_triggers import missing_trigger
 from cumulus.engine.protocol import Engine
 from cumulus.epochs.bucket.bucket import LATE_EPOCHS, Bucket
-from cumulus.epochs.bucket.contents import BucketContents
 from cumulus.epochs.bucket.net_changes import Refused, bag_net_changes, changes_of, static_refusal
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
-from cumulus.epochs.bucket.positions import DumpedPositions
 from cumulus.epochs.bucket.view_errors import FailedRow
 from cumulus.epochs.intake.packing import Payload, pack, unpack_in_order
 from cumulus.epochs.intake.reading import Reading
-from cumulus.epochs.keeping import judging_maps, judging_program
+from cumulus.epochs.keeping import judging_program
 from cumulus.epochs.plan import BucketPlan, Ownership
 from cumulus.epochs.stages.judge import TableDelta, take_nets
 from cumulus.explain.lineage import views_of_columns
@@ -44,11 +44,24 @@ from cumulus.m3.dataflow import parents_first
 from cumulus.m3.program import On, Program
 
 
-def pack_rows(readings: Sequence[Reading], gate: BucketPlan | None, *, is_spread: bool) -> Payloads:
-    """Pack rows for the buckets of the gate, if there is one, and for the intake of a switch, if it has one."""
-    gates = [] if gate is None else pack(readings, gate)
-    is_other = is_spread and len(gates) != 1
-    return Payloads(gates, pack(readings, BucketPlan())[0] if is_other else b"")
+def pack_rows(
+    readings: Sequence[Reading],
+    gate: BucketPlan | None,
+    *,
+    is_spread: bool,
+    shares: Mapping[str, TableShare] = MappingProxyType({}),
+) -> Payloads:
+    """Pack rows for the buckets of the gate, if there is one, and for the intake of a switch, if it has one.
+
+    Parameters
+    ----------
+    shares
+        Table → the switch's share in it, where there are others; rows of other shares are left out.
+    """
+    mine = list(readings_of_switch(readings, shares))
+    gates = [] if gate is None else pack([for_gates for for_gates, _ in mine], gate)
+    is_other = is_spread and (len(gates) != 1 or any(one is not other for one, other in mine))
+    return Payloads(gates, pack([for_intake for _, for_intake in mine], BucketPlan())[0] if is_other else b"")
 
 
 def intake_part(read: Payloads | LoggedPayloads | LoggedRows) -> bytes:
@@ -65,6 +78,8 @@ class Intake:
         The cluster's; rows are checked as it says.
     tables
         Those of the switch; who refers to one of them, and is checked, is among them.
+    shares
+        Table → the switch's share in it, where there are others.
     """
 
     def __init__(
@@ -74,11 +89,13 @@ class Intake:
         make_engine: Callable[..., Engine],
         *,
         late_epochs: int = LATE_EPOCHS,
+        shares: Mapping[str, TableShare] = MappingProxyType({}),
     ) -> None:
         keeping, self._nets = judging_program(program, tables)
         self._views = _views_of_tables(program)
         self._tables = {statement.map: trigger.relation for trigger, statement in keeping.statements()}
-        self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs)
+        owned = _owned_rows(keeping, shares)
+        self._bucket = Bucket(keeping, BucketPlan(), 0, make_engine, late_epochs, ownership=owned)
         self._ordered = [each for each in parents_first(program) if each.name in tables]
 
     def apply(self, epoch: int, packed: Sequence[bytes]) -> tuple[Outcome, list[TableDelta]]:
@@ -99,6 +116,15 @@ class Intake:
     def load(self, data: bytes) -> None:
         """Replace the state by what `save` returned."""
         self._bucket.load(data)
+
+
+def _owned_rows(program: Program, shares: Mapping[str, TableShare]) -> Ownership | None:
+    """Return which rows of a switch's tables count there, None for all: a truncation counts at one switch."""
+    if not shares:
+        return None
+    ((number, of),) = {(share.number, share.of) for share in shares.values()}
+    plan = BucketPlan(of, {table: (share.column,) for table, share in shares.items()})
+    return Ownership(program, plan, number, [each.name for each in program.relations if each.name not in shares])
 
 
 class OrderedIntake:
@@ -219,29 +245,6 @@ def _blame_views(outcome: Outcome, tables: Mapping[str, str], views: Mapping[str
     outcome.errors, outcome.error_counts = list(errors), {}
     for (view, _), count in counts.items():
         outcome.error_counts[view] = outcome.error_counts.get(view, 0) + count
-
-
-def dealt_intake(tables: Collection[str], switch_of: Mapping[str, int], states: Mapping[int, bytes]) -> bytes:
-    """Return the state of an `Intake` of some tables, which other switches have had.
-
-    Parameters
-    ----------
-    tables
-        All that refer to each other, and are checked, together.
-    switch_of
-        Table → the switch that has had it.
-    states
-        Switch → the state of its intake.
-    """
-    found = {switch: BucketContents.unpack(data) for switch, data in states.items()}
-    maps: dict[str, pa.Table] = {}
-    positions: dict[str, DumpedPositions] = {}
-    for table in tables:
-        before = found[switch_of[table]]
-        maps |= {name: before.maps[name] for name in judging_maps(table) if name in before.maps}
-        positions |= {table: before.positions[table]} if table in before.positions else {}
-    waiting = [each for switch in sorted(found) for each in found[switch].waiting if each.relation in tables]
-    return BucketContents(maps, positions, waiting).pack()
 
 
 BLOCK_ROWS = 10_000

@@ -56,6 +56,7 @@ class ModeRules:
 
 
 CUT_HELP = "TABLE.COLUMN=N, MAP.KEY=N or TABLE.COLUMN@V,V: regions of maps and of homes, a grid by several."
+SPLIT_HELP = "TABLE.COLUMN: a table over all switches, by the hash of a column; repeatable."
 MODE_HELP = (
     "eventual; four-logs or ticks: entries are fetched; central-target or central-source: in the order of one switch; "
     "gated: all waits for its epoch."

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 from types import MappingProxyType
 
-from cumulus.cluster.clients.parts import part_answers
-from cumulus.cluster.clients.reads import answers
+from cumulus.cluster.clients.held_queries import HeldQueries
+from cumulus.cluster.clients.query_messages import ForwardedQuery, QueryCheckpoint, QueryMark
 from cumulus.cluster.epoch_marks import EpochMarks
 from cumulus.cluster.gate import Gate
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
@@ -110,7 +110,7 @@ class ClusterNode:
         """The last epochs that are committed, and of which everything was done here."""
         self._snapshots, self._gate, self._protocol, self._routes = snapshots, gate, protocol, routes
         self._spread = None if protocol is None else protocol.maps
-        self._marks = self._new_marks()
+        self._marks, self._queries = self._new_marks(), HeldQueries(routes, protocol)
         self._reunion = Reunion((PUBLISHER, *self._others, *self._switches))
         self._payloads: dict[int, dict[Name, list[bytes]]] = {}
         """Epoch → the parts of what each switch has sent for the gate so far."""
@@ -196,10 +196,8 @@ class ClusterNode:
                 self._take_part(sender, epoch, payload)
             case EpochCommit(epoch) if sender == self._coordinator:
                 self._commit(epoch, effects)
-            case ReadEntries():
-                effects += (Send(sender, each) for each in answers(self._spread, message))
-            case ReadParts():
-                effects += (Send(sender, each) for each in part_answers(self._spread, message))
+            case ReadEntries() | ReadParts() | ForwardedQuery() | QueryMark() | QueryCheckpoint():
+                effects += self._queries.take(sender, message)
             case StatusAsked(number):
                 effects.append(Send(sender, StatusTold(number, self._facts())))
             case _ if self._protocol is not None and (sender in self._switches or sender in self._peers):
@@ -242,6 +240,7 @@ class ClusterNode:
             effects += chain.from_iterable(self._checkpoints(epoch, depth) for epoch, depth in told)
         while (over := self._marks.next_over(self._is_flushed)) is not None:
             self._over.append(over)
+        effects += self._queries.answered(self._marks.over)
         self._urge(effects)
         if self._over and self._writing is None:  # who writes the one before reads the gate's maps
             self._finish(self._over[0], effects)
@@ -317,7 +316,7 @@ class ClusterNode:
         self._over.clear()
         self._writing, self._done = None, epoch
         self._open_rows.reset()
-        self._marks = self._new_marks()
+        self._marks, self._queries = self._new_marks(), HeldQueries(self._routes, self._protocol)
         self._log.records = {each: number for each, number in self._log.records.items() if each <= epoch}
         if self._protocol is not None:
             self._protocol.reset(epoch)

@@ -72,10 +72,13 @@ class AnswerRead:
     ----------
     client
         Who gets it.
+    query
+        If that is a switch, which asks for a client: the number of the query there; else 0.
     """
 
     client: Name
     asked: ReadOutput | ListOutput
+    query: int = 0
 
 
 @dataclass(frozen=True, slots=True)

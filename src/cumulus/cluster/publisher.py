@@ -8,9 +8,11 @@ the one before is on its way, not earlier. What cannot be read ends the run, onc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from cumulus.cluster.clients.query_messages import ForwardedQuery, QueryAnswer
 from cumulus.cluster.machine_log import MachineLog
 from cumulus.cluster.machine_tasks import CommitEpoch, GiveUp, ListFiles, Listing, Unreadable
 from cumulus.cluster.messages import (
@@ -30,6 +32,7 @@ from cumulus.cluster.output_files import AnswerRead, ListOutput, OutputFile, Rea
 from cumulus.cluster.planning.epoch_endings import CommitBy
 from cumulus.cluster.records import LoggedRefusal, LoggedTurn
 from cumulus.cluster.resets import GoOn, Halt, Halted, Reset, Reunion
+from cumulus.cluster.switches.files_elsewhere import FileLook, FilesFound
 from cumulus.epochs.arrivals import Progress
 from cumulus.epochs.committed.manifest import Written
 from cumulus.errors import RemoteProtocolError
@@ -72,6 +75,8 @@ class Publisher:
         The number of the last epoch to do; 0 for no end.
     commit
         With switches that commit, the lowest tells what all machines are ready with, and all tell their nodes.
+    elsewhere
+        Switch that reads files of its own host → the tables of these files.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Publisher:
         last: int = 0,
         *,
         commit: CommitBy = CommitBy.PUBLISHER,
+        elsewhere: Mapping[Name, Collection[str]] = MappingProxyType({}),
     ) -> None:
         self._watcher = watcher
         self._nodes = [node_name(each) for each in range(nodes)]
@@ -101,6 +107,7 @@ class Publisher:
         self._begun: dict[int, _Begun] = {}
         self._refused: EpochRefused | None = None
         """The first epoch that cannot be read."""
+        self._look = FileLook(elsewhere)
         self._is_listing = self._is_committing = self._is_done = self._has_told = False
         self._now = self._again_at = 0
         self._pending = 0
@@ -135,12 +142,19 @@ class Publisher:
                     self._since.setdefault(epoch, self._now)
                     if is_urgent and epoch > self._newest:
                         self._again_at = self._now
+                case Received(sender, FilesFound() as found):
+                    self._look.take(sender, found)
+                    self._take_listing(effects)
                 case Received(sender, (ReadOutput() | ListOutput()) as asked):
                     effects.append(Perform(AnswerRead(sender, asked)))
-                case Completed(AnswerRead(client), answer):
-                    effects.append(Send(client, answer))
+                case Completed(AnswerRead(client, query=query), answer):
+                    effects.append(Send(client, QueryAnswer(query, answer) if query else answer))
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
+                case Received(sender, ForwardedQuery(query, asked=StatusAsked(number))):
+                    effects.append(Send(sender, QueryAnswer(query, StatusTold(number, self._facts()))))
+                case Received(sender, ForwardedQuery(query, asked=(ReadOutput() | ListOutput()) as asked)):
+                    effects.append(Perform(AnswerRead(sender, asked, query)))
                 case Received(sender, message):
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{PUBLISHER}: {name} from {sender} is not for the publisher")
@@ -148,8 +162,8 @@ class Publisher:
                     self._is_listing = False
                     self._take_refusal(EpochRefused(epoch, message, hint))
                 case Completed(ListFiles(), listing):
-                    self._is_listing = False
-                    self._take_listing(listing, effects)
+                    self._look.note_here(listing)
+                    self._take_listing(effects)
                 case Completed(CommitEpoch(epoch=epoch), files_left):
                     self._commit(epoch, files_left, effects)
                 case Tick(now):
@@ -174,7 +188,12 @@ class Publisher:
             if self._committed < epoch <= (self._last or epoch):
                 self._tell(replace(turn, final=turn.final or epoch == self._last), number, effects)
 
-    def _take_listing(self, listing: Listing | None, effects: list[Effect]) -> None:
+    def _take_listing(self, effects: list[Effect]) -> None:
+        """Tell the next epoch if there is anything for it, and all have said what they see."""
+        if not self._is_listing or not self._look.is_over:
+            return
+        self._is_listing = False
+        listing = self._look.result(self._progress)
         if listing is None:
             self._is_done = self._every_ms is None
             self._again_at = self._now + (self._every_ms or 0)
@@ -212,6 +231,7 @@ class Publisher:
             return
         assert epoch == self._committed, f"epoch {epoch} is to be the last one, and {self._committed} is committed"
         effects.append(Perform(GoOn()))
+        effects += self._look.again()
         self._stored.clear()
         for begun in self._begun.values():
             begun.written.clear()
@@ -243,6 +263,7 @@ class Publisher:
         elif len(self._begun) < MOST_OPEN and not self._is_listing and self._now >= self._again_at:
             self._is_listing = True
             effects.append(Perform(ListFiles(self._newest + 1, self._progress)))
+            effects += self._look.begin(self._newest + 1, self._progress)
 
     def _is_ready(self, begun: _Begun) -> bool:
         """Whether all that an epoch has changed is written, and here."""
@@ -256,7 +277,7 @@ class Publisher:
         effects.append(Forget(done.record))
         self._since = {each: since for each, since in self._since.items() if each > epoch}
         effects += (Send(each, EpochCommit(epoch)) for each in self._told_of_commits)
-        effects.append(Send(self._watcher, EpochTold(epoch, files_left)))
+        effects.append(Send(self._watcher, EpochTold(epoch, files_left + self._look.left)))
 
     def _facts(self) -> dict[str, object]:
         """Return how far all is; "behind_ms" is how long something has waited that is not committed."""

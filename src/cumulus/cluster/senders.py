@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cumulus.cluster.clients.query_messages import ForwardedQuery, Query, QueryAnswer, QueryCheckpoint, QueryMark
 from cumulus.cluster.messages import (
     ClientRows,
     EpochCommit,
@@ -37,25 +38,31 @@ from cumulus.cluster.standby.copies import (
     CopyWhole,
 )
 from cumulus.cluster.standby.standby import STANDBY, standby_name
+from cumulus.cluster.switches.files_elsewhere import FilesAsked, FilesFound
 from cumulus.machine import Name
 
 SWITCH, NODE, _CLIENT = "switch", "node", "client"
 _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
     PUBLISHER: {
         OutputFile: (SWITCH, NODE),
+        FilesFound: (SWITCH,),
         EpochReady: (SWITCH, NODE),
         EpochRefused: (SWITCH, NODE),
         EpochWanted: (SWITCH, NODE),
         StatusAsked: (_CLIENT,),
         ReadOutput: (_CLIENT,),
         ListOutput: (_CLIENT,),
+        ForwardedQuery: (SWITCH,),
     },
     SWITCH: {
         EpochTurn: (PUBLISHER,),
         EpochReady: (SWITCH, NODE),
         EpochCommit: (PUBLISHER,),
         EpochToken: (SWITCH,),
+        FilesAsked: (PUBLISHER,),
         ClientRows: (_CLIENT,),
+        Query: (_CLIENT,),
+        QueryAnswer: (PUBLISHER, NODE),
         StatusAsked: (_CLIENT,),
         CopyHeld: (STANDBY,),
         CopyKept: (STANDBY,),
@@ -67,6 +74,9 @@ _SENDERS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         EpochCommit: (PUBLISHER, SWITCH),
         ReadEntries: (_CLIENT,),
         ReadParts: (_CLIENT,),
+        ForwardedQuery: (SWITCH,),
+        QueryMark: (SWITCH,),
+        QueryCheckpoint: (NODE,),
         StatusAsked: (_CLIENT,),
         CopyHeld: (STANDBY,),
         CopyKept: (STANDBY,),

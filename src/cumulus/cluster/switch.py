@@ -14,6 +14,8 @@ from types import MappingProxyType
 from cumulus.cluster.clients.client_queue import ClientQueue
 from cumulus.cluster.clients.client_sessions import ClientSessions
 from cumulus.cluster.clients.credit import MOST_BYTES, Credit
+from cumulus.cluster.clients.query_messages import Query, QueryAnswer
+from cumulus.cluster.clients.switch_queries import SwitchQueries
 from cumulus.cluster.intake import BlockMaker, Intake, OrderedIntake, intake_part
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES, MachineLog
 from cumulus.cluster.machine_tasks import Payloads, ReadFiles, SaveState, Unreadable, WriteOutputs
@@ -44,15 +46,22 @@ from cumulus.cluster.switches.switch_records import SwitchRecords
 from cumulus.epochs.bucket.outcome import Outcome, merged_outcomes
 from cumulus.epochs.intake.reading import Reading
 from cumulus.errors import RemoteProtocolError
-from cumulus.machine import Completed, Effect, Input, Name, Perform, Received, Recovered, Send, Tick
+from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Recovered, Send, Tick
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadIntake:
-    """What a switch needs for spread views: where rows come in, and how they become blocks."""
+    """What a switch needs for spread views: where rows come in, and how they become blocks.
+
+    Parameters
+    ----------
+    has_marks
+        As `cumulus.cluster.clients.switch_queries.SwitchQueries` takes it.
+    """
 
     intake: Intake | OrderedIntake
     blocks: BlockMaker
+    has_marks: bool = False
 
     def answers(self, node: int, message: object) -> Iterator[Send]:
         """Yield what nodes get for what one has answered; RemoteProtocolError if it is nothing that they do."""
@@ -128,6 +137,7 @@ class Switch:
         self._outcomes: list[Outcome] = []
         """Of the epoch that has not ended: what clients have sent, and what has become of it."""
         self._credit = Credit(open_bytes)
+        self._queries = SwitchQueries(tuple(self._peers), PUBLISHER, has_marks=bool(spread and spread.has_marks))
         self._log = MachineLog(self.name, least_log_bytes)
         self._records = SwitchRecords(self._log)
         if state is not None:
@@ -167,6 +177,8 @@ class Switch:
                     why = self._why_full or ("" if has_room else self._credit.why_spent)
                     if why:
                         effects.append(Send(sender, RowsHeld(rows.number, why, not has_room)))
+                case Received(_, Query() | QueryAnswer()) | Lost():
+                    effects += self._queries.take(each)
                 case Received(sender, StatusAsked(number)):
                     effects.append(Send(sender, StatusTold(number, self._facts())))
                 case Received(sender, message) if sender in self._peers and self._spread is not None:
@@ -194,6 +206,7 @@ class Switch:
         if self._waiting and self._urged <= self._ended == self._told:
             self._urged = self._ended + 1
             effects.append(Send(PUBLISHER, EpochWanted(self._urged, is_urgent=True)))  # or nobody might tell it yet
+        effects += self._queries.forwarded(self._committed, is_held=self._records.has_known)
         return effects
 
     # --- what clients send ------------------------------------------------------------------------------------------
@@ -218,7 +231,7 @@ class Switch:
         size, room = 0, self._credit.left
         while self._waiting and size < room:
             client, rows = self._waiting.pop()
-            found, sender = self._sessions.epoch_of(client, rows), rows.sender(client)
+            found, sender = self._sessions.epoch_of(client, rows), self._sessions.sender_of(client, rows)
             if found is None:
                 try:
                     readings.append(self._sessions.reading(client, rows, place, len(readings)))
@@ -250,6 +263,7 @@ class Switch:
         outcome, nets = spread.intake.apply(logged.epoch, [intake_part(logged)])
         for node, message in spread.blocks.make(logged.epoch, nets):
             self._open.send(logged.epoch, node, message, effects)
+            self._queries.note_sent(logged.epoch)
         return outcome
 
     def _take_known(self, effects: list[Effect]) -> None:
@@ -259,14 +273,8 @@ class Switch:
 
     def _facts(self) -> dict[str, object]:
         """Return how this switch is."""
-        return {
-            "committed": self._committed,
-            "epoch": self._ended,
-            "log_bytes": self._log.bytes,
-            **self._waiting.facts(),
-            **self._credit.facts(),
-            **self._process,
-        }
+        facts: dict[str, object] = {"committed": self._committed, "epoch": self._ended, "log_bytes": self._log.bytes}
+        return {**facts, **self._waiting.facts(), **self._credit.facts(), **self._queries.facts(), **self._process}
 
     # --- epochs -----------------------------------------------------------------------------------------------------
 
@@ -338,6 +346,7 @@ class Switch:
             return
         while self._committed < epoch:
             self._commit(self._committed + 1, effects)
+        self._queries.reset()
         self._commits.reset(epoch)
         effects += self._transitions.reset(epoch, self._ended)
         self._open.repeat(effects, self._spread.blocks.protocol if self._spread else None)

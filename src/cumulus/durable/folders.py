@@ -89,6 +89,11 @@ class HeldFolder:
         self.path = path
         self._identity = identity_of(path.stat())
 
+    @property
+    def inode(self) -> int:
+        """The number that its file system knows it by."""
+        return self._identity[1]
+
     def check(self) -> os.stat_result:
         """Return the state of the folder.
 

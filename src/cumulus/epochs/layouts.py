@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from cumulus.catalog.schema import ForeignKey, Relation
 from cumulus.catalog.types import Kind
 from cumulus.epochs.bucket.references import has_spread_children, is_checked
 from cumulus.epochs.folder_source import FolderSource
@@ -145,6 +146,21 @@ def unchecked_keys(program: Program, partitioned: Partitioned) -> list[str]:
             if {relation.name, parent.name} <= kept.keys() and not is_checked(partitioned, relation.name, key, parent):
                 lost.append(f"{relation.name}({', '.join(key.columns)}) references {key.parent}")
     return lost
+
+
+def reference_text(relation: Relation, key: ForeignKey) -> str:
+    """Return a reference in words."""
+    return f"{relation.name}({', '.join(key.columns)}) references {key.parent}({', '.join(key.parent_columns)})"
+
+
+def without_references(program: Program, texts: Collection[str]) -> Program:
+    """Return a program without some references, each as `reference_text` has it."""
+
+    def rest(relation: Relation) -> Relation:
+        keys = tuple(key for key in relation.foreign_keys if reference_text(relation, key) not in texts)
+        return replace(relation, foreign_keys=keys)
+
+    return replace(program, relations=tuple(map(rest, program.relations))) if texts else program
 
 
 def unchecked_primary_keys(program: Program, partitioned: Partitioned) -> list[str]:

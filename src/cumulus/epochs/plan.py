@@ -6,7 +6,7 @@ A bucket holds some rows, and speaks of some: of those that all buckets hold, on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -128,10 +128,16 @@ def layout_of(program: Program, plan: BucketPlan) -> Layout:
 
 
 class Ownership:
-    """The rows of the bucket with a number."""
+    """The rows of the bucket with a number.
 
-    def __init__(self, program: Program, plan: BucketPlan, index: int) -> None:
-        self._plan, self.index = plan, index
+    Parameters
+    ----------
+    alone
+        Relations that are not partitioned, and that no other bucket has.
+    """
+
+    def __init__(self, program: Program, plan: BucketPlan, index: int, alone: Collection[str] = ()) -> None:
+        self._plan, self.index, self._alone = plan, index, frozenset(alone)
         self._places = {
             name: tuple(map(program.relation(name).position, columns)) for name, columns in plan.partitioned.items()
         }
@@ -163,5 +169,5 @@ class Ownership:
     def reports(self, relation: str, row: Row | None) -> bool:
         """Whether this bucket is the one that speaks about a row: of several that saw it, exactly one does."""
         if relation not in self._places:
-            return self.index == 0
+            return self.index == 0 or relation in self._alone
         return row is None or self.owns(relation, row)

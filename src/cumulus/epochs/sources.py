@@ -33,7 +33,12 @@ from cumulus.m3.program import Program
 
 
 def sources_from(
-    texts: Sequence[str], program: Program, *, whole: bool = True, storage: Storage | None = None
+    texts: Sequence[str],
+    program: Program,
+    *,
+    whole: bool = True,
+    storage: Storage | None = None,
+    elsewhere: Collection[str] = (),
 ) -> tuple[FolderSource, ...]:
     """Return one source per table from `--from` texts.
 
@@ -49,6 +54,8 @@ def sources_from(
         Whether each table must have one.
     storage
         How object stores are reached; addresses are refused if it is not given.
+    elsewhere
+        Tables whose files another host reads: nobody looks here whether they are there.
 
     Raises
     ------
@@ -70,7 +77,7 @@ def sources_from(
             if storage is not None and is_address(text):
                 found |= _objects_in(text, program, storage)
             else:
-                found |= _folders_in(text, program, later)
+                found |= _folders_in(text, program, later, elsewhere)
             continue
         table = find_name(name, tables)
         if table is None:
@@ -93,29 +100,54 @@ def sources_from(
             hint=f"Give one: --from {missing[0]}=PATH, or --from DIR with a folder of that name.",
         )
     for name, source in found.items():
-        if source.view:
+        if name in elsewhere:
+            found[name] = _absolute(source)
+        elif source.view:
             found[name] = check_view(source)
         else:
             check_readable(source, takes_addresses=storage is not None)
     return tuple(found[relation.name] for relation in program.relations if relation.name in found)
 
 
+def _absolute(source: FolderSource) -> FolderSource:
+    """Return a source as another host finds it; UsageError if it is one that only this host can read."""
+    if source.view or is_address(source.path):
+        raise UsageError(
+            f"--from {source.relation}={source.path}: another host reads folders and files alone",
+            hint=f"Leave out --read-at for {source.relation}.",
+        )
+    return replace(source, path=str(Path(source.path).absolute()))
+
+
 def _names(program: Program) -> str:
     return ", ".join(relation.name for relation in program.relations)
 
 
-def _folders_in(text: str, program: Program, named: Collection[str | None]) -> dict[str, FolderSource]:
-    """Return the sources in a folder of folders; `named` are the tables for which it does not count."""
+def _folders_in(
+    text: str, program: Program, named: Collection[str | None], elsewhere: Collection[str] = ()
+) -> dict[str, FolderSource]:
+    """Return the sources in a folder of folders.
+
+    Parameters
+    ----------
+    named
+        The tables for which it does not count.
+    elsewhere
+        Those of which another host has a folder there, of the table's name.
+    """
     refuse_remote(text, "--from")
     root = Path(text)
-    if not root.is_dir():
+    if not root.is_dir() and not elsewhere:
         raise InputError(
             f"{text}: there is no such folder", hint="--from takes a folder with one folder per table, or NAME=PATH."
         )
     found: dict[str, FolderSource] = {}
     packed = [suffix + packing for suffix in SUFFIXES if suffix != ".parquet" for packing in PACKED]
-    there = sorted(os.listdir(root))
+    there = sorted(os.listdir(root)) if root.is_dir() else []
     for relation in program.relations:
+        if relation.name in elsewhere:
+            found[relation.name] = FolderSource(relation.name, str(root / file_name(relation.name)))
+            continue
         encoded = {each.name: folded(file_name(each.name)) for each in program.relations}
         mine = encoded.pop(relation.name)
         names = {mine, *({folded(relation.name)} - set(encoded.values()))}

@@ -54,6 +54,7 @@ def hang(home: Path, machine: str, load: LiveLoad) -> None:
     load.wait_for_rows(20)
     log = (home / STATE / LOG).read_text()
     assert f"{machine} has not answered for 4 s and was killed; the cluster goes on after epoch" in log
+    assert f"{machine} was ended by signal" not in log, "it is lost once"
 
 
 @pytest.mark.slow

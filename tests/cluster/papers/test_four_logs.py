@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cumulus import m3
-from cumulus.cluster.messages import Message
+from cumulus.catalog.arrow import from_ipc
+from cumulus.cluster.messages import OFFSET, SIGN, Message
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.protocols.central_messages import Correct, Fetch, Push, Put
 from cumulus.engine.interpreter.engine import Interpreter
@@ -164,3 +165,87 @@ def test_nothing_overtakes_a_put_that_waits() -> None:
     four.take("Q", 1, Fetch, 1)
     four.take(1, 0, Push, 1)
     assert (four.newest(0, "mw"), four.newest(0, "other")) == ({(): 1}, {(): 1})
+
+
+SYMMETRIC = """RELATION S(A INT); RELATION T(B INT);
+    MAP m1[](v BIGINT) START (: 5); MAP m2[B INT](v BIGINT) START (1: 100);
+    ON +S(A) { m1[] += m2[A]; } ON +T(B) { m2[B] += m1[]; }"""
+"""Example 3.2: m1 on node 0 is x, 5, and m2[1] on node 1 is y, 100."""
+WITH_PUTS = ((), ("bypass",), ("compress",), ("elide-fetch",))
+
+
+def two_updates(options: Sequence[str]) -> FourLogs:
+    """Return two nodes, and the updates S(1) and T(1), in this order, on their way."""
+    four = FourLogs(SYMMETRIC, options)
+    four.tell(1, "S", 1)
+    four.tell(2, "T", 1)
+    return four
+
+
+@pytest.mark.parametrize("options", WITH_PUTS)
+def test_figure_6_a(options: tuple[str, ...]) -> None:
+    """Both read before one of them writes: m1 is x + y; m2 is y + x, and then x + 2y by one corrective update."""
+    four = two_updates(options)
+    four.take("T", 0, Fetch, 2)
+    four.take("S", 1, Fetch, 1)
+    four.take("S", 0, Put, 1)
+    four.take("T", 1, Put, 2)
+    four.take(0, 1, Push, 2)
+    assert four.newest(1, "m2") == {(1,): 100 + 5}, "m1 as it was last updated at TS0"
+    four.take(1, 0, Push, 1)
+    assert four.newest(0, "m1") == {(): 5 + 100}
+    assert four.waiting() == [(0, 1)], (
+        '"DW Node 1 will realize m1 is changed at TS1, but version from TS0 was previously sent"'
+    )
+    four.take(0, 1, Correct)
+    assert four.newest(1, "m2") == {(1,): 5 + 2 * 100}
+    assert (four.before(1, "m2", 2), four.newest(0, "m1")) == (100, {(): 105})
+    assert four.waiting() == []
+
+
+@pytest.mark.parametrize("options", WITH_PUTS)
+def test_figure_6_b(options: tuple[str, ...]) -> None:
+    """T(1) is done, then S(1), which is before it: the same maps, by one corrective update from the same node."""
+    four = two_updates(options)
+    four.take("T", 0, Fetch, 2)
+    four.take("T", 1, Put, 2)
+    four.take(0, 1, Push, 2)
+    assert four.newest(1, "m2") == {(1,): 105}
+    four.take("S", 1, Fetch, 1)
+    four.take("S", 0, Put, 1)
+    four.take(1, 0, Push, 1)
+    assert four.newest(0, "m1") == {(): 105}, '"The most recent m2 with TS less than 1 is from TS0": 100, and not 105'
+    four.take(0, 1, Correct)
+    assert four.newest(1, "m2") == {(1,): 205}
+    assert four.waiting() == []
+
+
+@pytest.mark.parametrize("mode", [Mode.CENTRAL_TARGET, Mode.FOUR_LOGS])
+def test_figure_4_has_what_the_paper_says_is_in_each_message(mode: Mode) -> None:
+    """Of the first statement of example 2.1, for +R(10, 20): a FETCH of m2[10], a PUSH of it, and a PUT of m1."""
+    program = m3.read("""RELATION R(A INT, B INT); MAP m1[](v BIGINT); MAP m2[A INT](v BIGINT) START (13: 3);
+        MAP m3[B INT](v BIGINT) START (20: 7); ON +R(A, B) { m1[] += m2[A]; }""")
+    world = CentralNodes(program, mode, 2, 0)
+    assert [world.plan.layout.owner_of(name, key) for name, key in (("m1", ()), ("m2", (13,)))] == [0, 1]
+    world.send(Block(0, "R", ((1, (13, 20)),)), version=7)
+    assert world.sent == {"Fetch": 1, "Put": 1}, (
+        '"there is exactly one PUT message … and one or more FETCH/PUSH messages"'
+    )
+    fetch, put = (world.deliver_on(-1, node) for node in (1, 0))
+    push = world.deliver_on(1, 0)
+    assert (fetch.version, put.version, push.version) == (7, 7, 7), '"TS of the OLAP update", in each of them'
+    assert fetch.targets == [0], '"A reference to a DW Write Node"'
+    (asked,) = fetch.asked
+    assert (asked.target, from_ipc(asked.keys).to_pylist()) == (0, [{"k0": 13}]), "arguments relevant to it"
+    assert world.plan.nodes_program.slices[asked.slice].map == "m2", "the statement is known by its number"
+    group = world.plan.nodes_program.groups[put.block.group]
+    assert (group.relation, put.block.table().column_names) == ("R", ["A", SIGN, OFFSET]), "Trigger ID, and arguments"
+    assert put.block.table().column("A").to_pylist() == [13]
+    assert put.pushes == 1, "how many DW Read Nodes it has to hear from"
+    ((number, data),) = push.frames
+    assert number == asked.slice
+    assert len(data) > 0, '"A list of the right-hand side maps from the DW Read Node"'
+    assert world.entries()["m1"] == {(): (3,)}
+    world.send(Block(0, "R", ((1, (15, 20)),)), version=8)
+    world.deliver_on(-1, 1)
+    assert world.deliver_on(1, 0).frames == [], '"even non-existing maps must be initialized to zero and sent"'

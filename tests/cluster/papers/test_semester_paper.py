@@ -279,3 +279,66 @@ def test_figure_5():
     assert [world.as_of(0, "mw", label)[()] for label in ("TS7", "TS9", "TS11")] == [2, 4, 7]
     assert world.facts(1)["deltas_late"] == 1
     world.compare(GOLDEN / "semester_figure_5.txt")
+
+
+SYMMETRIC = """RELATION S(A INT, B INT); RELATION T(A INT, B INT); MAP m1[A INT](v BIGINT) START (2: 5);
+    MAP m2[B INT](v BIGINT) START (1: 100); ON +S(A, B) { m1[A] += m2[B]; } ON +T(A, B) { m2[B] += m1[A]; }"""
+
+
+def symmetric(case: str, says: str) -> ToldDeliveries:
+    """Return a cluster with the program of example 3.2, and its two updates on their way."""
+    world = started(
+        SYMMETRIC,
+        2,
+        f"Cumulus semester paper, example 3.2 and figure 6({case}): S(1), T(1). m1 is x, 5, on node0, and m2 is y, "
+        "100, on node1. Ours: an event has the key of both maps, 2 and 1, since equal keys lie on one node. S is "
+        "computed on node1, where m2 is, and T on node0.",
+    )
+    tell(world, "TS1", "S", 2, 1)
+    tell(world, "TS2", "T", 2, 1)
+    world.note(says)
+    return world
+
+
+def corrected_in_the_end(world: ToldDeliveries) -> None:
+    """Deliver the corrective update of the figure; then m1 is x + y and m2 is x + 2y."""
+    assert world.waiting == [("node0", "node1")]
+    world.deliver(
+        "node0",
+        "node1",
+        '§3.3: "Corrective updates are always sent from DW Node which contains maps that should be written earlier in '
+        'introduced Total Order." T has read m1, which was less by y.',
+    )
+    x, y = 5, 100
+    assert world.newest(0, "m1") == {2: 105} == {2: x + y}
+    assert world.newest(1, "m2") == {1: 205} == {1: x + 2 * y}
+    assert [world.facts(node)["deltas_late"] for node in range(2)] == [1, 0], "one corrective update"
+
+
+def test_figure_6_a():
+    """Atomicity: both updates read before one of them has written."""
+    world = symmetric(
+        "a", '"OLAP updates which should go one after another are actually executed at approximately same time."'
+    )
+    world.deliver("switch0", "node1", f"{PUT}: m1 += m2, which is y.")
+    world.deliver("switch0", "node0", f'{PUT}: m2 += m1, "last updated at TS0", which is x.')
+    world.deliver("node0", "node1", "Ours: the result for m2 is sent. S is before it, so nothing follows.")
+    assert world.newest(1, "m2") == {1: 105}
+    world.deliver(
+        "node1", "node0", '§3.3: "DW Node 1 will realize m1 is changed at TS1, but version from TS0 was sent"'
+    )
+    corrected_in_the_end(world)
+    world.compare(GOLDEN / "semester_figure_6_a.txt")
+
+
+def test_figure_6_b():
+    """Order: T(1) is done before S(1), which comes before it."""
+    world = symmetric("b", '"Actual OLAP update execution order is T(1), S(1)."')
+    world.deliver("switch0", "node0", f'{PUT}: m2 += m1. "The most recent m1 is from TS0."')
+    world.deliver("node0", "node1", "Ours: the result for m2 is sent.")
+    assert world.newest(1, "m2") == {1: 105}
+    world.deliver("switch0", "node1", f'{PUT}: m1 += m2. "The most recent m2 with TS less than 1 is from TS0": y.')
+    assert world.as_of(1, "m2", "TS1") == {1: 100}
+    world.deliver("node1", "node0", '§3.3: "DW Node 1 realizes it has to send corrective update to DW Node 2"')
+    corrected_in_the_end(world)
+    world.compare(GOLDEN / "semester_figure_6_b.txt")

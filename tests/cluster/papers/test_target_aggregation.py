@@ -18,6 +18,7 @@ from cumulus.cluster.protocols.table import switch_protocol
 from support.spread_cases import Block
 from support.told_in_order import CentralNodes
 
+FETCHING_MODES = (Mode.CENTRAL_TARGET, Mode.FOUR_LOGS, Mode.TICKS)
 SOURCES = "RELATION R(A INT); RELATION S(B INT, x INT); RELATION T(C INT, x INT);"
 FIGURE_3A = f"""{SOURCES}
 MAP m1[A INT, B INT](v BIGINT); MAP m2[B INT](v BIGINT);
@@ -61,7 +62,8 @@ def told(text: str, nodes: int, cuts: list[str], relation: str, row: tuple[Any, 
     return found  # type: ignore[return-value]
 
 
-def test_figure_3a_each_node_sends_its_segment_to_exactly_one() -> None:
+@pytest.mark.parametrize("mode", FETCHING_MODES)
+def test_figure_3a_each_node_sends_its_segment_to_exactly_one(mode: Mode) -> None:
     """ "Each m2 node will send its entire segment to exactly one m1 node. … If the same node stores corresponding
     partitions of m2 and m1, no actual data transmission occurs."
     """
@@ -70,7 +72,7 @@ def test_figure_3a_each_node_sends_its_segment_to_exactly_one() -> None:
         assert [(node, list(message.targets)) for node, message in sent if isinstance(message, Fetch)] == [
             (node, [node]) for node in range(nodes)
         ]
-        world = CentralNodes(m3.read(FIGURE_3A), Mode.CENTRAL_TARGET, nodes, 0, cuts=[f"m1.B={nodes}"])
+        world = CentralNodes(m3.read(FIGURE_3A), mode, nodes, 0, cuts=[f"m1.B={nodes}"])
         world.run([*one("S", (1, 5), (2, 6), (3, 9)), *one("R", (7,))])
         assert world.entries()["m1"] == {(7, 1): (5,), (7, 2): (6,), (7, 3): (9,)}
         assert world.sent["Push"] == 0
@@ -85,7 +87,8 @@ def test_figure_3a_with_m1_cut_by_a_too() -> None:
     assert [len(each) for each in targets] == [1, 1]
 
 
-def test_figure_3b_the_grid_of_two_by_five() -> None:
+@pytest.mark.parametrize("mode", FETCHING_MODES)
+def test_figure_3b_the_grid_of_two_by_five(mode: Mode) -> None:
     """ "Each m2 node sends its segment to each of the corresponding 5 m1 nodes, while each m3 node will send its
     segment to each of the corresponding 2 m1 nodes": 20, of which 7 stay, since ours are of the same ten nodes.
     """
@@ -100,10 +103,11 @@ def test_figure_3b_the_grid_of_two_by_five() -> None:
         for each in message.asked
     ]
     assert Counter(name for name, _, _ in pairs) == {"m2": 2 * 5, "m3": 5 * 2}
+    assert len(pairs) == 20
     assert set(Counter((name, node) for name, node, _ in pairs if name == "m2").values()) == {5}
     assert set(Counter((name, node) for name, node, _ in pairs if name == "m3").values()) == {2}
     assert sum(isinstance(message, Put) for _, message in sent) == 10
-    world = CentralNodes(m3.read(FIGURE_3B), Mode.CENTRAL_TARGET, 10, 0, cuts=cuts)
+    world = CentralNodes(m3.read(FIGURE_3B), mode, 10, 0, cuts=cuts)
     world.run([*one("S", (1, 2), (2, 3)), *one("T", (1, 10), (2, 20), (3, 30))])
     before = world.sent["Push"]
     world.run(one("R", (7,)))
@@ -113,13 +117,14 @@ def test_figure_3b_the_grid_of_two_by_five() -> None:
     assert world.sent["Push"] - before == len({(node, target) for _, node, target in pairs if node != target}) == 13
 
 
-def test_only_the_slice_of_an_event_is_sent() -> None:
+@pytest.mark.parametrize("mode", FETCHING_MODES)
+def test_only_the_slice_of_an_event_is_sent(mode: Mode) -> None:
     """ "In this instance, only the slice m2'[B] = m2[A, B] is sent." """
     cuts = ["m2.A=2", "m1.B=3"]
     sent = told(SLICE, 6, cuts, "R", (4,))
     readers = [node for node, message in sent if isinstance(message, Fetch)]
     assert len({node // 3 for node in readers}) == 1, "all have the part of A = 4"
-    world = CentralNodes(m3.read(SLICE), Mode.CENTRAL_TARGET, 6, 0, cuts=cuts)
+    world = CentralNodes(m3.read(SLICE), mode, 6, 0, cuts=cuts)
     world.run([*one("S", (4, 1, 10), (4, 2, 20), (5, 1, 99)), *one("R", (4,))])
     assert world.entries()["m1"] == {(1,): (10,), (2,): (20,)}
 
@@ -150,7 +155,6 @@ ON +Part(partkey, partcat) { mDL[partkey, partcat] += 1; }
 ON +LineOrder(datekey, partkey, revenue) {
   m[partcat, year] += revenue * mDL[partkey, partcat] * mPL[datekey, year]; }
 """
-FETCHING_MODES = (Mode.CENTRAL_TARGET, Mode.FOUR_LOGS, Mode.TICKS)
 
 
 @pytest.mark.parametrize("mode", FETCHING_MODES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
-from cumulus.cluster.mode import CUT_HELP, MODE_HELP, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 HOME_OR_AT = typer.Argument(None, metavar="[HOME]", help="The folder that `cumulus cluster start --home` was given.")
 AT = typer.Option("", "--at", metavar="HOST:PORT", help="An agent of the cluster, from a host that does not see HOME.")
 TLS_CA = typer.Option(None, help="Certificates (PEM) to trust: links to other hosts are encrypted.")
+READ_AT_HELP = "HOST=TABLE, such as h2=sales: files of the table are read on that host, by its switch."
 INSECURE = typer.Option(False, "--insecure", help="Let what goes between hosts be read on the way.")
 _STOP_SECONDS = 60.0
 
@@ -43,12 +45,13 @@ class Ack(StrEnum):
 def start(
     file: Path = typer.Argument(..., help="A SQL script, or an M3 program (*.m3)."),
     home: Path = typer.Option(..., "--home", help="Folder for the views and the state; made if it is not there."),
-    nodes: int = typer.Option(0, "--nodes", min=0, max=1024, help="How many nodes keep maps: as before, or 2."),
-    switches: int = typer.Option(0, "--switches", min=0, max=MOST_SWITCHES, help="Switches: as before, or 1."),
+    nodes: int | None = typer.Option(None, "--nodes", min=1, max=1024, help="Nodes that keep maps: as before, or 2."),
+    switches: int | None = typer.Option(None, "--switches", min=1, max=MOST_SWITCHES, help="As before, or 1."),
     source: list[str] = typer.Option([], "--from", help="Files of tables, as of run; without any, from clients alone."),
     trigger: str = typer.Option("1s", help="How often an epoch may begin, such as 1s or 250ms."),
     mode: Mode = typer.Option(Mode.EVENTUAL, "--mode", help=MODE_HELP),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
+    split: list[str] = typer.Option([], "--split", help=SPLIT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
@@ -58,9 +61,7 @@ def start(
     engine: str = typer.Option("auto", help="auto (machine code where the program can be), native or interpreter."),
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),
-    secret_file: Path | None = typer.Option(
-        None, help="A file with what all machines and clients must know; one is made in HOME if not given."
-    ),
+    secret_file: Path | None = typer.Option(None, help="What clients must know, in a file; HOME has one if not given."),
     dead_after: str = typer.Option("30s", help="A machine that hangs so long is ended; then all start anew."),
     most_memory: str = typer.Option(
         "none", "--most-memory", help="What a node may have, such as 4GB or 50%: beyond it keys move to other nodes."
@@ -69,6 +70,7 @@ def start(
         [], "--host", help="HOST:PORT of an agent that runs machines; again for each. The first is the host of HOME."
     ),
     place: list[str] = typer.Option([], "--place", help="MACHINE=HOST, such as node0=h2; others take turns."),
+    read_at: list[str] = typer.Option([], "--read-at", help=READ_AT_HELP),
     agents_secret: Path | None = typer.Option(None, help="The file with the secret of the agents."),
     tls_ca: Path | None = TLS_CA,
     insecure: bool = INSECURE,
@@ -87,35 +89,39 @@ def start(
     Example: cumulus cluster start views.sql --home live/ --nodes 2
     """
     from cumulus.cluster.live import daemon
-    from cumulus.cluster.live.address import read_address
     from cumulus.engine.engines import check_engine
     from cumulus.epochs.trigger import parse_interval, parse_patience
 
     check_engine(engine)
-    of_mode = {"cuts": tuple(cut), "options": tuple(option), "dispatch": dispatch, "arity": arity, "gc": gc}
-    of_mode |= EpochEndings(commit, transitions).plain()
+    of_mode: dict[str, Any] = {"cuts": tuple(cut), "splits": tuple(split) or None, "options": tuple(option)}
+    of_mode |= {"dispatch": dispatch, "arity": arity, "gc": gc, **EpochEndings(commit, transitions).plain()}
     program = program_in(file, rely=False, enforced=False, functions=functions_in(functions))
+    hosts = _hosts(host, place, agents_secret, tls_ca, insecure, lease, standby, ack)
+    reads = _read_at(read_at, program, hosts)
     live = daemon.LiveSettings(
         str(program),
-        _sources(source, program),
+        _sources(source, program, home, reads),
         str(home.absolute()),
         mode.value,
-        nodes,
-        switches,
+        nodes or 0,
+        switches or 0,
         parse_interval(trigger),
         str(secret_file.absolute()) if secret_file is not None else "",
         tuple(functions or ()),
-        {"engine": engine, "files_per_epoch": files_per_epoch, "keep": keep, **of_mode},
+        {"engine": engine, "read_at": reads, "files_per_epoch": files_per_epoch, "keep": keep, **of_mode},
         _origin(file, source, files_per_epoch),
         parse_patience(dead_after),
-        _hosts(host, place, agents_secret, tls_ca, insecure, lease, standby, ack),
+        hosts,
         most_memory=_bytes(most_memory),
     )
     if foreground:
         _serve(live, home)
-        return
-    daemon.start(live)
-    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: cumulus cluster stop {home}")
+    else:
+        _begin(live, home)
+
+
+def _stop_command(home: Path) -> str:
+    return f"cumulus cluster stop {shlex.quote(str(home))}"
 
 
 def _origin(file: Path, source: list[str], files_per_epoch: int) -> Origin:
@@ -123,6 +129,15 @@ def _origin(file: Path, source: list[str], files_per_epoch: int) -> Origin:
 
     script, places = file.read_text(encoding="utf-8-sig"), tuple(map(with_absolute_path, source))
     return Origin(file.name, script, places, files_per_epoch=files_per_epoch, has_clients=True)
+
+
+def _begin(live: LiveSettings, home: Path) -> None:
+    """Start a process that runs a cluster."""
+    from cumulus.cluster.live import daemon
+    from cumulus.cluster.live.address import read_address
+
+    daemon.start(live)
+    print(f"{home}: {len(read_address(home.absolute()).machines)} machines run. Stop them: {_stop_command(home)}")
 
 
 def _serve(live: LiveSettings, home: Path) -> None:
@@ -150,11 +165,43 @@ def _bytes(most_memory: str) -> int:
         ) from None
 
 
-def _sources(texts: list[str], program: Program) -> tuple[FolderSource, ...]:
-    """Return the sources of those tables that have one."""
+def _sources(texts: list[str], program: Program, home: Path, reads: list[tuple[str, str]]) -> tuple[FolderSource, ...]:
+    """Return the sources of those tables that have one; what other hosts read is not looked for here."""
+    from cumulus.cluster.live.address import STATE
+    from cumulus.cluster.processes.cluster_settings import read_settings
     from cumulus.epochs.sources import sources_from
 
-    return sources_from(texts, program, whole=False) if texts else ()
+    before = read_settings(home / STATE)
+    at = {**({} if before is None else dict(before.read_at)), **dict(reads)}
+    elsewhere = [table for table, host in at.items() if host]
+    return sources_from(texts, program, whole=False, elsewhere=elsewhere) if texts else ()
+
+
+def _read_at(texts: list[str], program: Program, hosts: HostSettings | None) -> list[tuple[str, str]]:
+    """Return table and host of each --read-at, "" for the host of the home; UsageError if one is none."""
+    from cumulus.catalog.names import find_name
+    from cumulus.errors import UsageError
+    from cumulus.transport.connections import place_text
+
+    found: dict[str, str] = {}
+    tables = [relation.name for relation in program.relations]
+    for each in texts:
+        host, is_there, name = each.partition("=")
+        table = find_name(name, tables)
+        if not is_there or not host:
+            raise UsageError(f"--read-at {each} is none", hint="Give each table once, as HOST=TABLE: h2=sales.")
+        if hosts is None:
+            raise UsageError(
+                f"--read-at {each} is about another host, and there is no --host",
+                hint="Give --host HOST:PORT for each agent, or leave it out.",
+            )
+        if table is None:
+            raise UsageError(f"--read-at {each}: there is no table {name!r}", hint=f"Tables: {', '.join(tables)}.")
+        if table in found:
+            raise UsageError(f"--read-at {each}: {table} is given twice", hint="Give each table once.")
+        at = hosts.named(host, f"--read-at {each}")
+        found[table] = "" if at == hosts.addresses()[0] else place_text(at)
+    return list(found.items())
 
 
 def _hosts(

@@ -12,7 +12,7 @@ from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcC
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
 from cumulus.cli.table_counts import statistics_given
-from cumulus.cluster.mode import CUT_HELP, MODE_HELP, RULES, Mode
+from cumulus.cluster.mode import CUT_HELP, MODE_HELP, RULES, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTION_HELP
 from cumulus.cluster.versions import MOST_SWITCHES
@@ -52,6 +52,7 @@ def plan(
     transitions: Transitions = typer.Option(Transitions.ALIGNED, help=f"Of --messages. {TRANSITIONS_HELP}"),
     home: list[str] = typer.Option([], "--home", help="TABLE.COLUMN: where statements are computed; repeatable."),
     cut: list[str] = typer.Option([], "--cut", help=CUT_HELP),
+    split: list[str] = typer.Option([], "--split", help=SPLIT_HELP),
     option: list[str] = typer.Option([], "--option", help=OPTION_HELP),
     dispatch: DispatchChoice = "",
     arity: ArityChoice = None,
@@ -78,7 +79,8 @@ def plan(
     whole = require_columns(program_in(file, rely=False, enforced=False, functions=functions_in(functions)))
     statistics, homes = statistics_given(whole, rows, distinct), homes_asked_for(whole, home)
     central = central_options(dispatch, arity, gc)
-    planned = plan_cluster(whole, nodes, switches, mode, statistics, homes, cuts=cut, options=option, central=central)
+    shape: dict[str, Any] = {"cuts": cut, "splits": split, "options": option, "central": central}
+    planned = plan_cluster(whole, nodes, switches, mode, statistics, homes, **shape)
     found = require_order(planned)
     if messages:
         _print_messages(found, source, block, EpochEndings(commit, transitions), as_json=as_json)

@@ -3,11 +3,17 @@
 A client numbers what it sends, and sends it again under the same number if it does not know what has become of it. A
 switch remembers the last number of each, so nothing is taken in twice. Users number what they send under a name of
 their own, a writer, that any of their clients may send again.
+
+Where switches share a table, the rows of a call come to several of them under one number, to each its own. What a
+switch has taken is in its share alone, so numbers are remembered by shares. When the table comes to other switches, all
+of them learn all numbers: of rows that come again, each leaves out those that are in one of the old shares with such a
+number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +23,7 @@ from cumulus.catalog.events import DELETE, INSERT, OP_COLUMN, POSITION_COLUMN, U
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.intake import pack_rows
 from cumulus.cluster.messages import WRITER, ClientRows
+from cumulus.cluster.placement.table_shares import TableShare
 from cumulus.cluster.records import LoggedRows
 from cumulus.engine.rows_in import is_not_null
 from cumulus.epochs.intake.packing import call_label
@@ -34,6 +41,8 @@ MOST_CLIENTS = 10_000
 """Of so many clients the last numbers are remembered: those that have sent something last."""
 MOST_WRITERS = 100_000
 """So many names of writers are remembered, for ever."""
+_OF_SHARE = "\x1f"
+"""Stands between a sender and the share of a table in which its rows are, where they are remembered."""
 MOST_NAME = 200
 """Characters of the name of a writer."""
 
@@ -49,14 +58,26 @@ class ClientSessions:
         The buckets of the gate; None if there is none.
     is_spread
         Whether the switch has an intake of its own.
+    shares
+        Table → the switch's share in it, where there are others.
     """
 
-    def __init__(self, program: Program, tables: frozenset[str], gate: BucketPlan | None, *, is_spread: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        tables: frozenset[str],
+        gate: BucketPlan | None,
+        *,
+        is_spread: bool,
+        shares: Mapping[str, TableShare] = MappingProxyType({}),
+    ) -> None:
         self._relations = {each.name: each for each in program.relations if each.name in tables}
-        self._gate, self._is_spread = gate, is_spread
-        self._last: dict[Name, tuple[int, int]] = {}
-        """Client and table → the number of its last rows, and their epoch; in the order in which they came."""
-        self._writers: dict[Name, tuple[int, int]] = {}
+        self._gate, self._is_spread, self._shares = gate, is_spread, shares
+        self._last: dict[Name, dict[str, tuple[int, int]]] = {}
+        """Client and table → for each share, "" for the whole table, the number of its last rows, and their epoch; in
+        the order in which they came.
+        """
+        self._writers: dict[Name, dict[str, tuple[int, int]]] = {}
         """The same of writers."""
         self.forgotten = 0
         """The last epoch of those clients that are not remembered any more."""
@@ -66,22 +87,49 @@ class ClientSessions:
 
         A home from before clients were known by tables has their names alone.
         """
+        known, (_, number) = self._known(client, sent), sent.sender(client)
+        places = (known[label] for label in ("", self._label(sent.table)) if label in known)
+        epochs = [epoch for last, epoch in places if 0 < number <= last]
+        if not epochs and self._are_all_in(client, sent):
+            epochs = [epoch for last, epoch in known.values() if number <= last]
+        return max(epochs) if epochs else None
+
+    def _are_all_in(self, client: Name, sent: ClientRows) -> bool:
+        """Whether all rows are in by shares of before; False if they are no rows that are taken."""
+        number = sent.sender(client)[1]
+        if not any(label and 0 < number <= last for label, (last, _) in self._known(client, sent).items()):
+            return False
+        try:
+            return not self._new_rows(client, sent).num_rows
+        except RemoteProtocolError:
+            return False
+
+    def sender_of(self, client: Name, sent: ClientRows) -> tuple[Name, int]:
+        """Return under what name rows are remembered here, and their number."""
         sender, number = sent.sender(client)
-        earlier = None if sent.writer else self._last.get(client)
-        last, epoch = self._of(sender).get(sender) or earlier or (0, 0)
-        return epoch if 0 < number <= last else None
+        return name_in_share(sender, self._label(sent.table)), number
 
-    def note(self, client: Name, number: int, epoch: int) -> None:
-        """Remember that rows are in."""
-        known = self._of(client)
-        known.pop(client, None)
-        known[client] = number, epoch
+    def note(self, name: Name, number: int, epoch: int) -> None:
+        """Remember that rows are in; `name` is of `sender_of`."""
+        sender, label = sender_and_share(name)
+        known = self._of(sender)
+        known[sender] = {**known.pop(sender, {}), label: (number, epoch)}
         if len(self._last) > MOST_CLIENTS:
-            _, last = self._last.pop(next(iter(self._last)))
-            self.forgotten = max(self.forgotten, last)
+            forgotten = self._last.pop(next(iter(self._last)))
+            self.forgotten = max(self.forgotten, *(epoch for _, epoch in forgotten.values()))
 
-    def _of(self, sender: Name) -> dict[Name, tuple[int, int]]:
+    def _of(self, sender: Name) -> dict[Name, dict[str, tuple[int, int]]]:
         return self._writers if sender.startswith(WRITER) else self._last
+
+    def _known(self, client: Name, sent: ClientRows) -> Mapping[str, tuple[int, int]]:
+        """Return what is remembered of who has sent rows, by shares."""
+        sender, _ = sent.sender(client)
+        earlier = None if sent.writer else self._last.get(client)
+        return self._of(sender).get(sender) or earlier or {}
+
+    def _label(self, table: str) -> str:
+        share = self._shares.get(table)
+        return "" if share is None else share.label
 
     def reading(self, client: Name, sent: ClientRows, place: int, at: int) -> Reading:
         """Return rows as what is packed.
@@ -105,7 +153,15 @@ class ClientSessions:
                 f"{sent.table}: rows have come again, and whether they are in is not known any more",
                 hint="Look whether a view has them. Then connect again.",
             )
-        return Reading(sent.table, self._checked(sent), call_label(place, at, client), ())
+        return Reading(sent.table, self._new_rows(client, sent), call_label(place, at, client), ())
+
+    def _new_rows(self, client: Name, sent: ClientRows) -> pa.Table:
+        """Return the rows that are not in: a part of them may be, since the table was at other switches."""
+        rows, (_, number) = self._checked(sent), sent.sender(client)
+        for label, (last, _) in self._known(client, sent).items():
+            if label and number <= last:
+                rows = rows.filter(pc.invert(TableShare.of_label(label).has(rows)))
+        return rows
 
     def _check_writer(self, sent: ClientRows) -> None:
         if len(sent.writer) > MOST_NAME or not 0 < sent.writing < 1 << 63:
@@ -143,18 +199,80 @@ class ClientSessions:
             raise RemoteProtocolError(
                 f"{sent.table}: rows have come whose columns are not those of the table", hint="Connect again."
             )
+        share = self._shares.get(sent.table)
+        if share is not None and not pc.all(share.has(rows), min_count=0).as_py():
+            raise RemoteProtocolError(
+                f"{sent.table}: rows have come that are not of this switch, since it is split by {share.column}",
+                hint="Connect again, to learn which rows go where.",
+            )
         return rows
 
     def save(self) -> dict[Name, Sequence[int]]:
         """Return what is remembered."""
-        return {**self._last, **self._writers}
+        return {
+            name_in_share(sender, label): found
+            for known in (self._last, self._writers)
+            for sender, shares in known.items()
+            for label, found in shares.items()
+        }
 
     def load(self, saved: Mapping[Name, Sequence[int]], forgotten: int) -> None:
         """Replace what is remembered by what `save` returned, and what was `forgotten`."""
         self.forgotten = forgotten
         self._last, self._writers = {}, {}
-        for client, (number, epoch) in saved.items():
-            self._of(client)[client] = number, epoch
+        for name, (number, epoch) in saved.items():
+            sender, label = sender_and_share(name)
+            self._of(sender).setdefault(sender, {})[label] = number, epoch
+
+
+def name_in_share(sender: Name, label: str) -> Name:
+    """Return under what name the rows of a sender are remembered in a share of their table, "" for all of it.
+
+    Examples
+    --------
+    >>> sender_and_share(name_in_share("client-1", "oid 0/2"))
+    ('client-1', 'oid 0/2')
+    """
+    return f"{sender}{_OF_SHARE}{label}" if label or _OF_SHARE in sender else sender
+
+
+def sender_and_share(name: Name) -> tuple[Name, str]:
+    """Return what `name_in_share` has put together."""
+    sender, is_there, label = name.rpartition(_OF_SHARE)
+    return (sender, label) if is_there else (name, "")
+
+
+def dealt_sessions(states: Iterable[Mapping[Name, Sequence[int]]]) -> dict[Name, Sequence[int]]:
+    """Return what all switches are to remember, of what each has remembered: for each name the greatest number.
+
+    What is in all shares of a table up to a number is in the table up to it.
+    """
+    found: dict[Name, dict[str, Sequence[int]]] = {}
+    for state in states:
+        for name, known in state.items():
+            sender, label = sender_and_share(name)
+            mine = found.setdefault(sender, {})
+            if label not in mine or known[0] > mine[label][0]:
+                mine[label] = known
+    return {
+        name_in_share(sender, label): known
+        for sender, mine in found.items()
+        for label, known in _without_whole(mine).items()
+    }
+
+
+def _without_whole(known: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """Return the numbers of shares without those that the whole table has reached."""
+    found = dict(known)
+    shares = {label: TableShare.of_label(label) for label in known if label}
+    for column, of in {(share.column, share.of) for share in shares.values()}:
+        mine = [found[label] for label, share in shares.items() if (share.column, share.of) == (column, of)]
+        if len(mine) == of:
+            least, epoch = min(last for last, _ in mine), max(epoch for _, epoch in mine)
+            if least > found.get("", (0, 0))[0]:
+                found[""] = least, epoch
+    whole = found.get("", (0, 0))[0]
+    return {label: each for label, each in found.items() if not label or each[0] > whole}
 
 
 def _is_of(rows: pa.Table, relation: Relation) -> bool:

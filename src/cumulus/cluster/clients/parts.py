@@ -110,8 +110,10 @@ def forms(plan: FoldPlan) -> list[MapDef]:
     return [MapDef("groups", keys, (Column("there", BIGINT), *numbers)), *ends]
 
 
-def part_answers(part: SpreadMaps | None, asked: ReadParts) -> Iterator[PartsRead | RequestRefused]:
-    """Yield what a node answers."""
+def part_answers(
+    part: SpreadMaps | None, asked: ReadParts, most: int | None = None
+) -> Iterator[PartsRead | RequestRefused]:
+    """Yield what a node answers, of so many bytes at most; None: of what a client may take."""
     try:
         tables, entries_read = _parts(part, asked)
     except CumulusError as problem:
@@ -121,7 +123,7 @@ def part_answers(part: SpreadMaps | None, asked: ReadParts) -> Iterator[PartsRea
         yield RequestRefused(asked.number, f"{asked.view}: {problem}", _COMMITTED)
         return
     size = sum(table.nbytes for table in tables)
-    if size > MOST_BYTES:
+    if size > (MOST_BYTES if most is None else most):
         yield RequestRefused(
             asked.number,
             f"{asked.view} has parts of {size / 1e6:.1f} MB on a node, more than a tentative read may take",

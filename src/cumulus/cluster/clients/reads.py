@@ -52,8 +52,11 @@ def _columns(definition: MapDef, places: Sequence[int]) -> tuple[Column, ...]:
     return tuple(Column(f"k{place}", definition.keys[place].type) for place in places)
 
 
-def answers(part: SpreadMaps | None, asked: ReadEntries) -> Iterator[EntriesRead | RequestRefused]:
-    """Yield what a node answers."""
+def answers(
+    part: SpreadMaps | None, asked: ReadEntries, most: int | None = None
+) -> Iterator[EntriesRead | RequestRefused]:
+    """Yield what a node answers, of so many bytes at most; None: of what a client may take."""
+    most = MOST_BYTES if most is None else most
     if part is None or not 0 <= asked.map < len(part.names):
         yield RequestRefused(asked.number, f"there is no spread map {asked.map}", "Connect again.")
         return
@@ -70,9 +73,9 @@ def answers(part: SpreadMaps | None, asked: ReadEntries) -> Iterator[EntriesRead
         yield RequestRefused(asked.number, problem.message, problem.hint)
         return
     size = 8 * frame.rows * frame.layout.width
-    if size <= MOST_BYTES and not frame.layout.is_plain:
+    if size <= most and not frame.layout.is_plain:
         size = len(frame.to_bytes())  # with the texts
-    if size > MOST_BYTES:
+    if size > most:
         yield RequestRefused(
             asked.number,
             f"{name} has {frame.rows:,} entries of {size / 1e6:.1f} MB on a node, more than a tentative read may take",

@@ -65,8 +65,8 @@ class HostedSettings:
     insecure
         Whether what goes between hosts may be read on the way.
     settings
-        Others of a cluster, such as ``{"keep": 10, "engine": "interpreter"}``: `files_per_epoch`, `cuts`, `options`,
-        `dispatch`, `arity`, `gc`, `commit`.
+        Others of a cluster, such as ``{"keep": 10, "engine": "interpreter"}``: `files_per_epoch`, `cuts`, `splits`,
+        `options`, `dispatch`, `arity`, `gc`, `commit`.
     """
 
     program: Program | str

@@ -48,6 +48,8 @@ class ClusterAddress:
         The file with the certificates to trust; "": links are not encrypted.
     driver
         The engine whose driver the process is, which does other things, too; "" for none.
+    inode
+        Of the folder of the state: a copy of the home has another one. 0: unknown.
     """
 
     pid: int
@@ -58,6 +60,7 @@ class ClusterAddress:
     pids: Mapping[Name, int]
     tls_ca: str = ""
     driver: str = ""
+    inode: int = 0
 
     def write(self, home: Path) -> None:
         """Put it into a home."""
@@ -111,6 +114,11 @@ def read_address(home: Path) -> ClusterAddress:
         raise NotRunningError(
             f"{home}: the cluster has ended without being stopped",
             hint=f"{home / STATE / LOG} says why, unless it was killed. {_start_hint(home)}",
+        )
+    if address.inode not in (0, (home / STATE).stat().st_ino):
+        raise NotRunningError(
+            f"{home}: this is a copy of the home of a cluster that runs, and no cluster runs here",
+            hint="Give the home that was copied.",
         )
     return address
 

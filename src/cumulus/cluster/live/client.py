@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -55,6 +56,8 @@ class ClusterClient:
         The folder that ``cumulus cluster start --home`` was given, or where else the cluster is found.
     timeout_s
         How long any call may wait.
+    through
+        As `cumulus.connect` takes it.
 
     Raises
     ------
@@ -64,8 +67,8 @@ class ClusterClient:
         If the cluster does not run.
     """
 
-    def __init__(self, home: str | Path | AgentPlace, *, timeout_s: float = 30.0) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, home: str | Path | AgentPlace, *, timeout_s: float = 30.0, through: Name = "") -> None:
+        self._timeout_s, self._through = timeout_s, through
         self._place = home if isinstance(home, AgentPlace) else HomePlace(Path(home).absolute())
         self._layout = KnownLayout(self._place)
         self._links: ClientLinks | None = self._new_links()
@@ -75,7 +78,9 @@ class ClusterClient:
 
     def _new_links(self) -> ClientLinks:
         name, program = f"client-{uuid.uuid4().hex[:12]}", self._layout.settings.agreed
-        return ClientLinks(self._place, name, program, lambda: max(committed_epochs(self.home), default=0))
+        return ClientLinks(
+            self._place, name, program, lambda: max(committed_epochs(self.home), default=0), self._through
+        )
 
     @cached_property
     def _committed(self) -> FolderHost:
@@ -138,7 +143,7 @@ class ClusterClient:
         ----------
         rows
             In any form that `cumulus.Warehouse.insert` takes. All of them are accepted, or none; more than 100,000, or
-            16 MB, in several parts.
+            16 MB, in several parts, and those of a table that is split by each switch for itself.
         once
             A name and a number, from 1 to 2⁴⁰: these rows count once, whichever client sends them again under both. For
             each table numbers under a name ascend: what is not above the last one counts as there already.
@@ -171,7 +176,7 @@ class ClusterClient:
         with self._lock:
             links = self._open_links
             for sent in messages_of(relation, rows, once, self._next_number):
-                epoch = self._agreed(partial(self._layout.send, links, sent, until)).epoch
+                epoch = max(epoch, self._agreed(partial(self._layout.send, links, sent, until)))
         return WriteReceipt(epoch, rows.num_rows)
 
     def _agreed(self, work: Callable[[], T]) -> T:
@@ -294,11 +299,12 @@ class ClusterClient:
         view = self._layout.view_named(name)
         values = {column: typed_value(view, column, value) for column, value in given.items()}
         is_tentative = self._is_tentative(view, read, after, max_staleness)
-        with self._opened(max_staleness):
+        with self._opened(max_staleness) as links:
             if is_tentative:
-                return self._agreed(
+                answer = self._agreed(
                     lambda: tentative_rows(self._layout.plan, self._asking(), view.name, values, self.functions)
                 )
+                return replace(answer, through=links.asked_through)
             if newest_manifest(self.home) is None:
                 raise not_committed(self.home)
             where = tuple(Bound(column, (value,)) for column, value in values.items())
@@ -324,8 +330,8 @@ class ClusterClient:
         with self._lock:
             links = self._open_links  # a closed client reads nothing
             if max_staleness:
-                behind_ms = self._status_of(PUBLISHER)["behind_ms"]
-                check_staleness(float(behind_ms) / 1000, max_staleness)
+                (told,) = self._agreed(lambda: self._asking()(PUBLISHER, StatusAsked))
+                check_staleness(float(told.facts["behind_ms"]) / 1000, max_staleness)
             yield links
 
     def _asking(self) -> Callable[[Name, Callable[[int], Any]], list[Any]]:
@@ -341,8 +347,3 @@ class ClusterClient:
             return self._agreed(
                 lambda: status_of(self._open_links, self._place.members().pids, self._next_number(), seconds)
             )
-
-    def _status_of(self, machine: Name) -> dict[str, Any]:
-        until, asked = time.monotonic() + self._timeout_s, StatusAsked(self._next_number())
-        (told,) = self._agreed(lambda: self._open_links.ask(machine, asked, until))
-        return dict(told.facts)

@@ -29,9 +29,15 @@ def wait_until_committed(links: ClientLinks, home: Place, token: WriteReceipt, t
 
     Raises
     ------
+    UsageError
+        If it is no token.
     DelayError
         If they are not in time.
     """
+    if not isinstance(token, WriteReceipt):
+        raise UsageError(
+            f"after={token!r} is no receipt of a write", hint="Give what insert, delete or upsert has returned."
+        )
 
     def is_committed() -> bool:
         manifest = newest_manifest(home)
@@ -55,9 +61,12 @@ def check_staleness(behind_s: float, most: str) -> None:
     DelayError
         If it has waited for longer.
     """
-    most_s = parse_trigger(most).every_s
+    try:
+        most_s = parse_trigger(most).every_s
+    except UsageError:
+        most_s = None
     if most_s is None:
-        raise UsageError(f"{most!r} is no time", hint="Write such as 2s or 500ms.")
+        raise UsageError(f"max_staleness={most!r} is no time", hint="Write such as 2s or 500ms.")
     if behind_s > most_s:
         raise DelayError(
             f"the committed rows are {behind_s:.1f} s old, more than {most}",

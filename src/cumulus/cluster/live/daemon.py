@@ -26,11 +26,13 @@ from cumulus.cluster.live.address import (
 from cumulus.cluster.live.memory_guard import MemoryGuard
 from cumulus.cluster.live.resize_wish import ResizeWish
 from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.table_assignment import with_splits
 from cumulus.cluster.processes.cluster_hosts import HostSettings
+from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.cluster.processes.home import Home
 from cumulus.cluster.processes.resizing import open_home
 from cumulus.cluster.processes.run import ClusterRun
-from cumulus.durable.folders import check_output, make_private
+from cumulus.durable.folders import HeldFolder, check_output, make_private
 from cumulus.epochs.committed.program_text import program_of
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.output.origin import Origin, write_origin
@@ -132,7 +134,7 @@ def serve(
             if is_stopped() or wish is None:
                 return
             try:
-                wanted = _with_wish(live, wish)
+                wanted = _with_splits(_with_wish(live, wish), wish)
                 is_moved, moves = wish.is_of_all, wish.moves
                 home = _opened(wanted, wish.nodes, wish.switches, note, forks, is_moved=is_moved, moves=moves)
             except CumulusError as problem:
@@ -160,6 +162,14 @@ def _with_wish(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
         return live
     agents = (*live.hosts.agents, *(each for each in wish.hosts if each not in live.hosts.agents))
     return replace(live, hosts=replace(live.hosts, agents=agents, place=wish.place))
+
+
+def _with_splits(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
+    """Return how a cluster is to go on with its tables; UsageError if one that is to be joined is not split."""
+    before = read_settings(Path(live.home).absolute() / STATE)
+    if before is None or not (wish.splits or wish.joins):
+        return live
+    return replace(live, settings={**live.settings, "splits": with_splits(before.splits, wish.splits, wish.joins)})
 
 
 def _opened(
@@ -212,6 +222,7 @@ def _keep(
         As `serve` takes them.
     """
     place = Path(live.home).absolute()
+    state = HeldFolder(place / STATE)
     secret_file = Path(live.secret).absolute() if live.secret else _own_secret(place / STATE / "secret")
     secret = read_secret(secret_file)
     if live.origin is not None:
@@ -222,13 +233,15 @@ def _keep(
         own = os.getpid()
         tls_ca = "" if live.hosts is None else live.hosts.tls_ca
         begun, incarnation = begun_at(own), supervisor.incarnation
-        address = ClusterAddress(own, begun, incarnation, str(secret_file), machines, pids, tls_ca, live.driver)
+        of_home = (str(secret_file), machines, pids, tls_ca, live.driver, state.inode)
+        address = ClusterAddress(own, begun, incarnation, *of_home)
         address.write(place)
         if done is not None and resize_wish.wished(place) == done:
             resize_wish.answer(place)
         on_up()
 
     def is_over() -> bool:
+        state.check()  # nobody finds the cluster of a home that is gone, and it would run for ever
         return is_stopped() or resize_wish.wished(place) not in (None, done)
 
     guard = MemoryGuard(live.most_memory, note)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
+from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.catalog.names import known_name
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.live.cluster_places import ClusterPlace
 from cumulus.cluster.live.links import ClientLinks
-from cumulus.cluster.messages import ClientRows, RowsAccepted, switch_name
+from cumulus.cluster.messages import ClientRows, switch_name
+from cumulus.cluster.placement.table_shares import rows_of_shares
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.home import plan_of
 from cumulus.errors import RemoteProtocolError
 from cumulus.m3.program import ViewDef
+from cumulus.machine import Name
 
 T = TypeVar("T")
 
@@ -38,6 +43,8 @@ class KnownLayout:
         self.settings, self.program = place.card()
         self.views = {view.name: view for view in self.program.shown_views}
         self.tables = {relation.name: relation for relation in self.program.relations}
+        self._last_epochs: dict[str, int] = {}
+        """Table that switches share → the last epoch that was told of its rows."""
 
     def view_named(self, name: str) -> ViewDef:
         """Return a view by its name, whatever its case; UnknownNameError if there is none."""
@@ -52,9 +59,31 @@ class KnownLayout:
         """Its plan."""
         return plan_of(self.program, self.settings)
 
-    def send(self, links: ClientLinks, rows: ClientRows, until: float) -> RowsAccepted:
-        """Send rows to the switch that has their table now; see `ClientLinks.send`."""
-        return links.send(switch_name(self.plan.tables.switch_of[rows.table]), rows, until)
+    def send(self, links: ClientLinks, rows: ClientRows, until: float) -> int:
+        """Send rows to the switches that have their table now, all at once; see `ClientLinks.send`.
+
+        Return the last epoch that has some of them, and never one before that of earlier rows of the same table.
+        """
+        parts = self._parts(rows)
+        if rows.table not in self.plan.tables.splits:
+            ((switch, mine),) = parts.items()
+            return links.send(switch, mine, until).epoch
+        with ThreadPoolExecutor(len(parts), "rows") as pool:
+            accepted = list(pool.map(lambda switch: links.send(switch, parts[switch], until), parts))
+        last = max(each.epoch for each in accepted)  # switches need not be in the same epoch
+        self._last_epochs[rows.table] = max(last, self._last_epochs.get(rows.table, 0))
+        return self._last_epochs[rows.table]
+
+    def _parts(self, rows: ClientRows) -> dict[Name, ClientRows]:
+        """Return what each switch gets of the rows of a message, all under its number."""
+        tables = self.plan.tables
+        if rows.table not in tables.splits:
+            return {switch_name(tables.switch_of[rows.table]): rows}
+        whole = from_ipc(rows.rows)
+        parts = rows_of_shares(whole, tables.splits[rows.table], tables.switches)
+        if len(parts) == 1:
+            return {switch_name(next(iter(parts))): rows}
+        return {switch_name(number): replace(rows, rows=to_ipc(mine)) for number, mine in parts.items()}
 
     def agreed(self, work: Callable[[], T], links: ClientLinks) -> T:
         """Return what some work with the machines gives; done again where their layout is another than was known.

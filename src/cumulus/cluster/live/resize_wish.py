@@ -12,19 +12,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cumulus.cluster.live.address import STATE, read_address
-from cumulus.cluster.processes.cluster_settings import read_settings
+from cumulus.cluster.live.cluster_places import HomePlace
+from cumulus.cluster.mode import Mode
+from cumulus.cluster.planning.table_assignment import splits_asked_for, with_splits
 from cumulus.durable.files import write_durably
-from cumulus.errors import CumulusError, DelayError, InputError, ProcessError, UsageError
+from cumulus.errors import CumulusError, DelayError, ProcessError, UsageError
 
 _WISH, _ANSWER = "resize.json", "resized.json"
 _LOOK_S = 0.1
 
 
 class Counts(NamedTuple):
-    """How many nodes and switches there are."""
+    """How many nodes and switches there are, and which tables all switches share."""
 
     nodes: int
     switches: int
+    splits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class ResizeWish:
         Which slots of keys are to be on which nodes, as ``0-99=node1``.
     is_balanced
         Whether nodes are to get equal parts, whatever their number.
+    splits, joins
+        Tables that all switches are to share, as ``orders.oid``, and tables that are to be at one switch again.
     number
         Its own, so that the same can be asked for twice.
     """
@@ -55,6 +60,8 @@ class ResizeWish:
     switches: int = 0
     moves: tuple[str, ...] = ()
     is_balanced: bool = False
+    splits: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ()
     number: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -73,18 +80,17 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[Counts, Counts]:
     NotRunningError
         If the cluster does not run, or ends meanwhile.
     UsageError
-        If somebody else has asked, and has no answer yet.
+        If somebody else has asked, and has no answer yet; or a table cannot be split so.
     ProcessError
         With what the cluster has against it; it goes on as it was.
     DelayError
         If they do not run in time; they will.
     """
-    read_address(home)
-    before = read_settings(home / STATE)
-    if before is None:
-        raise InputError(f"{home}: not the home of a cluster", hint="Give the folder that --home has named.")
-    was = Counts(before.nodes, before.switches)
-    wanted = Counts(wish.nodes or was.nodes, wish.switches or was.switches)
+    before, program = HomePlace(home).card()
+    was = Counts(before.nodes, before.switches, before.splits)
+    splits = with_splits(before.splits, wish.splits, wish.joins)
+    wanted = Counts(wish.nodes or was.nodes, wish.switches or was.switches, splits)
+    splits_asked_for(program, splits, wanted.switches, Mode(before.mode))  # before anything is stopped
     if was == wanted and not wish.is_of_all:
         return was, was
     path, said = home / STATE / _WISH, home / STATE / _ANSWER
@@ -116,9 +122,18 @@ def wished(home: Path) -> ResizeWish | None:
         found = json.loads((home / STATE / _WISH).read_text(encoding="utf-8"))
         place = {str(name): str(at) for name, at in found.get("place", {}).items()}
         hosts, moves = (tuple(map(str, found.get(name, ()))) for name in ("hosts", "moves"))
-        is_balanced = bool(found.get("is_balanced"))
-        switches = int(found.get("switches", 0))
-        return ResizeWish(int(found["nodes"]), hosts, place, switches, moves, is_balanced, str(found.get("number")))
+        splits, joins = (tuple(map(str, found.get(name, ()))) for name in ("splits", "joins"))
+        return ResizeWish(
+            int(found["nodes"]),
+            hosts,
+            place,
+            int(found.get("switches", 0)),
+            moves,
+            bool(found.get("is_balanced")),
+            splits,
+            joins,
+            str(found.get("number")),
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cumulus.cluster.live.remote_maps import RemoteMaps
@@ -26,7 +27,7 @@ def tentative_rows(
     name: str,
     values: Mapping[str, Any],
     functions: Functions,
-) -> Answer:
+) -> TentativeAnswer:
     """Return the rows of a spread view that have some values in some columns.
 
     Parameters
@@ -48,12 +49,22 @@ def tentative_rows(
     return TentativeAnswer(rows, None, Consistency.TENTATIVE, name, remote.versions)
 
 
+@dataclass(frozen=True, repr=False)
 class TentativeAnswer(Answer):
-    """Rows as new as the nodes have them; later corrections may change them."""
+    """Rows as new as the nodes have them; later corrections may change them.
+
+    Attributes
+    ----------
+    through
+        The switch through which they were read: they have at least all that it had sent. "": nodes were asked directly.
+    """
+
+    through: Name = ""
 
     def _notes(self) -> list[str]:
         seen = ", ".join(f"{name} in epoch {unpack(version)[0]}" for name, version in sorted(self.versions.items()))
-        return [f"tentative, up to {seen or 'what was committed'}"]
+        way = f", read through {self.through}" if self.through else ""
+        return [f"tentative, up to {seen or 'what was committed'}{way}"]
 
 
 def reads_tentative(view: str, read: str, spread_views: Collection[str], *, asks_age: bool) -> bool:

@@ -3,9 +3,6 @@
 The gated part of a program is computed in buckets, one on each node, or in one. The gate is what the other hosts of
 epochs run. Several buckets must check what one checks, and must never wait for each other's votes on a deletion: the
 epoch has an end of its own already.
-
-A switch checks keys and references of what it sees: all rows of a table go to one switch, and tables that are linked by
-checked references go together.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import RULES, Mode
 from cumulus.cluster.node_programs.elided_program import elided_program
 from cumulus.cluster.node_programs.four_logs_program import four_logs_program
@@ -30,8 +26,15 @@ from cumulus.cluster.placement.statement_placement import choose_homes
 from cumulus.cluster.planning.central_options import DEFAULT_CENTRAL, CentralOptions
 from cumulus.cluster.planning.epoch_routes import EpochRoutes, epoch_routes
 from cumulus.cluster.planning.mode_options import ModeOptions, options_of
+from cumulus.cluster.planning.table_assignment import (
+    Checks,
+    TableAssignment,
+    assign_tables,
+    checks_of,
+    judged_program,
+    splits_asked_for,
+)
 from cumulus.cluster.spread import Division, divide
-from cumulus.engine.integrity import references
 from cumulus.epochs.layouts import circle_text, polled_tables, unchecked_keys, undefined_maps
 from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.epochs.plan import BucketPlan
@@ -39,7 +42,7 @@ from cumulus.errors import LayoutError, UsageError
 from cumulus.explain.layout.choice import choose_layout
 from cumulus.explain.layout.co_partitioning import Partitioned, partition_text
 from cumulus.explain.sizes import Statistics
-from cumulus.m3.dataflow import cycles, depths, reachable
+from cumulus.m3.dataflow import cycles, depths
 from cumulus.m3.program import Program
 
 
@@ -122,6 +125,14 @@ class ClusterPlan:
         """Whether spread maps feed each other in a circle."""
         return bool(cycles(self.division.spread))
 
+    @property
+    def has_query_marks(self) -> bool:
+        """Whether nodes can tell each other how far they are within an epoch (`cumulus.cluster.clients.held_queries`).
+
+        They cannot where maps feed each other in a circle, nor where a node hears of blocks from other nodes.
+        """
+        return not (self.is_cyclic or self.central.has_tree or self.options.elide_put)
+
     @cached_property
     def epoch_routes(self) -> EpochRoutes:
         """Who tells whom how far an epoch is."""
@@ -131,6 +142,16 @@ class ClusterPlan:
     def checks(self) -> Checks:
         """What the switches check."""
         return checks_of(self.program, self.tables)
+
+    @cached_property
+    def judged(self) -> Program:
+        """The program without the references that nobody checks, as its tables are split."""
+        return judged_program(self.program, self.tables.splits)
+
+    @cached_property
+    def gated(self) -> Program:
+        """What a gate runs: the gated part, without the same references."""
+        return judged_program(self.division.gated, self.tables.splits)
 
     @cached_property
     def maps_by_order(self) -> tuple[str, ...]:
@@ -178,6 +199,7 @@ def plan_cluster(
     options: Sequence[str] = (),
     slots: SlotTable | None = None,
     central: CentralOptions = DEFAULT_CENTRAL,
+    splits: Sequence[str] = (),
 ) -> ClusterPlan:
     """Return the plan of a program for a cluster.
 
@@ -197,12 +219,14 @@ def plan_cluster(
         The node of each slot of keys; None: by their hash modulo the number of nodes.
     central
         How blocks reach nodes, and when deltas are folded, in target aggregation by one switch.
+    splits
+        Tables that all switches share (`cumulus.cluster.planning.table_assignment`), as the user has written it.
 
     Raises
     ------
     UsageError
         If a home is asked for where nothing is computed, the mode needs one switch, or does not take an option or
-        choice.
+        choice, or a table cannot be split so.
     LayoutError
         If maps feed each other in a circle, and the mode does not take that, or they are gated.
     """
@@ -213,6 +237,7 @@ def plan_cluster(
             f"--mode {mode} has one switch, which gives all rows their order, and {switches} are asked for",
             hint="Take --switches 1, or --mode eventual, which takes any number.",
         )
+    split = splits_asked_for(program, splits, switches, mode)
     known = statistics or Statistics()
     takes_circles = rules.takes_circles and not chosen.elide_push and not chosen.per_depth
     division = divide(program, circles=takes_circles) if rules.is_spread else gate_all(program)
@@ -220,18 +245,8 @@ def plan_cluster(
         division = gate_all(program, "There are no views.")
     _refuse_circles(division, " --option ".join((f"--mode {mode}", *options)), takes_circles=takes_circles)
     spread = division.spread
-    for table in hints or {}:
-        if not any(trigger.relation == table for trigger in spread.triggers):
-            raise UsageError(
-                f"a home for {table}, but no statement of it is spread",
-                hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
-            )
+    _require_spread(spread, mode, hints or {}, cuts)
     homes = choose_homes(spread, known, hints) if homes is None else homes
-    if cuts and not rules.is_spread:
-        raise UsageError(
-            f"--cut says where nodes keep maps, and in --mode {mode} they keep none",
-            hint="Leave it out, or take another mode: --mode eventual.",
-        )
     layout = ClusterLayout(
         spread,
         homes,
@@ -249,17 +264,35 @@ def plan_cluster(
             correcting = partial(elided_program, looks_ahead=chosen.look_ahead)
         made = correcting(spread) if rules.corrects else target_program(spread)
     rows = estimated_rows(program, known)
+    gate = None
+    if division.gated.maps or not spread.maps:
+        gate = plan_gate(judged_program(division.gated, split), nodes, rows)
     return ClusterPlan(
         program,
         mode,
         division,
         layout,
         made,
-        None if spread.maps and not division.gated.maps else plan_gate(division.gated, nodes, rows),
-        assign_tables(program, switches, rows),
+        gate,
+        assign_tables(program, switches, rows, split),
         chosen,
         central,
     )
+
+
+def _require_spread(spread: Program, mode: Mode, hints: Mapping[str, str], cuts: Sequence[str]) -> None:
+    """Require that there is something spread of which homes and cuts are asked for; UsageError if there is not."""
+    for table in hints:
+        if not any(trigger.relation == table for trigger in spread.triggers):
+            raise UsageError(
+                f"a home for {table}, but no statement of it is spread",
+                hint=f"Leave out --home {table}.…; what is gated has a layout of its own.",
+            )
+    if cuts and not RULES[mode].is_spread:
+        raise UsageError(
+            f"--cut says where nodes keep maps, and in --mode {mode} they keep none",
+            hint="Leave it out, or take another mode: --mode eventual.",
+        )
 
 
 def _require_homes(layout: ClusterLayout, hints: Mapping[str, str]) -> None:
@@ -343,98 +376,3 @@ def plan_gate(gated: Program, nodes: int, rows: Mapping[str, int]) -> GatePlan:
     everywhere = f"; in all of them {', '.join(found.reasons)}" if found.reasons else ""
     why = f"{nodes} buckets, one on each node: {split}{everywhere}"
     return GatePlan(BucketPlan(nodes, found.partitioned, why), tuple(range(nodes)), found.reasons)
-
-
-@dataclass(frozen=True, slots=True)
-class TableAssignment:
-    """The switches of the tables.
-
-    Parameters
-    ----------
-    switches
-        How many there are.
-    switch_of
-        Table → its switch.
-    """
-
-    switches: int
-    switch_of: Mapping[str, int]
-
-    def tables_of(self, switch: int) -> tuple[str, ...]:
-        """Return the tables that a switch takes."""
-        return tuple(name for name, own in self.switch_of.items() if own == switch)
-
-
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """What is checked, by whom; and what nobody checks, and why: each as a clause."""
-
-    checked: Mapping[str, str]
-    unchecked: Mapping[str, str]
-
-
-def assign_tables(program: Program, switches: int, rows: Mapping[str, int]) -> TableAssignment:
-    """Return which switch takes which tables.
-
-    Tables that are linked by checked references stay together. The largest go first, each to the switch that has least
-    so far.
-
-    Parameters
-    ----------
-    rows
-        Of all tables (`cumulus.cluster.placement.home_costs.estimated_rows`).
-
-    Examples
-    --------
-    >>> from cumulus.m3 import parse
-    >>> text = "RELATION r(a INT); RELATION s(a INT); RELATION big(a INT, b INT);"
-    >>> dict(assign_tables(parse(text), 2, {"r": 1, "s": 2, "big": 9}).switch_of)
-    {'r': 1, 's': 1, 'big': 0}
-    """
-    linked = _linked(program)
-    together = {tuple(sorted(reachable(linked, [relation.name]))) for relation in program.relations}
-    loads = [0] * switches
-    found: dict[str, int] = {}
-    for names in sorted(together, key=lambda names: (-sum(rows[name] for name in names), names)):
-        least = loads.index(min(loads))
-        loads[least] += sum(rows[name] for name in names)
-        found |= dict.fromkeys(names, least)
-    return TableAssignment(switches, {relation.name: found[relation.name] for relation in program.relations})
-
-
-def checks_of(program: Program, assignment: TableAssignment) -> Checks:
-    """Return which keys, deletions and references the switches check, and which nobody does.
-
-    A deletion is checked if its row must be there, a reference if its parent must.
-    """
-    kept = {relation.name for relation in program.relations if relation.name in dict(program.kept)}
-    checked: dict[str, str] = {}
-    unchecked: dict[str, str] = {}
-    for table in program.relations:
-        by = f"switch {assignment.switch_of[table.name]}"
-        has_key = bool(table.key) and not table.key_rely
-        rows = f"{'primary key and ' if has_key else ''}deletions of {table.name}"
-        if table.name in kept:
-            checked[rows] = by
-        else:
-            unchecked[rows] = "its rows are not kept"
-        if table.key_rely:
-            unchecked[f"primary key of {table.name}"] = "it is RELY"
-        for key in table.foreign_keys:
-            what = f"{table.name}({', '.join(key.columns)}) references {key.parent}"
-            absent = [name for name in dict.fromkeys((table.name, key.parent)) if name not in kept]
-            if absent:
-                unchecked[what] = f"rows of {' and '.join(absent)} are not kept"
-            else:
-                checked[what] = by
-    return Checks(checked, unchecked)
-
-
-def _linked(program: Program) -> dict[str, set[str]]:
-    """Return for every table those that checked references link it with, itself if it refers to itself."""
-    kept: dict[str, Relation] = {name: program.relation(name) for name, _ in program.kept}
-    linked: dict[str, set[str]] = {relation.name: set() for relation in program.relations}
-    for each in references(kept):
-        linked[each.child.name].add(each.parent.name)
-        linked[each.parent.name].add(each.child.name)
-    return linked

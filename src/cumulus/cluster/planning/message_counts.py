@@ -200,6 +200,7 @@ def count_messages(
     switches = [
         (
             frozenset(plan.tables.tables_of(number)),
+            plan.tables.shares_of(number),
             intake_of_switch(plan, number, partial(make_engine, "auto")),
             BlockMaker(Numbering(VersionOrder.CLOCK, number), counted, static, block_rows),
         )
@@ -212,8 +213,8 @@ def count_messages(
         if not files:
             return counted, epoch
         epoch += 1
-        for tables, intake, blocks in switches:
+        for tables, shares, intake, blocks in switches:
             mine = {table: names for table, names in files.items() if table in tables}
-            read = pack_rows(list(read_files(plan.program, sources, mine)), None, is_spread=True)
+            read = pack_rows(list(read_files(plan.program, sources, mine)), None, is_spread=True, shares=shares)
             _, nets = intake.apply(epoch, [intake_part(read)])
             assert not list(blocks.make(epoch, nets)), "counting sends nothing"

@@ -39,6 +39,11 @@ def require_order(plan: ClusterPlan) -> ClusterPlan:
             hint=f"Take --mode {Mode.EVENTUAL}, or give {first} a definition (`= term`).",
         )
     told = f"map {first} has no definition, so it must follow the order of events"
+    for table in plan.tables.splits:
+        raise LayoutError(
+            f"{told}, and rows of {table} would come from several switches, in no order among them",
+            hint=f"Leave out --split {table}.…, or give {first} a definition (`= term`).",
+        )
     if gated.maps:
         named = first if first in plan.division.maps else gated.maps[0].name
         whys = {**plan.division.maps, **plan.division.views}
@@ -78,4 +83,5 @@ def intake_of_switch(
     tables = frozenset(plan.tables.tables_of(switch))
     if plan.maps_by_order:
         return OrderedIntake(plan.program, plan.division.spread, tables)
-    return Intake(plan.program, tables, make_engine, late_epochs=late_epochs)
+    shares = plan.tables.shares_of(switch)
+    return Intake(plan.judged, tables, make_engine, late_epochs=late_epochs, shares=shares)

@@ -12,6 +12,7 @@ from cumulus.cluster.placement.regions import Regions
 from cumulus.cluster.placement.statement_placement import CostOfHomes
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, Crossing
 from cumulus.cluster.planning.directive_report import directive_data, directive_lines
+from cumulus.cluster.planning.table_assignment import TableAssignment
 from cumulus.engine.limits import format_bytes
 from cumulus.explain.explanation import counted
 from cumulus.m3.printer import print_statement
@@ -88,7 +89,7 @@ def plan_data(plan: ClusterPlan, cost: CostOfHomes | None = None) -> dict[str, A
             }
             for each in (plan.crossings if RULES[plan.mode].has_replicas else ())
         ],
-        "tables": [{"name": name, "switch": switch} for name, switch in plan.tables.switch_of.items()],
+        "tables": [{"name": each.name, **_switches_data(plan.tables, each.name)} for each in plan.program.relations],
         "checked": [{"what": what, "by": by} for what, by in plan.checks.checked.items()],
         "unchecked": [{"what": what, "why": why} for what, why in plan.checks.unchecked.items()],
         "directives": directive_data(plan) if plan.central.has_tree else [],
@@ -233,10 +234,19 @@ def _replica_data(plan: ClusterPlan, name: str, each: Regions) -> dict[str, Any]
 # --- switches -------------------------------------------------------------------------------------------------------
 
 
+def _switches_data(tables: TableAssignment, table: str) -> dict[str, object]:
+    return {"switch": tables.switch_of.get(table), "split_by": tables.splits.get(table)}
+
+
 def _switch_lines(plan: ClusterPlan) -> Iterator[list[str]]:
     tables = plan.tables
+
+    def text(table: str) -> str:
+        return f"{table} by {tables.splits[table]}" if table in tables.splits else table
+
     rows = [
-        (f"switch {switch}", ", ".join(tables.tables_of(switch)) or "no table") for switch in range(tables.switches)
+        (f"switch {switch}", ", ".join(map(text, tables.tables_of(switch))) or "no table")
+        for switch in range(tables.switches)
     ]
     yield ["switches: which tables they take", *_columns(rows)]
     if plan.checks.checked:

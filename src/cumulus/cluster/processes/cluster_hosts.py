@@ -76,20 +76,33 @@ class HostSettings:
             check_encrypted(each, is_encrypted=bool(self.tls_ca), insecure=self.insecure, option="--host")
         return found
 
+    def named(self, host: str, option: str) -> Address:
+        """Return the agent of a host that an option names, with its port or without; UsageError if there is none."""
+        agents = self.addresses()
+        by_name = {f"{name}:{port}": (name, port) for name, port in agents} | {
+            name: (name, port) for name, port in agents
+        }
+        if host not in by_name:
+            raise UsageError(f"{option}: no --host {host} is given", hint=f"Give {' or '.join(by_name)}.")
+        return by_name[host]
+
     def placed(
-        self, machines: Sequence[Name], readers: frozenset[Name], known: Mapping[Name, Address] = MappingProxyType({})
+        self,
+        machines: Sequence[Name],
+        readers: Mapping[Name, str],
+        known: Mapping[Name, Address] = MappingProxyType({}),
     ) -> dict[Name, Address]:
         """Return which agent starts which machine.
 
-        What is not placed: the publisher and who reads files are where the home is, other machines where they are
-        known to be, and each other one goes to the host that has the fewest of these two kinds.
+        What is not placed: the publisher is where the home is, who reads files where these are, other machines where
+        they are known to be, and each other one goes to the host that has the fewest of these two kinds.
 
         Parameters
         ----------
         machines
             All, the publisher first.
         readers
-            The switches that read files, which the host of the home has.
+            The switches that read files, with the host that has these, as host:port; "" for that of the home.
         known
             Where machines have their state.
 
@@ -99,19 +112,17 @@ class HostSettings:
             If a machine or host is named that there is not, or one is placed where it cannot do its work.
         """
         agents = self.addresses()
-        by_name = {f"{host}:{port}": (host, port) for host, port in agents} | {
-            host: (host, port) for host, port in agents
-        }
+        placed: dict[Name, Address] = {}
         for machine, host in self.place.items():
             if machine not in machines:
                 raise UsageError(
                     f"--place {machine}={host}: there is no {machine}", hint=f"Name {', '.join(machines)}."
                 )
-            if host not in by_name:
-                raise UsageError(
-                    f"--place {machine}={host}: no --host {host} is given", hint=f"Give {' or '.join(by_name)}."
-                )
-        fixed = {machines[0]: "writes the home", **dict.fromkeys(sorted(readers), "reads files of this host")}
+            placed[machine] = self.named(host, f"--place {machine}={host}")
+        fixed = {machines[0]: ("writes the home", agents[0])}
+        for switch, host in sorted(readers.items()):
+            at = self.named(host, f"--read-at {host}") if host else agents[0]
+            fixed[switch] = ("reads files of this host", at)
         found: dict[Name, Address] = {}
         load = dict.fromkeys(agents, 0)
         for each in known.values():
@@ -119,14 +130,16 @@ class HostSettings:
         if self.spares_first and len(agents) > 1:
             del load[agents[0]]
         for machine in machines:
-            wanted = by_name.get(self.place.get(machine, ""))
+            wanted = placed.get(machine)
             if machine in fixed:
-                if wanted not in (None, agents[0]):
+                why, at = fixed[machine]
+                if wanted not in (None, at):
+                    which = "the first --host" if at == agents[0] else place_text(at)
                     raise UsageError(
-                        f"--place {machine}={self.place[machine]}: {machine} {fixed[machine]}, the first --host",
-                        hint=f"Leave it out: {machine} runs at {agents[0][0]}.",
+                        f"--place {machine}={self.place[machine]}: {machine} {why}, {which}",
+                        hint=f"Leave it out: {machine} runs at {at[0]}.",
                     )
-                found[machine] = agents[0]
+                found[machine] = at
             elif wanted is not None:
                 found[machine] = wanted
             elif machine in known:

@@ -57,6 +57,8 @@ class ClusterSettings:
         Modules and files with the user's functions.
     cuts
         How maps are cut into regions, as the user has written it.
+    splits
+        Tables that all switches share (`cumulus.cluster.planning.table_assignment`), as the user has written it.
     options
         What the mode does otherwise, as the user has written it: of this life, as they change no state.
     dispatch, arity, gc
@@ -65,6 +67,8 @@ class ClusterSettings:
         How epochs end (`cumulus.cluster.planning.epoch_endings`): of this life, too.
     layout
         How often what the nodes have was dealt out anew.
+    read_at
+        Table whose files are read on another host than that of the home → that host, as host:port.
     slots
         The node of each slot of keys, by `cumulus.cluster.placement.slots.SlotTable.runs`; empty: by hash alone.
     """
@@ -89,6 +93,7 @@ class ClusterSettings:
     engine: str = "auto"
     functions: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     dispatch: str = ""
     arity: int | None = None
@@ -97,6 +102,7 @@ class ClusterSettings:
     transitions: str = DEFAULT_ENDINGS.transitions.value
     layout: int = 0
     slots: tuple[tuple[int, int], ...] = ()
+    read_at: tuple[tuple[str, str], ...] = ()
 
     @property
     def central(self) -> CentralOptions:
@@ -109,20 +115,26 @@ class ClusterSettings:
         return epoch_endings(self.commit, self.transitions)
 
     @property
+    def sources_elsewhere(self) -> tuple[FolderSource, ...]:
+        """Those of the sources that are read on other hosts than that of the home."""
+        return tuple(source for source in self.sources if source.relation in dict(self.read_at))
+
+    @property
     def agreed(self) -> bytes:
         """What all machines and clients must agree on: the program, and where its maps lie."""
         return (self.program + (f"+{self.layout}" if self.layout else "")).encode()
 
     @property
-    def shape(self) -> tuple[int, int, str, tuple[str, ...]]:
+    def shape(self) -> tuple[int, int, str, tuple[str, ...], tuple[str, ...]]:
         """What cannot change as long as there is state."""
-        return self.nodes, self.switches, self.mode, self.cuts
+        return self.nodes, self.switches, self.mode, self.cuts, self.splits
 
     @property
     def shape_text(self) -> str:
         """The same as options."""
         cuts = "".join(f" --cut {each}" for each in self.cuts)
-        return f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}{cuts}"
+        splits = "".join(f" --split {each}" for each in self.splits)
+        return f"--nodes {self.nodes} --switches {self.switches} --mode {self.mode}{cuts}{splits}"
 
     @property
     def root(self) -> Path:
@@ -176,9 +188,10 @@ def settings_of(found: dict[str, Any]) -> ClusterSettings:
     found = dict(found)
     homes = tuple((trigger, statement, column) for trigger, statement, column in found.pop("homes"))
     sources = tuple(FolderSource(**{**each, "key": tuple(each["key"])}) for each in found.pop("sources"))
-    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "options")}
+    lists = {name: tuple(found.get(name, ())) for name in ("functions", "cuts", "splits", "options")}
     slots = tuple((first, node) for first, node in found.pop("slots", ()))
-    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources, slots=slots)
+    read_at = tuple((table, host) for table, host in found.pop("read_at", ()))
+    return ClusterSettings(**{**found, **lists}, homes=homes, sources=sources, slots=slots, read_at=read_at)
 
 
 def incarnation_of(home: str | Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, epoch_endings
 from cumulus.cluster.planning.mode_options import options_of
 from cumulus.cluster.planning.order_of_events import require_order
+from cumulus.cluster.planning.table_assignment import splits_asked_for
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
 from cumulus.durable.folders import check_output, lock_file, make_private
+from cumulus.epochs.committed.manifest import newest_manifest
 from cumulus.epochs.committed.program_text import write_program
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.layouts import circle_text, match_sources_to_tables, require_columns, undefined_maps
@@ -26,7 +28,7 @@ from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.plan import BucketPlan
 from cumulus.epochs.sources import check_apart
-from cumulus.errors import LockedError, StoreError
+from cumulus.errors import LockedError, MismatchError, StoreError, UsageError
 from cumulus.m3.program import Program
 from cumulus.machine import Name
 from cumulus.scalars.function_modules import functions_in
@@ -66,15 +68,17 @@ class Home:
         functions: tuple[str, ...] = (),
         cuts: Sequence[str] = (),
         options: Sequence[str] = (),
+        splits: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         check_output(out, "--out")
-        given = given_functions(functions_in(functions))
-        runnable(program.functions, given)  # a missing one is told before folders are made
+        runnable(program.functions, given_functions(functions_in(functions)))  # told before folders are made
         program, sources = match_sources_to_tables(require_columns(program), sources)
+        shape: dict[str, Any] = {"cuts": tuple(cuts), "splits": tuple(splits)}
         _check_choices(mode, options, settings)
+        splits_asked_for(program, splits, switches, mode)
         if undefined_maps(program) or circle_text(program):  # what no cluster can do is told before folders are made
-            require_order(plan_cluster(program, nodes, switches, mode, cuts=cuts))
+            require_order(plan_cluster(program, nodes, switches, mode, **shape))
         place = (checkpoint or out / "checkpoint").absolute()
         check_output(place, "--checkpoint")
         check_apart(sources, out, place)
@@ -84,19 +88,13 @@ class Home:
         try:
             _wait_for_orphans(place, out)
             before = read_settings(place)
-
-            @cache
-            def plan() -> ClusterPlan:
-                if before is not None:
-                    return plan_of(program, replace(before, options=tuple(options), **central))
-                chosen = central_options(**central)
-                return plan_cluster(program, nodes, switches, mode, cuts=cuts, options=options, central=chosen)
-
+            begun = {"nodes": nodes, "switches": switches, "mode": mode, **shape}
+            plan = cache(partial(_plan_of_home, program, before, begun, tuple(options), central))
             # A program that has changed is told here: the homes of the one before would not fit it.
             identity = self._checkpoint.bind(program, lambda: buckets_of_plan(plan()))
             self.plan = plan()
             homes = tuple((*at, column) for at, column in self.plan.layout.homes.items())
-            settings |= _layout_of(before)
+            settings |= {**_kept_by(before, dict(settings.get("read_at", ())), out), **shape}
             self.settings = ClusterSettings(
                 str(out.absolute()),
                 str(place),
@@ -108,7 +106,6 @@ class Home:
                 homes,
                 sources,
                 functions=functions,
-                cuts=tuple(cuts),
                 options=tuple(options),
                 **settings,
             )
@@ -135,6 +132,19 @@ class Home:
         self.close()
 
 
+def _plan_of_home(
+    program: Program,
+    before: ClusterSettings | None,
+    begun: Mapping[str, Any],
+    options: tuple[str, ...],
+    central: Mapping[str, Any],
+) -> ClusterPlan:
+    """Return the plan of a home that has settings, or begins with what is given."""
+    if before is not None:
+        return plan_of(program, replace(before, options=options, **central))
+    return plan_cluster(program, options=options, central=central_options(**central), **begun)
+
+
 def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return how blocks reach nodes and when deltas are folded: as given, else as the home has begun.
 
@@ -151,15 +161,38 @@ def _central_of(place: Path, mode: Mode, given: Mapping[str, Any]) -> dict[str, 
     return found.plain()
 
 
-def _layout_of(before: ClusterSettings | None) -> dict[str, Any]:
-    """Return the settings that only a resize changes."""
-    return {} if before is None else {"layout": before.layout, "slots": before.slots}
+def _kept_by(before: ClusterSettings | None, given: Mapping[str, str], out: Path) -> dict[str, Any]:
+    """Return the settings that only a resize changes, and where files are read."""
+    layout = {} if before is None else {"layout": before.layout, "slots": before.slots}
+    return {**layout, "read_at": _read_at(before, given, out)}
 
 
 def _check_choices(mode: Mode, options: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Raise UsageError if there is nothing that is called as what is chosen."""
     options_of(mode, options)
     epoch_endings(**{name: settings[name] for name in DEFAULT_ENDINGS.plain() if name in settings})
+
+
+def _read_at(before: ClusterSettings | None, given: Mapping[str, str], out: Path) -> tuple[tuple[str, str], ...]:
+    """Return where files are read that are not at the host of the home: as given, else as the home has begun.
+
+    Raises
+    ------
+    MismatchError
+        If files of a table have been read elsewhere.
+    """
+    was = {} if before is None else dict(before.read_at)
+    newest = newest_manifest(out)
+    taken = {} if newest is None else newest.offsets
+    for table, host in given.items():
+        there = was.get(table, "")
+        if host != there and taken.get(table, {}).get("count"):
+            raise MismatchError(
+                f"{out}: files of {table} were read at {there or 'the host of the home'}, and --read-at says "
+                f"{host or 'the host of the home'}",
+                hint="Leave it out: a home goes on where it was. Or start with new folders.",
+            )
+    return tuple(sorted((table, host) for table, host in {**was, **given}.items() if host))
 
 
 def _make_private(place: Path) -> None:
@@ -184,6 +217,7 @@ def plan_of(program: Program, settings: ClusterSettings) -> ClusterPlan:
         mode,
         homes=homes,
         cuts=settings.cuts,
+        splits=settings.splits,
         options=settings.options,
         slots=SlotTable.of_runs(settings.slots) if settings.slots else None,
         central=settings.central,
@@ -216,6 +250,37 @@ def buckets_of_plan(plan: ClusterPlan) -> BucketPlan:
     return BucketPlan() if plan.gate is None else plan.gate.buckets
 
 
+def reader_hosts(settings: ClusterSettings, plan: ClusterPlan) -> dict[Name, str]:
+    """Return the switches that read files, each with the host of these, as host:port; "" for the host of the home.
+
+    Raises
+    ------
+    UsageError
+        If one is to read on two hosts.
+    """
+    at = dict(settings.read_at)
+    found: dict[Name, tuple[str, str]] = {}
+    for source in settings.sources:
+        table, host = source.relation, at.get(source.relation, "")
+        switches = plan.tables.switches_of(table)
+        if host and len(switches) > 1:
+            raise UsageError(
+                f"--read-at {host}={table}: all switches share {table}, and would read its files there",
+                hint="Leave it out, or --split; the files are those of the host of the home then.",
+            )
+        for switch in map(switch_name, switches):
+            other, there = found.setdefault(switch, (table, host))
+            if there == host:
+                continue
+            away, why = (table, other) if host else (other, table)
+            raise UsageError(
+                f"--read-at {at[away]}={away}: {switch} reads {why}, too, at {at.get(why) or 'the host of the home'}",
+                hint=f"Say the same of {why}; or give more --switches: tables that refer to each other stay together.",
+            )
+    return {switch: host for switch, (_, host) in found.items()}
+
+
 def file_readers(settings: ClusterSettings, plan: ClusterPlan) -> frozenset[Name]:
-    """Return the switches that read files, which the host of the home has."""
-    return frozenset(switch_name(plan.tables.switch_of[each.relation]) for each in settings.sources)
+    """Return the switches that read files."""
+    readers = (number for each in settings.sources for number in plan.tables.switches_of(each.relation))
+    return frozenset(map(switch_name, readers))

@@ -76,20 +76,31 @@ def _write(path: Path, there: Mapping[Name, _Residence]) -> None:
 class HostPlaces:
     """The hosts of machines; each change is in the home before anybody acts on it.
 
+    Those of a cluster that has not run yet are taken down by `begin`: what cannot start is nowhere.
+
     Parameters
     ----------
     root
         The folder of the layout's state beside the home.
     agents
         Where the agents of the hosts are; the first is the host of the home.
+    bound
+        Machines that read what their hosts alone have: they have no standby, and wait for their host.
     """
 
-    def __init__(self, root: Path, agents: Sequence[Address]) -> None:
-        self._path, self._agents = root / PLACES_FILE, tuple(agents)
+    def __init__(self, root: Path, agents: Sequence[Address], bound: Collection[Name] = ()) -> None:
+        self._path, self._agents, self._bound = root / PLACES_FILE, tuple(agents), frozenset(bound)
         self._by_text = {place_text(each): each for each in agents}
         self._barred: set[Address] = set()
         """Hosts whose standby cannot go on."""
+        self._has_begun = has_places(root)
         self._there = _read(self._path)
+
+    def begin(self) -> None:
+        """Take down where the machines are that are about to start for the first time."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._save()
 
     def known(self, placed: Collection[Name]) -> dict[Name, Address]:
         """Return where machines are that are not among those placed by hand; one whose host is not named moves.
@@ -115,13 +126,18 @@ class HostPlaces:
         return found
 
     def settle(self, placed: Mapping[Name, Address], beside: Collection[Name] = ()) -> None:
-        """Take down where machines are, and which of those that are new keep their state in the home."""
+        """Note where machines are, and which of those that are new keep their state in the home."""
         for name, address in placed.items():
             text = place_text(address)
             residence = self._there.setdefault(name, _Residence(text, is_beside=name in beside))
             if residence.host != text:
                 residence.host, residence.is_covered = text, False
         self._save()
+
+    def host_of(self, machine: Name) -> str:
+        """Return the host that has the state of a machine, as `place_text` writes it; "" if the home has it."""
+        residence = self._there.get(machine)
+        return "" if residence is None or residence.is_beside else residence.host
 
     def address(self, machine: Name) -> Address:
         """Return the host of a machine."""
@@ -158,11 +174,11 @@ class HostPlaces:
     def choose(self, lost: Collection[Address]) -> bool:
         """Choose who is whose standby: as before, if that host is there; else the next one. Return whether one changes.
 
-        Machines on the host of the home have none: nothing goes on without that.
+        Machines on the host of the home have none: nothing goes on without that; nor have those that are bound to one.
         """
         is_changed = False
-        for residence in self._there.values():
-            chosen = self._choice(residence, lost)
+        for name, residence in self._there.items():
+            chosen = self._choice(name, lost)
             if chosen != residence.standby:
                 residence.standby, residence.is_covered, is_changed = chosen, False, True
         if is_changed:
@@ -171,11 +187,12 @@ class HostPlaces:
 
     def lacks(self, lost: Collection[Address]) -> bool:
         """Whether a machine has no standby that could have one."""
-        return any(not each.standby and self._choice(each, lost) for each in self._there.values())
+        return any(not each.standby and self._choice(name, lost) for name, each in self._there.items())
 
-    def _choice(self, residence: _Residence, lost: Collection[Address]) -> str:
+    def _choice(self, name: Name, lost: Collection[Address]) -> str:
+        residence = self._there[name]
         host = self._by_text[residence.host]
-        if host == self._agents[0]:
+        if host == self._agents[0] or name in self._bound:
             return ""
         at = self._agents.index(host)
         others = [*self._agents[at + 1 :], *self._agents[:at]]
@@ -217,4 +234,5 @@ class HostPlaces:
         residence.branch, residence.is_beside = residence.branch + 1, False
 
     def _save(self) -> None:
-        _write(self._path, self._there)
+        if self._has_begun:
+            _write(self._path, self._there)

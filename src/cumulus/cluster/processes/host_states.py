@@ -10,7 +10,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
-from cumulus.cluster.processes.home import Home, file_readers
+from cumulus.cluster.processes.home import Home, file_readers, reader_hosts
 from cumulus.cluster.processes.host_places import HostPlaces, has_places
 from cumulus.cluster.processes.machine_states import held_state, keep_state, pieces_of, with_piece
 from cumulus.cluster.processes.processes import equip_by_plan, machine_names
@@ -143,10 +143,12 @@ class HostStates:
             return {}
         names = machine_names(self._after)
         known = {name: at for name, at in self._known.items() if name in names and name not in self._hosts.place}
-        readers = file_readers(self._after, plan)
+        readers = reader_hosts(self._after, plan)
         placed = self._hosts.placed(names, readers, known)
-        beside = {PUBLISHER, *readers}
-        HostPlaces(self._after.root, self._hosts.addresses()).settle(placed, beside)
+        beside = {PUBLISHER, *(name for name, host in readers.items() if not host)}
+        places = HostPlaces(self._after.root, self._hosts.addresses())
+        places.settle(placed, beside)
+        places.begin()
         return {name: at for name, at in placed.items() if name not in beside}
 
     def keep(self, states: Mapping[Name, HeldState], placed: Mapping[Name, Address]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from cumulus.cluster import codec
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
-from cumulus.cluster.processes.home import Home, file_readers
+from cumulus.cluster.processes.home import Home, reader_hosts
 from cumulus.cluster.processes.host_places import HostPlaces
 from cumulus.cluster.processes.machine_modules import fork_server
 from cumulus.cluster.processes.processes import machine_names
@@ -79,14 +79,14 @@ class MachineHosts:
         """Machines that cannot go on where they are."""
         if hosts is None:
             return
-        readers = file_readers(home.settings, home.plan)
+        readers = reader_hosts(home.settings, home.plan)
         if hosts.standbys and len(hosts.agents) < 2:
             raise UsageError(
                 "--standby 1 needs another host, and one --host is given", hint="Give --host again, or leave it out."
             )
-        self._places = HostPlaces(home.settings.root, hosts.addresses())
+        self._places = HostPlaces(home.settings.root, hosts.addresses(), bound=readers)
         known = self._places.known(hosts.place)
-        beside = {PUBLISHER, *readers}
+        beside = {PUBLISHER, *(name for name, host in readers.items() if not host)}
         self._places.settle(hosts.placed(self._names, readers, known), beside)
         self._beside = self._places.beside(beside)
         if not hosts.standbys:
@@ -124,6 +124,7 @@ class MachineHosts:
                 time.sleep(_LOOK_S)
         wanted = [each for each in self._hosts.addresses() if is_first or each not in self._links.lost()]
         self._links.connect(is_stopped, self._note, _FIRST_PATIENCE_S if is_first else None, wanted)
+        self._places.begin()
         self._choose()
 
     def settle(self, supervisor: Supervisor | None) -> bool:

@@ -24,6 +24,7 @@ from cumulus.cluster.processes.tasks import StateFiles
 from cumulus.cluster.records import HeldState, LoggedRows, NodeState, SwitchState
 from cumulus.cluster.standby.state_pieces import GiveState, KeepState, StateKept, StatePiece
 from cumulus.cluster.switch import Switch
+from cumulus.cluster.switches.files_elsewhere import LookingSwitch
 from cumulus.durable.files import make_folder
 from cumulus.durable.log_files import RecordLog
 from cumulus.machine import Completed, Effect, Input, Machine, Name, Perform, Received, Recovered, Send
@@ -64,6 +65,8 @@ def held_state(name: Name, spec: MachineSpec, plan: ClusterPlan, committed: int)
 
 
 def _state_of(machine: Machine, name: Name, plan: ClusterPlan, committed: int) -> NodeState | SwitchState:
+    if isinstance(machine, LookingSwitch):
+        machine = machine.machine
     if isinstance(machine, Switch):
         return machine.state(committed)
     assert isinstance(machine, ClusterNode), f"{name} keeps nothing that is dealt out"

@@ -27,7 +27,15 @@ from cumulus.cluster.processes.copy_files import (
     take_over,
 )
 from cumulus.cluster.processes.home import plan_of
-from cumulus.cluster.processes.tasks import NodeTasks, PublisherTasks, SpoolingTasks, StateFiles, SwitchTasks
+from cumulus.cluster.processes.tasks import (
+    NodeTasks,
+    PublisherTasks,
+    SpoolingTasks,
+    StateFiles,
+    SwitchTasks,
+    check_sources,
+    looks_of,
+)
 from cumulus.cluster.protocols.node_life import NodeLife
 from cumulus.cluster.protocols.table import node_protocol, switch_protocol, takes_of
 from cumulus.cluster.publisher import PUBLISHER, Publisher
@@ -37,6 +45,7 @@ from cumulus.cluster.standby.standby import STANDBY, Standby
 from cumulus.cluster.switch import SpreadIntake, Switch
 from cumulus.cluster.switches.commits import commits_of_switch, coordinator_of
 from cumulus.cluster.switches.epoch_transitions import epoch_transitions
+from cumulus.cluster.switches.files_elsewhere import LookingSwitch
 from cumulus.cluster.versions import Numbering, VersionOrder
 from cumulus.durable.log_files import RecordLog
 from cumulus.engine.engines import make_engine
@@ -87,7 +96,10 @@ def equip(name: Name, argument: Mapping[str, Any]) -> MachineSpec:
         if name.startswith(STANDBY):
             return equip_standby(name, argument, told)
         take_over(told.root, name, int(argument.get("branches", {}).get(name, 0)))
-        return equip_by_plan(name, argument, told, plan_of(program, told), Away(newest))
+        plan = plan_of(program, told)
+        if name.startswith("switch"):
+            check_sources(told, looks_of(told, plan, int(name.removeprefix("switch"))))
+        return equip_by_plan(name, argument, told, plan, Away(newest))
     home = str(argument["home"])
     settings, resumed = read_settings(home), resumed_program(home)
     if settings is None or resumed is None:
@@ -191,7 +203,11 @@ class _Parts:
         sink = Sink(settings.out, settings.checkpoint, settings.program)
         progress = self._newest.offsets if self._newest else {}
         begun = (settings.nodes, settings.switches, SUPERVISOR, self._committed, progress, every_ms, last)
-        machine = Publisher(*begun, commit=settings.endings.commit)
+        elsewhere: dict[Name, list[str]] = {}
+        for source in settings.sources_elsewhere:
+            switch = switch_name(plan.tables.switch_of[source.relation])
+            elsewhere.setdefault(switch, []).append(source.relation)
+        machine = Publisher(*begun, commit=settings.endings.commit, elsewhere=elsewhere)
         tasks = PublisherTasks(settings, plan, self._functions, sink, is_endless=every_ms is not None, last=last)
         return machine, tasks.run
 
@@ -205,12 +221,15 @@ class _Parts:
         if plan.division.spread.maps:
             intake = intake_of_switch(plan, number, self._make_engine, settings.late_epochs)
             numbering = Numbering(VersionOrder(settings.order), number)
-            spread = SpreadIntake(intake, BlockMaker(numbering, switch_protocol(plan), static, settings.block_rows))
+            blocks = BlockMaker(numbering, switch_protocol(plan), static, settings.block_rows)
+            spread = SpreadIntake(intake, blocks, plan.has_query_marks)
         gates = () if plan.gate is None else plan.gate.nodes
         buckets = None if plan.gate is None else plan.gate.buckets
-        sessions = ClientSessions(plan.program, tables, buckets, is_spread=spread is not None)
+        sessions = ClientSessions(
+            plan.program, tables, buckets, is_spread=spread is not None, shares=plan.tables.shares_of(number)
+        )
         state = self._states.newest(self._committed)
-        machine = Switch(
+        machine: Machine = Switch(
             number,
             plan.nodes,
             plan.epoch_routes.of_switch(number),
@@ -227,7 +246,10 @@ class _Parts:
             process=self._process,
             open_bytes=settings.open_bytes,
         )
-        return machine, SwitchTasks(settings, plan, number, self._states).run
+        tasks = SwitchTasks(settings, plan, number, self._states)
+        if tasks.looks:
+            machine = LookingSwitch(machine, PUBLISHER)
+        return machine, tasks.run
 
     def node(self, number: int) -> tuple[Machine, Perform]:
         """Return a node."""
@@ -235,7 +257,7 @@ class _Parts:
         gate = None
         if plan.gate is not None and number in plan.gate.nodes:
             gate = Gate(
-                plan.division.gated,
+                plan.gated,
                 plan.gate.buckets,
                 plan.gate.nodes.index(number),
                 self._make_engine,

@@ -20,21 +20,21 @@ from typing import Any
 import numpy as np
 
 from cumulus.cluster import codec
-from cumulus.cluster.intake import dealt_intake
-from cumulus.cluster.messages import WRITER, node_name, switch_name
+from cumulus.cluster.messages import node_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.placement.slots import SLOTS, SlotTable, balanced_slots, moved_slots, table_of_hash
 from cumulus.cluster.planning.cluster_plan import ClusterPlan, plan_cluster
 from cumulus.cluster.processes.cluster_hosts import HostSettings
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, read_settings
-from cumulus.cluster.processes.home import Home, file_readers
+from cumulus.cluster.processes.dealt_switches import dealt_switches
+from cumulus.cluster.processes.home import Home, reader_hosts
 from cumulus.cluster.processes.host_places import PLACES_FILE, HostPlaces, has_places
 from cumulus.cluster.processes.host_states import HostStates
 from cumulus.cluster.processes.processes import machine_names
 from cumulus.cluster.processes.run import ClusterRun
 from cumulus.cluster.protocols.eventual_state import Indices
 from cumulus.cluster.publisher import PUBLISHER
-from cumulus.cluster.records import HeldState, NodeState, SwitchState
+from cumulus.cluster.records import HeldState, NodeState
 from cumulus.durable import faults
 from cumulus.durable.files import make_folder
 from cumulus.engine.frames.frame import MapFrame, concat
@@ -81,6 +81,7 @@ def open_home(
     switches: int,
     note: Callable[[str], None],
     cuts: Sequence[str] = (),
+    splits: Sequence[str] | None = None,
     hosts: HostSettings | None = None,
     is_moved: bool = False,
     moves: Sequence[str] = (),
@@ -96,6 +97,8 @@ def open_home(
     program, sources, out, checkpoint, mode, nodes, switches, cuts, settings
         As `cumulus.cluster.processes.home.Home` takes them; nodes, switches and cuts that are not given are as they
         were.
+    splits
+        The same; None: as they were.
     note
         Takes a line about what is done.
     hosts
@@ -118,24 +121,27 @@ def open_home(
     if before is not None and not cuts:
         cuts = before.cuts
     switches = switches or (1 if before is None else before.switches)
+    if splits is None:
+        splits = () if before is None else before.splits
     wanted: dict[str, Any] = {**settings, "mode": mode}
     is_same = before is not None and before.mode == mode.value
     if before is not None and is_same:
-        was = before.nodes, before.switches, before.cuts
-        is_other = was != (nodes, switches, tuple(cuts)) or is_moved
+        was = before.nodes, before.switches, before.cuts, before.splits
+        is_other = was != (nodes, switches, tuple(cuts), tuple(splits)) or is_moved
         is_other |= (hosts is not None) != has_places(before.root)
         if is_other:
-            old_shape: dict[str, Any] = {"nodes": before.nodes, "switches": before.switches, "cuts": before.cuts}
+            old_shape: dict[str, Any] = {"nodes": before.nodes, "switches": before.switches}
+            old_shape |= {"cuts": before.cuts, "splits": before.splits}
             with Home(program, sources, out, checkpoint, **old_shape, **wanted) as old:
-                resize(old, nodes, switches, cuts, note, hosts, moves, forks)
-    wanted |= {"nodes": nodes, "switches": switches, "cuts": cuts}
+                resize(old, nodes, switches, cuts, note, hosts, moves, forks, splits)
+    wanted |= {"nodes": nodes, "switches": switches, "cuts": cuts, "splits": splits}
     home = Home(program, sources, out, checkpoint, **wanted)
     with ExitStack() as opened:
         opened.enter_context(home)
         if hosts is None or not _lacks_files(home, hosts):
             opened.pop_all()
             return home
-        resize(home, nodes, switches, cuts, note, hosts, forks=forks)
+        resize(home, nodes, switches, cuts, note, hosts, forks=forks, splits=splits)
     return Home(program, sources, out, checkpoint, **wanted)
 
 
@@ -148,6 +154,7 @@ def resize(
     hosts: HostSettings | None = None,
     moves: Sequence[str] = (),
     forks: ForkServer | None = None,
+    splits: Sequence[str] = (),
 ) -> None:
     """Deal out what nodes and switches of a home have to others, by other cuts or slots, or to other hosts.
 
@@ -155,7 +162,7 @@ def resize(
     ----------
     home
         Opened as it was.
-    nodes, switches, cuts, hosts, moves
+    nodes, switches, cuts, hosts, moves, splits
         As it is to be. Without cuts and moves, all nodes get about equal parts.
     note
         Takes a line about what is done.
@@ -174,7 +181,7 @@ def resize(
         If the state of a machine on another host cannot be moved.
     """
     before = home.settings
-    plan = partial(plan_cluster, home.plan.program, nodes, switches, Mode(before.mode), cuts=cuts)
+    plan = partial(plan_cluster, home.plan.program, nodes, switches, Mode(before.mode), cuts=cuts, splits=splits)
     after = plan()
     if cuts and moves:
         raise UsageError(
@@ -189,8 +196,9 @@ def resize(
             hint=f"Give {before.shape_text}, or start with new folders.",
         )
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
-    settings = replace(before, nodes=nodes, switches=switches, cuts=tuple(cuts), homes=homes)
+    settings = replace(before, nodes=nodes, switches=switches, cuts=tuple(cuts), splits=tuple(splits), homes=homes)
     settings = replace(settings, layout=before.layout + 1, slots=())
+    reader_hosts(settings, after)  # before anything is done
     shutil.rmtree(settings.root, ignore_errors=True)  # half of one: it was killed
     make_folder(settings.root)
     if after.tables != home.plan.tables or not _has_same_gate(home.plan, after):
@@ -203,7 +211,7 @@ def resize(
             slots = _slots(home, whole.entries, after, moves)
             settings, after = replace(settings, slots=slots.runs()), plan(slots=slots)
         if after.tables != home.plan.tables:
-            held = _dealt_to_switches(home, held, after)
+            held = dealt_switches(home, held, after)
         states.keep({**held, **_dealt(home, whole, after)}, placed)
     faults.crash_point("before-layout")
     settings.write(None)
@@ -215,6 +223,8 @@ def resize(
         else:
             each.unlink(missing_ok=True)
     more = f", {before.switches} switches → {switches}" if switches != before.switches else ""
+    if tuple(splits) != before.splits:
+        more = f"{more}, split: {', '.join(splits) or 'nothing'}"
     note(f"{before.nodes} nodes → {nodes}{more}: what they had after epoch {home.epoch} is dealt out anew")
 
 
@@ -222,8 +232,10 @@ def _lacks_files(home: Home, hosts: HostSettings) -> bool:
     """Whether a switch that reads files now is not where these are; it is, where nothing has run yet."""
     if not has_places(home.settings.root):
         return False
-    readers = file_readers(home.settings, home.plan)
-    return not readers <= HostPlaces(home.settings.root, hosts.addresses()).beside(readers)
+    readers = reader_hosts(home.settings, home.plan)
+    places = HostPlaces(home.settings.root, hosts.addresses())
+    beside = places.beside([name for name, host in readers.items() if not host])
+    return any(name not in beside if not host else places.host_of(name) != host for name, host in readers.items())
 
 
 def _keepers(settings: ClusterSettings) -> list[Name]:
@@ -262,31 +274,6 @@ def _unplaced(home: Home, hosts: HostSettings | None) -> HostSettings | None:
     return replace(hosts, place={}) if hosts is not None and has_places(home.settings.root) else None
 
 
-def _dealt_to_switches(home: Home, held: Mapping[Name, HeldState], after: ClusterPlan) -> dict[Name, HeldState]:
-    """Return what each switch of a plan has after the last committed epoch, of what switches had."""
-    before = home.plan.tables
-    assert not any(each.rows for each in held.values()), "what was accepted is committed before"
-    if not home.epoch:
-        return {}
-    states: dict[int, SwitchState] = {
-        number: codec.decode(held[switch_name(number)].state) for number in range(before.switches)
-    }
-    intakes = {number: each.intake for number, each in states.items() if each.intake}
-    clients: dict[Name, Sequence[int]] = {}
-    for each in states.values():  # a switch may know a sender from when it had its table: numbers ascend
-        for name, known in each.clients.items():
-            if name not in clients or known[0] > clients[name][0]:
-                clients[name] = known
-    unsure = [name for name in clients if "\n" not in name and not name.startswith(WRITER)]  # of earlier homes
-    forgotten = [clients.pop(name)[1] for name in unsure] + [each.forgotten for each in states.values()]
-    found = {}
-    for number in range(after.tables.switches):
-        intake = dealt_intake(after.tables.tables_of(number), before.switch_of, intakes) if intakes else b""
-        state = SwitchState(home.epoch, intake, clients, max(forgotten))
-        found[switch_name(number)] = HeldState(b"".join(codec.encode(state)))
-    return found
-
-
 def _slots(home: Home, entries: Mapping[str, list[MapFrame]], after: ClusterPlan, moves: Sequence[str]) -> SlotTable:
     """Return on which nodes slots are to be: after moves, else so that what lies by keys takes equal memory."""
     before = home.plan.layout
@@ -311,7 +298,7 @@ def _dealt(home: Home, whole: _Whole, after: ClusterPlan) -> dict[Name, HeldStat
         assert home.plan.gate is not None, "the programs are divided alike"
         old = home.plan.gate.buckets
         parts = [whole.gates[index] for index in range(old.buckets)]
-        gates = reshape(after.division.gated, old, parts, after.gate.buckets)
+        gates = reshape(after.gated, old, parts, after.gate.buckets)
     placed = list(_placed(whole.entries, after))
     found = {}
     for number in range(after.nodes):

@@ -145,6 +145,7 @@ class ClusterRun:
             self._on_memory(supervisor.resident_bytes())
             if hung is not None:
                 supervisor.kill(hung)  # it would not hear that it is to end
+                supervisor.wait_for_ends([hung])  # else it would be renewed, as one that lives, and be lost once more
                 why = f"{hung} has not answered for {self._dead_after_s:g} s and was killed"
             elif lost and time.monotonic() > lost[0][0] + _LINK_S:
                 each = lost[0][1]

@@ -22,7 +22,7 @@ from cumulus.cluster.machine_tasks import (
     Unreadable,
     WriteOutputs,
 )
-from cumulus.cluster.messages import node_name
+from cumulus.cluster.messages import EpochRefused, node_name
 from cumulus.cluster.node import NodeOutput
 from cumulus.cluster.output_files import (
     AnswerRead,
@@ -38,11 +38,12 @@ from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings, incarnation_of
 from cumulus.cluster.processes.spread_outputs import SpreadOutputs
 from cumulus.cluster.resets import GoOn
+from cumulus.cluster.switches.files_elsewhere import FilesFound
 from cumulus.durable import faults
 from cumulus.durable.files import aside_of, open_durably, write_bytes
 from cumulus.durable.folders import sync_folder
 from cumulus.durable.store import FileStore
-from cumulus.epochs.arrivals import files_left, next_files
+from cumulus.epochs.arrivals import Progress, files_left, next_files
 from cumulus.epochs.bucket.outcome import Outcome
 from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.folder_source import FolderSource
@@ -51,6 +52,7 @@ from cumulus.epochs.output.publish import merge_functions, write_outcome, write_
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
+from cumulus.epochs.sources import check_readable
 from cumulus.errors import InputError, RemoteProtocolError, StoreError
 from cumulus.machine import Name
 from cumulus.scalars.user import Functions
@@ -165,16 +167,45 @@ class SpoolingTasks:
         return found
 
 
+def looks_of(settings: ClusterSettings, plan: ClusterPlan, switch: int) -> list[FolderSource]:
+    """Return the sources of a switch that it alone sees, on its host."""
+    tables = plan.tables.tables_of(switch)
+    return [each for each in settings.sources_elsewhere if each.relation in tables]
+
+
+def check_sources(settings: ClusterSettings, looks: Sequence[FolderSource]) -> None:
+    """Raise InputError if one of these sources is not there, on this host."""
+    for source in looks:
+        try:
+            check_readable(source)
+        except InputError as problem:
+            raise _at_host(settings, looks, problem) from None
+
+
+def _at_host(settings: ClusterSettings, looks: Sequence[FolderSource], problem: InputError) -> InputError:
+    """Return what is the matter with these sources, and on which host."""
+    return InputError(f"{dict(settings.read_at)[looks[0].relation]}: {problem.message}", hint=problem.hint)
+
+
 class SwitchTasks:
-    """Reads the files of a switch's tables, and writes what it has refused."""
+    """Reads the files of a switch's tables, and writes what it has refused.
+
+    Attributes
+    ----------
+    looks
+        The sources that it alone sees.
+    """
 
     def __init__(self, settings: ClusterSettings, plan: ClusterPlan, number: int, states: StateFiles) -> None:
         self._settings, self._plan, self._states = settings, plan, states
-        self._bucket = plan.nodes + number
+        self._bucket, self._shares = plan.nodes + number, plan.tables.shares_of(number)
+        self.looks = looks_of(settings, plan, number)
 
     def run(self, task: Any) -> Any:
         """Do a task; return its result."""
         match task:
+            case ListFiles(epoch, done):
+                return self._list(epoch, done)
             case ReadFiles(files=files):
                 try:
                     return self._read({table: list(names) for table, names in files.items()})
@@ -187,10 +218,19 @@ class SwitchTasks:
             case _:
                 raise AssertionError(task)
 
+    def _list(self, epoch: int, done: Progress) -> FilesFound | EpochRefused:
+        try:
+            files, progress = next_files(self.looks, done, self._settings.files_per_epoch, sizes=True)
+            return FilesFound(epoch, files, progress, files_left(self.looks, progress))
+        except InputError as problem:
+            found = _at_host(self._settings, self.looks, problem)
+            return EpochRefused(epoch, found.message, found.hint)
+
     def _read(self, files: dict[str, list[str]]) -> Payloads:
         readings = list(read_files(self._plan.program, self._settings.sources, files))
         gate = None if self._plan.gate is None else self._plan.gate.buckets
-        return pack_rows(readings, gate, is_spread=bool(self._plan.division.spread.maps))
+        is_spread = bool(self._plan.division.spread.maps)
+        return pack_rows(readings, gate, is_spread=is_spread, shares=self._shares)
 
     def _write(self, epoch: int, outcome: Outcome) -> Written:
         return write_outcome(outcome, self._bucket, epoch, os.urandom(4).hex(), Path(self._settings.out))
@@ -269,14 +309,14 @@ class PublisherTasks:
         is_endless: bool,
         last: int,
     ) -> None:
-        self._sources: Sequence[FolderSource] = settings.sources
+        self._sources = [each for each in settings.sources if each not in settings.sources_elsewhere]
         self._limit, self._keep, self._sink = settings.files_per_epoch, settings.keep, sink
         self._out = out = Path(settings.out)
         self._home = Path(settings.home)
         sink.incarnation, sink.generation = incarnation_of(self._home), settings.layout
         self._merge = SpreadOutputs(plan, out, settings.engine).mergers()
         if plan.gate is not None:
-            self._merge |= merge_functions(plan.gate.buckets, plan.division.gated, out, functions)
+            self._merge |= merge_functions(plan.gate.buckets, plan.gated, out, functions)
         self._is_endless, self._last = is_endless, last
 
     def close(self) -> None:

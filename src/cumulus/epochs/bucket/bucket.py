@@ -65,6 +65,8 @@ class Bucket:
         (`cumulus.engine.protocol.Indexes`).
     refused
         (table, source, position) of rows that are left out, since a view refused them where they came first.
+    ownership
+        Which rows count here; None: as the plan says.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Bucket:
         late_epochs: int = LATE_EPOCHS,
         functions: Functions | None = None,
         refused: Collection[tuple[str, str, int]] = frozenset(),
+        ownership: Ownership | None = None,
     ) -> None:
         self.program, self.functions, self.plan, self.index = program, functions, plan, index
         self._refused = refused
@@ -88,7 +91,7 @@ class Bucket:
         self._make_unbounded = partial(Interpreter, mine, functions, indexes=indexes)
         self._patience = Patience()
         engine = self._make_engine()
-        self._ownership = Ownership(program, plan, index)
+        self._ownership = ownership or Ownership(program, plan, index)
         self._positions = TablePositions(program, is_native=engine.fast is not None)
         self._waiting = WaitingRows(late_epochs)
         self._references = [

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -69,6 +71,11 @@ class Payload:
         """The position of the first row, 0 without rows: a file that was read in parts gives a payload for each."""
         return self.rows.column(POSITION_COLUMN)[0].as_py() if self.rows.num_rows else 0
 
+    @property
+    def last(self) -> int:
+        """The position of the last row, 0 without rows."""
+        return self.rows.column(POSITION_COLUMN)[-1].as_py() if self.rows.num_rows else 0
+
 
 def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
     """Return the packed payloads of each bucket."""
@@ -88,7 +95,28 @@ def pack(readings: Iterable[Reading], plan: BucketPlan) -> list[bytes]:
 
 def unpack(packed: Iterable[bytes]) -> list[Payload]:
     """Return the payloads of an epoch in the order of table, label and position: the same however they arrived."""
-    return sorted(unpack_in_order(packed), key=lambda payload: (payload.relation, payload.source, payload.first))
+    ordered = sorted(unpack_in_order(packed), key=lambda payload: (payload.relation, payload.source, payload.first))
+    found: list[Payload] = []
+    for payload in ordered:
+        if found and _are_interleaved(found[-1], payload):
+            payload = _merged(found.pop(), payload)
+        found.append(payload)
+    return found
+
+
+def _are_interleaved(one: Payload, other: Payload) -> bool:
+    """Whether two payloads are rows of one file whose positions overlap: several switches take rows of the table."""
+    if (one.relation, one.source, one.is_moved) != (other.relation, other.source, other.is_moved):
+        return False
+    return bool(one.rows.num_rows and other.rows.num_rows) and one.last > other.first
+
+
+def _merged(one: Payload, other: Payload) -> Payload:
+    """Return two payloads of a file as one, with its rows in their order."""
+    rows = pa.concat_tables([one.rows, other.rows])
+    order = np.argsort(rows.column(POSITION_COLUMN).to_numpy(), kind="stable")
+    ignored = Counter(one.ignored) + Counter(other.ignored)
+    return replace(one, count=one.count + other.count, rows=rows.take(pa.array(order)), ignored=ignored)
 
 
 def unpack_in_order(packed: Iterable[bytes]) -> list[Payload]:
@@ -164,7 +192,7 @@ def _split(reading: Reading, plan: BucketPlan) -> list[tuple[pa.Table, int]]:
     rows = reading.rows
     columns = plan.partitioned.get(reading.relation)
     if plan.buckets == 1:
-        return [(rows, rows.num_rows)]
+        return [(rows, rows.num_rows - reading.uncounted)]
     if columns is None:
         return [(rows, 0 if bucket else rows.num_rows) for bucket in range(plan.buckets)]
     first, *others = map(rows.column, columns)

@@ -52,6 +52,8 @@ class Reading:
         How many records say nothing about rows, by what they are.
     is_moved
         Whether it is rows that go and come back, since what they refer to changes in between.
+    uncounted
+        How many of the rows are counted by another taker of the file, if there is one bucket here.
     """
 
     relation: str
@@ -60,6 +62,7 @@ class Reading:
     rejected: tuple[Rejected, ...]
     ignored: Mapping[str, int] = field(default_factory=dict)
     is_moved: bool = False
+    uncounted: int = 0
 
 
 def parts_of(source: FolderSource, path: str, most: int) -> list[RowGroups | None]:

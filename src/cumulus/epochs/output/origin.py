@@ -40,6 +40,10 @@ class Origin:
         Whether rows may have come from elsewhere, too: then it cannot be rechecked.
     later
         The layouts that have taken its place: each with the epoch after which it did, its buckets and tables.
+    unchecked
+        The references that the run did not check, as `cumulus.epochs.layouts.reference_text` has them.
+    has_other_checks
+        Whether it checked others before: then it cannot be rechecked.
     """
 
     name: str
@@ -52,6 +56,8 @@ class Origin:
     has_clients: bool = False
     by_key: tuple[str, ...] = ()
     later: tuple[Mapping[str, Any], ...] = ()
+    unchecked: tuple[str, ...] = ()
+    has_other_checks: bool = False
 
     @property
     def plan(self) -> BucketPlan:
@@ -89,8 +95,9 @@ def with_absolute_path(text: str) -> str:
 def write_origin(out: Place, origin: Origin) -> None:
     """Note where the output `out` comes from."""
     content = asdict(origin)
-    if not origin.later:
-        del content["later"]  # releases that know of one layout alone read it
+    for name in ("later", "unchecked", "has_other_checks"):
+        if not content[name]:
+            del content[name]  # earlier releases, which do not know it, read the others
     store_of(out).put(CARD, json.dumps(content, indent=1).encode())
 
 
@@ -108,7 +115,7 @@ def read_origin(out: Place) -> Origin | None:
             return None
         found: dict[str, Any] = json.loads(store.get(CARD))
         found["partitioned"] = columns_of_plain(found.get("partitioned", {}))
-        tuples = {name: tuple(found.get(name, ())) for name in ("sources", "by_key", "later")}
+        tuples = {name: tuple(found.get(name, ())) for name in ("sources", "by_key", "later", "unchecked")}
         return Origin(**{**found, **tuples})
     except (OSError, ValueError, TypeError, KeyError) as problem:
         place = store.place(CARD)
