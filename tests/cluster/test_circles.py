@@ -25,10 +25,12 @@ EPOCHS = 4
 MODES = tuple(mode for mode, rules in RULES.items() if rules.takes_circles)
 
 
-def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) -> list[tuple[int, str]]:
+def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL, cut: str = "") -> list[tuple[int, str]]:
     """Return the epochs and views of a run that are not as they would be, event after event."""
     text, draw = CIRCLES[name], random.Random(f"{name} {seed}")
     program, nodes = m3.parse(text), draw.randint(1, 4)
+    cuts = tuple(f"{each.name}.{each.keys[-1].name}{cut}" for each in program.maps if each.keys)[:1] if cut else ()
+    nodes = 3 if cuts else nodes
     switches = 1 if RULES[mode].needs_one_switch else 2
     parts = write_epochs(folder / "in", random_events(text, 40, draw), text, EPOCHS)
     sources = sources_from([str(folder / "in")], program)
@@ -37,7 +39,7 @@ def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) ->
         Mode.FOUR_LOGS: [("bypass",), ("elide-put",), ("patience=20",)],
     }.get(mode, [])
     options = draw.choice([(), *own, ("compress",)])
-    given: dict[str, Any] = {"nodes": nodes, "switches": switches, "mode": mode, "order": "switch"}
+    given: dict[str, Any] = {"nodes": nodes, "switches": switches, "mode": mode, "order": "switch", "cuts": cuts}
     run_cluster(program, sources, folder / "out", **given, seed=seed, options=options)
     switch_of = plan_cluster(program, nodes, switches, mode).tables.switch_of
     tables = [each.name for each in program.relations]
@@ -57,6 +59,13 @@ def differing(name: str, folder: Path, seed: int, mode: Mode = Mode.EVENTUAL) ->
 @pytest.mark.parametrize(("name", "mode"), one_mode_each(CIRCLES, MODES))
 def test_each_epoch_is_what_events_have_made_one_by_one(name: str, mode: Mode, seed: int, tmp_path: Path) -> None:
     assert not differing(name, tmp_path, seed, mode)
+
+
+@pytest.mark.parametrize("cut", ["=3", "@1,2"])
+@pytest.mark.parametrize(("name", "mode"), one_mode_each(CIRCLES, MODES))
+def test_so_it_is_in_regions(name: str, mode: Mode, cut: str, tmp_path: Path) -> None:
+    for seed in range(examples(4)):
+        assert not differing(name, tmp_path / str(seed), seed, mode, cut)
 
 
 def test_whoever_ends_the_rounds_too_early_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
