@@ -179,7 +179,7 @@ def test_what_cannot_start_is_one_error() -> None:
                 Supervisor([*relays("a"), process], on_line=lambda *_: None),
             ):
                 pass
-            assert children() == before
+            assert {*children()} <= {*before}
 
 
 @pytest.mark.parametrize("secret", [None, b"", b"clients"])
@@ -204,7 +204,7 @@ def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
     ):
         pass
     assert (raised.value.ended.name, raised.value.ended.code) == ("b", -signal.SIGKILL)
-    assert children() == before
+    assert {*children()} <= {*before}
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_a_process_that_does_nothing_before_it_is_ready_is_killed() -> None:
         Supervisor([Process("b", module="support.never_ready")], on_line=lambda *_: None, idle_seconds=2),
     ):
         pass
-    assert children() == before
+    assert {*children()} <= {*before}
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def test_a_process_that_does_not_listen_is_killed(monkeypatch: pytest.MonkeyPatc
         assert health["a"] is not None
         os.kill(health["a"].pid, signal.SIGSTOP)
         assert supervisor.health(0.05) == {"a": None}
-    assert children() == before
+    assert {*children()} <= {*before}
 
 
 def test_who_does_not_read_slows_the_source_and_nothing_is_lost() -> None:
