@@ -67,6 +67,7 @@ class VirtualHosts:
         self._home.mkdir(parents=True, exist_ok=True)
         self._places = HostPlaces(self._home, self._agents)
         self._places.settle({**self._first, **self._places.known(())})
+        self._places.begin()
         self._places.choose(self._lost)
 
     def reset(self, epoch: int) -> Reset:
