@@ -28,7 +28,7 @@ from cumulus.epochs.output.query import query
 from cumulus.errors import NotRunningError
 from cumulus.transport.supervisor import Supervisor
 from support.cluster_driver import WHOLE
-from support.live_load import LiveLoad, begin, settings_of
+from support.live_load import LiveLoad, begin, running, settings_of
 from support.tcp_relay import TcpRelay
 
 pytestmark = pytest.mark.kill
@@ -44,17 +44,6 @@ POINTS = [
         "switch1.in-recovery:4",
     ),
 ]
-
-
-@contextmanager
-def running(home: Path, **settings: object) -> Iterator[None]:
-    """Keep a cluster running in processes of its own."""
-    daemon.start(settings_of(home, **settings))
-    try:
-        yield
-    finally:
-        with suppress(NotRunningError):
-            daemon.stop(home)
 
 
 def ended(pids: list[int], seconds: float = 30.0) -> None:

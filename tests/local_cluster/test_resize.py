@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,18 +16,8 @@ from cumulus.cli.main import app
 from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import is_running, read_address
 from cumulus.cluster.processes.cluster_settings import read_settings
-from cumulus.errors import NotRunningError, ProcessError
-from support.live_load import LiveLoad, begin, settings_of
-
-
-@contextmanager
-def running(home: Path) -> Iterator[None]:
-    daemon.start(settings_of(home))
-    try:
-        yield
-    finally:
-        with suppress(NotRunningError):
-            daemon.stop(home)
+from cumulus.errors import ProcessError
+from support.live_load import LiveLoad, begin, running, settings_of
 
 
 def resized(home: Path, nodes: int) -> str:

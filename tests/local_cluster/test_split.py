@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,22 +17,11 @@ from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import read_address
 from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.epochs.committed.manifest import committed_epochs
-from cumulus.errors import NotRunningError
-from support.live_load import LiveLoad, begin, settings_of
+from support.live_load import LiveLoad, begin, running, settings_of
 from support.orders_stream import json_lines
 
 AHEAD = 3
 """Switches may be in epochs of their own: the next one may end at one before the last is committed."""
-
-
-@contextmanager
-def running(home: Path, **settings: object) -> Iterator[None]:
-    daemon.start(settings_of(home, **settings))
-    try:
-        yield
-    finally:
-        with suppress(NotRunningError):
-            daemon.stop(home)
 
 
 def resized(home: Path, *how: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread, current_thread
 from types import TracebackType
@@ -45,6 +46,17 @@ def settings_of(home: Path, **settings: Any) -> daemon.LiveSettings:
     program = str(compile_sql(SCRIPT, rely=False, enforced=False))
     others = {"engine": "interpreter", "keep": 100_000, **settings}
     return daemon.LiveSettings(program, (), str(home), Mode.EVENTUAL.value, 2, 2, 0.1, "", (), others)
+
+
+@contextmanager
+def running(home: Path, **settings: Any) -> Iterator[None]:
+    """Keep a cluster running in processes of its own."""
+    daemon.start(settings_of(home, **settings))
+    try:
+        yield
+    finally:
+        with suppress(NotRunningError):
+            daemon.stop(home)
 
 
 class LiveLoad:

@@ -64,10 +64,10 @@ class KnownLayout:
 
         Return the last epoch that has some of them, and never one before that of earlier rows of the same table.
         """
+        tables = self.plan.tables
+        if rows.table not in tables.splits:
+            return links.send(switch_name(tables.switch_of[rows.table]), rows, until).epoch
         parts = self._parts(rows)
-        if rows.table not in self.plan.tables.splits:
-            ((switch, mine),) = parts.items()
-            return links.send(switch, mine, until).epoch
         with ThreadPoolExecutor(len(parts), "rows") as pool:
             accepted = list(pool.map(lambda switch: links.send(switch, parts[switch], until), parts))
         last = max(each.epoch for each in accepted)  # switches need not be in the same epoch
@@ -75,10 +75,8 @@ class KnownLayout:
         return self._last_epochs[rows.table]
 
     def _parts(self, rows: ClientRows) -> dict[Name, ClientRows]:
-        """Return what each switch gets of the rows of a message, all under its number."""
+        """Return what each switch gets of the rows of a table that is split, all under their number."""
         tables = self.plan.tables
-        if rows.table not in tables.splits:
-            return {switch_name(tables.switch_of[rows.table]): rows}
         whole = from_ipc(rows.rows)
         parts = rows_of_shares(whole, tables.splits[rows.table], tables.switches)
         if len(parts) == 1:

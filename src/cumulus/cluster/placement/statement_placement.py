@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cumulus.catalog.names import find_name
 from cumulus.cluster.node_programs.program import Homes
 from cumulus.cluster.placement.home_costs import HomeCosts, various_columns
 from cumulus.cluster.placement.segments import At, Flow, flows
+from cumulus.cluster.placement.table_columns import table_column
 from cumulus.errors import UsageError
 from cumulus.explain.sizes import Statistics
 from cumulus.m3.program import Program
@@ -64,22 +64,9 @@ def homes_asked_for(program: Program, texts: Iterable[str]) -> dict[str, str]:
     UsageError
         If there is no such column, or two are named for one table.
     """
-    tables = {relation.name: relation for relation in program.relations}
     found: dict[str, str] = {}
     for text in texts:
-        before, _, behind = text.rpartition(".")
-        name = find_name(before, tables)
-        if name is None:
-            raise UsageError(
-                f"--home {text}: there is no table {before!r}",
-                hint=f"Write --home TABLE.COLUMN; tables: {', '.join(tables)}.",
-            )
-        column = find_name(behind, tables[name].column_names)
-        if column is None:
-            raise UsageError(
-                f"--home {text}: {name} has no column {behind!r}",
-                hint=f"Its columns are {', '.join(tables[name].column_names)}.",
-            )
+        name, column = table_column(program, "--home", text)
         if found.setdefault(name, column) != column:
             raise UsageError(f"two homes for {name}: {found[name]} and {column}", hint="Give --home once for a table.")
     return found

@@ -101,6 +101,12 @@ class ClusterPlan:
         """How many nodes there are."""
         return self.layout.nodes
 
+    def with_slots(self, slots: SlotTable) -> ClusterPlan:
+        """Return the plan of a cluster without cuts whose keys lie by other slots; nodes run the same program."""
+        own, has_replicas = self.layout, RULES[self.mode].has_replicas
+        layout = ClusterLayout(own.program, own.homes, own.nodes, has_replicas=has_replicas, slots=slots)
+        return replace(self, layout=layout)
+
     @cached_property
     def depths(self) -> int:
         """How many depths the graph of the spread maps has; 1 where maps feed each other in a circle."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cumulus.catalog.names import find_name, folded
+from cumulus.catalog.names import folded
 from cumulus.catalog.schema import Relation
 from cumulus.cluster.mode import RULES, Mode
+from cumulus.cluster.placement.table_columns import table_column
 from cumulus.cluster.placement.table_shares import TableShare
 from cumulus.engine.integrity import references
 from cumulus.epochs.bucket.references import sees_both_sides
@@ -88,19 +89,7 @@ def splits_asked_for(program: Program, texts: Iterable[str], switches: int, mode
     tables = {relation.name: relation for relation in program.relations}
     found: dict[str, str] = {}
     for text in texts:
-        before, _, behind = text.rpartition(".")
-        name = find_name(before, tables)
-        if name is None:
-            raise UsageError(
-                f"--split {text}: there is no table {before!r}",
-                hint=f"Write --split TABLE.COLUMN; tables: {', '.join(tables)}.",
-            )
-        column = find_name(behind, tables[name].column_names)
-        if column is None:
-            raise UsageError(
-                f"--split {text}: {name} has no column {behind!r}",
-                hint=f"Its columns are {', '.join(tables[name].column_names)}.",
-            )
+        name, column = table_column(program, "--split", text)
         if found.setdefault(name, column) != column:
             raise UsageError(
                 f"{name} is split by {found[name]} and by {column}", hint="Give --split once for each table."

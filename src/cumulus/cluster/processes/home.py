@@ -278,9 +278,3 @@ def reader_hosts(settings: ClusterSettings, plan: ClusterPlan) -> dict[Name, str
                 hint=f"Say the same of {why}; or give more --switches: tables that refer to each other stay together.",
             )
     return {switch: host for switch, (_, host) in found.items()}
-
-
-def file_readers(settings: ClusterSettings, plan: ClusterPlan) -> frozenset[Name]:
-    """Return the switches that read files."""
-    readers = (number for each in settings.sources for number in plan.tables.switches_of(each.relation))
-    return frozenset(map(switch_name, readers))

@@ -10,7 +10,7 @@ from cumulus.cluster import codec
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_hosts import HostSettings, agents_of, card_of
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
-from cumulus.cluster.processes.home import Home, file_readers, reader_hosts
+from cumulus.cluster.processes.home import Home, reader_hosts
 from cumulus.cluster.processes.host_places import HostPlaces, has_places
 from cumulus.cluster.processes.machine_states import held_state, keep_state, pieces_of, with_piece
 from cumulus.cluster.processes.processes import equip_by_plan, machine_names
@@ -71,7 +71,7 @@ class HostStates:
         places = HostPlaces(home.settings.root, hosts.addresses())
         known = places.known(())
         places.settle(known)  # one whose host is gone has moved to its standby
-        beside = places.beside({PUBLISHER, *file_readers(home.settings, home.plan)})
+        beside = places.beside({PUBLISHER, *reader_hosts(home.settings, home.plan)})
         self._known = {name: at for name, at in known.items() if name not in beside}
         self._branches = places.branches()
 

@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +180,7 @@ def resize(
         If the state of a machine on another host cannot be moved.
     """
     before = home.settings
-    plan = partial(plan_cluster, home.plan.program, nodes, switches, Mode(before.mode), cuts=cuts, splits=splits)
-    after = plan()
+    after = plan_cluster(home.plan.program, nodes, switches, Mode(before.mode), cuts=cuts, splits=splits)
     if cuts and moves:
         raise UsageError(
             f"--move {moves[0]}: keys lie by --cut {cuts[0]}, and not by slots",
@@ -209,7 +207,7 @@ def resize(
         whole = _gathered(home, held)  # it takes what nodes have
         if not cuts:
             slots = _slots(home, whole.entries, after, moves)
-            settings, after = replace(settings, slots=slots.runs()), plan(slots=slots)
+            settings, after = replace(settings, slots=slots.runs()), after.with_slots(slots)
         if after.tables != home.plan.tables:
             held = dealt_switches(home, held, after)
         states.keep({**held, **_dealt(home, whole, after)}, placed)
