@@ -140,6 +140,7 @@ def test_a_token_goes_round_machines_of_two_hosts_and_this_one(agents: list[Runn
         ask(supervisor, "a", "token", "b c a b")
         assert ListCodec().decode(wait_for(supervisor, MachineMessage).payload) == ["home", "b"]
         assert all(health is not None for health in supervisor.health(10.0).values())
+        ask(supervisor, "a", "compute", 0.1)  # a fork imports nothing: without it, it may not have run for a tick yet
         until(lambda: supervisor.ticks("a") > 0)
         pids = supervisor.pids()
     assert not any(map(runs, pids.values()))
