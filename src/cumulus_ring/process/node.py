@@ -28,7 +28,7 @@ from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
 from cumulus_ring.process.host import NodeLinks, RingHost
 from cumulus_ring.process.query_scans import QueryScans
 from cumulus_ring.process.recording import RECORD
-from cumulus_ring.process.settings import RingOptions
+from cumulus_ring.process.settings import NodePlace, RingOptions
 
 Adopted = Callable[[int, int], None]
 """Is told of an epoch that all chunks of this node's share are adopted, and how many these are."""
@@ -41,6 +41,12 @@ class RunningNode:
 
     Parameters
     ----------
+    place
+        What is its own here.
+    members
+        Of the ring, as it is begun.
+    versions
+        What it was told of the source; it hears of later ones by `refresh`.
     pool
         Where the memory of chunks comes from.
     adopted
@@ -52,24 +58,33 @@ class RunningNode:
         If its tables cannot be read, or its store not be opened.
     """
 
-    def __init__(self, name: Name, options: RingOptions, pool: SlotPool, adopted: Adopted) -> None:
+    def __init__(
+        self,
+        name: Name,
+        options: RingOptions,
+        place: NodePlace,
+        members: Sequence[Name],
+        versions: SourceVersions,
+        pool: SlotPool,
+        adopted: Adopted,
+    ) -> None:
         self.name = name
         self._options = options
-        self._versions = SourceVersions(options.home)
-        self._members: Sequence[Name] = options.names()
+        self._versions = versions
+        self._members = members
         self._ring_epoch = 0
         self._pool = pool
         self._adopted = adopted
         self._is_ending = threading.Event()
         rate = options.disk_mb_s * 1e6
-        folder = Path(options.home) / name
+        folder = Path(place.folder)
         disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
         settings = options.machine()
         self._store = ChunkStore(folder / "store", name, options.disk, disk, settings.largest_chunk)
         self._reading = threading.Lock()  # a store is for one thread at a time
         shutil.rmtree(folder / "spill", ignore_errors=True)  # of a process that was killed
         self._adopt()
-        self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
+        self._engine = open_engine(EngineLimits(folder / "spill", options.memory, place.threads))
         self.queries = NodeQueries(self._engine, options.queries)
         self.host = RingHost(
             name,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.errors import CumulusError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
+from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
 from cumulus_ring.nodes import NodeQuery
 from cumulus_ring.process.node import RunningNode
@@ -28,16 +28,21 @@ class ClientService:
         self._connections: dict[_Connection, None] = {}
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_leaving = threading.Event()
 
     def take(self, link: OpenLink) -> None:
         """Serve a client from now on."""
-        connection = _Connection(self._node, link, self._gone)
+        connection = _Connection(self._node, link, self._gone, self._is_leaving)
         with self._lock:
             if self._is_closed:
                 link.close()
                 return
             self._connections[connection] = None
         connection.start()
+
+    def leave(self) -> None:
+        """Take no query from now on: the node is to go."""
+        self._is_leaving.set()
 
     def close(self) -> None:
         """Close all connections, and wait for their threads; the node's queries must have ended."""
@@ -57,8 +62,11 @@ class ClientService:
 class _Connection:
     """One client."""
 
-    def __init__(self, node: RunningNode, link: OpenLink, gone: Callable[[_Connection], None]) -> None:
+    def __init__(
+        self, node: RunningNode, link: OpenLink, gone: Callable[[_Connection], None], is_leaving: threading.Event
+    ) -> None:
         self._node = node
+        self._is_leaving = is_leaving
         self._link = link
         self._gone = gone
         self._query: NodeQuery | None = None
@@ -117,6 +125,8 @@ class _Connection:
     def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
         match said:
             case {"ask": "query", "sql": str(sql), "epoch": int(epoch), "timeout_s": float() | int() | None as timeout}:
+                if self._is_leaving.is_set():
+                    raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
                 return self._run(sql, epoch, timeout)
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._node.explain(sql, epoch)
