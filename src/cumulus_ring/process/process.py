@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from cumulus.errors import CumulusError
 from cumulus.machine import Name
+from cumulus.transport.connections import limit_absence
 from cumulus.transport.framing import Frame, FrameKind, FrameReader, framed
 from cumulus.transport.greeting import Credentials
 from cumulus_ring.chunks.versions import SourceVersions
@@ -119,6 +120,7 @@ class NodeProcess:
 
     def _start(self, me: Credentials, to_clients: Credentials, said: dict[str, Any]) -> None:
         options = RingOptions.from_json(said["options"])
+        limit_absence(self._keeper, options.failure_s)
         place = self._place or NodePlace(**said["place"])
         self._place = place
         take_versions(said["versions"], self._versions, place)
