@@ -65,10 +65,16 @@ class SourceVersions:
         """Return all chunks of all epochs that are there."""
         return {number: chunk for catalogue in self._held.values() for number, chunk in catalogue.chunks.items()}
 
-    def share(self, member: str, members: Collection[str]) -> list[Chunk]:
-        """Return the chunks that a member of a ring owns of all epochs that are there, each once."""
-        held = self._held.values()
-        return list({chunk.id: chunk for catalogue in held for chunk in catalogue.share(member, members)}.values())
+    def share(self, member: str, members: Collection[str], copies: int = 1) -> list[Chunk]:
+        """Return the chunks that a member of a ring keeps of all epochs that are there, each once.
+
+        Parameters
+        ----------
+        copies
+            How many members keep each; the first is its owner.
+        """
+        shares = (each.share(member, members, copies) for each in self._held.values())
+        return list({chunk.id: chunk for share in shares for chunk in share}.values())
 
     def chunk(self, number: int) -> Chunk | None:
         """Return the chunk of a number, whichever epoch it is in; None if no epoch that is there has it."""

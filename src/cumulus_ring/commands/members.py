@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def join(
     ring: str = typer.Argument(..., help="Where the keeper of the ring is, as HOST:PORT."),
     secret_file: Path = typer.Option(..., "--secret-file", help="A copy of the ring's secret."),
-    source: Path = typer.Option(..., "--source", help="Where the files of the tables are on this computer."),
+    source: Path | None = typer.Option(
+        None, "--source", help="Where the files of the tables are here; if not given, other nodes bring what it needs."
+    ),
     home: Path = typer.Option(Path("ring-node"), "--home", help="The node's own folder."),
     name: str = typer.Option("", "--name", help="What it is called; what is free, if not given."),
     rack: str = typer.Option("", "--rack", help="Nodes of one rack are neighbours."),
@@ -51,9 +53,8 @@ def join(
         signal.signal(signal.SIGINT, leave)
         signal.signal(signal.SIGTERM, leave)
 
-    place = NodePlace(
-        str(home.absolute()), str(source.absolute()), "", listen, address, threads or max(1, os.cpu_count() or 1)
-    )
+    here = "" if source is None else str(source.absolute())
+    place = NodePlace(str(home.absolute()), here, "", listen, address, threads or max(1, os.cpu_count() or 1))
     known = join_ring(
         ring,
         secret_file,

@@ -50,6 +50,7 @@ def start(
         "", help="How much disk each node may take for its chunks; no limit if not given.", show_default=False
     ),
     adopt: bool = typer.Option(False, "--adopt", help="Copy all tables into --home now; --from may go then."),
+    replicas: int = typer.Option(1, "--replicas", min=1, max=8, help="With --adopt: how many nodes keep each chunk."),
     disk_mb_s: float = typer.Option(
         0.0, "--disk-mb-s", min=0.0, help="How fast a node may read its disk, in MB a second; 0 for no limit."
     ),
@@ -79,6 +80,10 @@ def start(
         )
     link_faults(faults)  # what is wrong is told before anything is made
     _check_listening(listen, address, nodes, secret_file)
+    if replicas > 1 and not adopt:
+        raise UsageError(f"--replicas {replicas}: only what nodes adopt is kept", hint="Give --adopt, too.")
+    if replicas > nodes and not listen:
+        raise UsageError(f"--replicas {replicas} on {nodes} nodes", hint="Start more --nodes, or keep fewer replicas.")
     options = RingOptions(
         source=str(source.absolute()),
         home=str(home.absolute()),
@@ -94,6 +99,7 @@ def start(
         queries=queries,
         disk=size_in(disk, "--disk") if disk else None,
         adopt=adopt,
+        replicas=replicas,
         disk_mb_s=disk_mb_s,
         keep=keep,
         faults=faults,

@@ -70,10 +70,10 @@ def join(
     address, secret = keeper_address(ring), read_secret(Path(secret_file))
     lock = _locked_home(Path(place.folder))
     try:
-        if not Path(place.source).is_dir():
+        if place.source and not Path(place.source).is_dir():
             raise InputError(
                 f"--source {place.source} is not a folder",
-                hint="Give where the files of the tables are on this computer; they must be those of the ring.",
+                hint="Give where the files of the tables are on this computer, or leave it out: others bring them.",
             )
         link = connect_to_keeper(address, f"joining-{os.getpid()}", JOIN, secret)
         here, _ = link.ends()

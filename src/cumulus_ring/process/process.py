@@ -32,6 +32,7 @@ from cumulus_ring.links.link_faults import link_faults
 from cumulus_ring.links.listener import LinkListener
 from cumulus_ring.links.open_link import LinkAddress
 from cumulus_ring.links.slots import BufferPool, DescriptorPool, SlotPool, allow_descriptors
+from cumulus_ring.process.chunk_peers import ChunkPeers
 from cumulus_ring.process.client import CLIENT
 from cumulus_ring.process.joined_process import this_machine
 from cumulus_ring.process.neighbours import NeighbourLinks
@@ -54,7 +55,7 @@ class NodeProcess:
     place
         What is its own here; None if the keeper says it.
     on_ready
-        Called when the node runs.
+        Called when the node is a member of the ring, if it has joined.
     on_gone
         Called when the keeper has ended, with whether it has said that the node is to end; ends the process.
     """
@@ -89,7 +90,6 @@ class NodeProcess:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
             raise
         self._is_ready = True
-        self._on_ready(me.name)
         while True:
             kind, epoch, payload = frames.get()
             match kind:
@@ -130,7 +130,9 @@ class NodeProcess:
         self._faults = link_faults(options.faults) if options.faults else None
         self._largest, self._absence_s = options.machine().largest_chunk, options.failure_s
         self._adopts = options.adopt
-        self._node = RunningNode(me.name, options, place, said["members"], self._versions, self._pool, self._adopted)
+        self._peers = ChunkPeers(to_clients, options.failure_s)
+        members, fetch = said["members"], self._peers.fetch
+        self._node = RunningNode(me.name, options, place, members, self._versions, self._pool, fetch, self._adopted)
         self._service = ClientService(self._node)
         self._machine = this_machine()
         self._listeners: list[LinkListener] = []
@@ -146,12 +148,28 @@ class NodeProcess:
         self._tell(FrameKind.READY, [address, self._door.address[1], where])
 
     def _hear(self, said: dict[str, Any]) -> None:
-        """Take what the keeper says of the tables, or that the node is to go."""
-        if "leave" in said:
-            self._service.leave()
-            return
-        take_versions(said["versions"], self._versions, self._own_place)
-        self._node.host.refresh()
+        """Take what the keeper says of the tables, or that this node, or another one, is to go."""
+        match said:
+            case {"versions": dict(versions)}:
+                take_versions(versions, self._versions, self._own_place)
+                self._node.host.refresh()
+            case {"member": True}:
+                self._on_ready(self._me.name)
+            case {"leave": bool(leaves)}:
+                self._service.leave(leaves)
+            case {"prepare": list(members), "for": str(name)}:
+                threading.Thread(target=self._prepare, args=[members, name], name="share", daemon=True).start()
+            case _:
+                raise AssertionError(f"the keeper says {str(said)[:200]}")
+
+    def _prepare(self, members: list[Name], name: Name) -> None:
+        """Adopt what is this node's without another one, and say so."""
+        trouble = ""
+        try:
+            self._node.prepare_for(members)
+        except CumulusError as problem:
+            trouble = problem.message
+        self._tell(FrameKind.MESSAGE, {"prepared": name, "trouble": trouble})
 
     def _adopted(self, epoch: int, count: int) -> None:
         self._tell(FrameKind.MESSAGE, {"adopted": [epoch, count]})
@@ -174,6 +192,7 @@ class NodeProcess:
                 lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
             )
         self._links = links
+        self._peers.meet(epoch, {name: (host, port) for name, (host, port, _) in said.items()})
         self._node.reconnect_all(epoch, list(listening), links)
         if links is not None:
             links.open(self._listeners)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cumulus.errors import UsageError
 from cumulus.machine import Name
@@ -39,12 +39,15 @@ class Leaving:
         When its queries have had their time, by `time.monotonic`.
     wishes
         Who wants to hear that it is gone.
+    unprepared
+        Who has not yet adopted what will be its share then.
     is_out
         Whether the others have closed the ring without it.
     """
 
     until: float
     wishes: list[RemoveWish]
+    unprepared: set[Name] = field(default_factory=set)
     is_out: bool = False
 
 
@@ -127,6 +130,8 @@ class RingMembers:
         self._members.pop(name, None)
         self.joining.pop(name, None)
         self.lost[name] = reason
+        for each in self.leaving.values():
+            each.unprepared.discard(name)
 
     def remove(self, wish: RemoveWish) -> bool:
         """Let a member go; return whether it is told now, and not before.
@@ -147,6 +152,11 @@ class RingMembers:
             raise UsageError(f"{wish.name} is the last node of the ring", hint="Stop the ring instead.")
         self.leaving[wish.name] = Leaving(time.monotonic() + wish.wait_s, [wish])
         return True
+
+    def stay(self, name: Name, problem: UsageError) -> None:
+        """Let a member stay that was to go, and say why."""
+        for wish in self.leaving.pop(name).wishes:
+            wish.end(problem)
 
     def close_without(self, name: Name) -> None:
         """Have a node that goes as a member no more."""

@@ -204,6 +204,8 @@ class RingSupervisor:
         match said:
             case {"adopted": [int(epoch), int(count)]}:
                 self._adopted(nodes, source, name, epoch, count)
+            case {"prepared": str(leaving), "trouble": str(trouble)}:
+                self._prepared(nodes, name, leaving, trouble)
             case {"leaves": True}:
                 self._remove(nodes, RemoveWish(name, 0.0))
             case _:
@@ -261,14 +263,35 @@ class RingSupervisor:
             self._note(f"{name} is in the ring")
         if ready:
             self._reconnect_all(nodes, home)
+        for name in ready:  # clients find it now
+            nodes.send(name, json.dumps({"member": True}).encode())
 
     def _remove(self, nodes: Supervisor, wish: RemoveWish) -> None:
         try:
             if self._members.remove(wish):
                 self._note(f"{wish.name} is to go, after its queries")
                 nodes.send(wish.name, json.dumps({"leave": True}).encode())
+                self._prepare(nodes, wish.name)
         except CumulusError as problem:
             wish.end(problem)
+
+    def _prepare(self, nodes: Supervisor, name: Name) -> None:
+        """Let the others adopt what a node has that goes; without adopting, they read it from the source."""
+        others = [each for each in self._members.names if each not in self._members.leaving]
+        if self._options.adopt:
+            self._members.leaving[name].unprepared |= set(others)
+            for each in others:
+                nodes.send(each, json.dumps({"prepare": others, "for": name}).encode())
+
+    def _prepared(self, nodes: Supervisor, name: Name, leaving: Name, trouble: str) -> None:
+        if leaving not in self._members.leaving:
+            return
+        self._members.leaving[leaving].unprepared.discard(name)
+        if trouble:
+            problem = UsageError(f"{leaving} stays: {name} cannot take over its share: {trouble}")
+            self._members.stay(leaving, problem)
+            self._note(problem.message)
+            nodes.send(leaving, json.dumps({"leave": False}).encode())
 
     def _let_go(self, nodes: Supervisor, home: RingHome) -> None:
         """Close the ring without the nodes that are to go, and have no query left or no more time for it."""
@@ -276,7 +299,7 @@ class RingSupervisor:
         ready = [
             name
             for name, each in self._members.leaving.items()
-            if not each.is_out and (now >= each.until or self._queries.get(name) == 0)
+            if not each.is_out and not each.unprepared and (now >= each.until or self._queries.get(name) == 0)
         ]
         for name in ready:
             self._members.close_without(name)

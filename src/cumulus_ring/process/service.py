@@ -17,7 +17,7 @@ from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, Rem
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
 from cumulus_ring.nodes import NodeQuery
 from cumulus_ring.process.node import RunningNode
-from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said
+from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said, send_with
 
 
 class ClientService:
@@ -40,9 +40,12 @@ class ClientService:
             self._connections[connection] = None
         connection.start()
 
-    def leave(self) -> None:
-        """Take no query from now on: the node is to go."""
-        self._is_leaving.set()
+    def leave(self, leaves: bool) -> None:
+        """Take no query from now on, as the node is to go; or take queries again."""
+        if leaves:
+            self._is_leaving.set()
+        else:
+            self._is_leaving.clear()
 
     def close(self) -> None:
         """Close all connections, and wait for their threads; the node's queries must have ended."""
@@ -109,7 +112,7 @@ class _Connection:
             self._gone(self)
 
     def _answer(self, said: dict[str, Any]) -> None:
-        rows = None
+        rows: pa.Table | pa.Buffer | None = None
         try:
             answer, rows = self._work(said)
         except CumulusError as problem:
@@ -118,11 +121,14 @@ class _Connection:
             traceback.print_exc()
             answer = {"error": error_said(RingError(f"{self._node.name}: {type(problem).__name__}: {problem}"))}
         try:
-            send_said(self._link, answer, rows)
+            if isinstance(rows, pa.Buffer):
+                send_with(self._link, answer, memoryview(rows).cast("B"))
+            else:
+                send_said(self._link, answer, rows)
         except (LinkClosedError, OSError):
             self._link.close()
 
-    def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
+    def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | pa.Buffer | None]:
         match said:
             case {"ask": "query", "sql": str(sql), "epoch": int(epoch), "timeout_s": float() | int() | None as timeout}:
                 if self._is_leaving.is_set():
@@ -133,6 +139,8 @@ class _Connection:
                 return {"text": text, "plan": plan}, None
             case {"ask": "tables", "epoch": int(epoch)}:
                 return {"tables": self._node.tables(epoch)}, None
+            case {"ask": "chunk", "chunk": int(number)}:
+                return {}, self._node.give(number)
             case {"ask": "queries"}:
                 return {"queries": len(self._node.queries.queries)}, None
             case {"ask": "status"}:

@@ -48,6 +48,8 @@ class RingOptions:
         Bytes of the disk that a node's store may take; None for as many as there are.
     adopt
         Whether each node keeps all of its share, so that the source is not needed after the start.
+    replicas
+        How many nodes keep each chunk, if they adopt.
     disk_mb_s
         How fast a node reads from its store; 0 for as fast as it can.
     keep
@@ -77,6 +79,7 @@ class RingOptions:
     queries: int = 4
     disk: int | None = None
     adopt: bool = False
+    replicas: int = 1
     disk_mb_s: float = 0.0
     keep: int = 3
     faults: str = ""
@@ -139,7 +142,7 @@ class NodePlace:
     folder
         Where its store and what DuckDB spills are.
     source
-        Where the files of the tables are.
+        Where the files of the tables are; empty if they are on other computers alone.
     links
         Where links to them are that stay when the source lets them go; empty if there are none here.
     host

@@ -37,6 +37,7 @@ def take_versions(said: dict[str, Any], versions: SourceVersions, place: NodePla
     """Let a node know what `said_versions` has said."""
     told = json.loads(zlib.decompress(base64.b64decode(said["new"])))
     links = Path(place.links) if place.links else None
-    new = {found.version: found for each in told for found in [catalogue_of(each, Path(place.source), links)]}
+    source = Path(place.source) if place.source else Path(place.folder) / "no source"  # which is not there
+    new = {found.version: found for each in told for found in [catalogue_of(each, source, links)]}
     held = {**versions.held, **new}
     versions.replace({epoch: held[epoch] for epoch in said["epochs"]})
