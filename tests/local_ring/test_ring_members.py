@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,6 +23,7 @@ from cumulus_ring.process.keeper_door import ASK, JOIN, KEEPER, KEEPER_EPOCH
 from cumulus_ring.process.ring_places import KeeperPlace
 from cumulus_ring.process.settings import NodePlace
 from cumulus_ring.process.wire import error_of, receive_said, send_said
+from support.joined_nodes import JoinedNode
 from support.ring_faults import wait_until
 from support.running_ring import running_ring
 
@@ -48,39 +47,6 @@ def ring_with_door(source: Path, home: Path, **options: object) -> Iterator[Ring
         yield ring
 
 
-class Joined:
-    """A node in a process of its own, as the command starts it."""
-
-    def __init__(self, ring: RingClient, home: Path, *more: object) -> None:
-        secret = ring.home / SECRET
-        words = ["ring", "join", read_address(ring.home).door, "--secret-file", secret, "--home", home, *more]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "cumulus", *map(str, words)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def ready(self) -> Joined:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert "of the ring at 127.0.0.1:" in line, line + self.process.stdout.read()
-        return self
-
-    def said(self, code: int) -> str:
-        told, _ = self.process.communicate(timeout=60)
-        assert self.process.returncode == code, told
-        return told
-
-    def __enter__(self) -> Joined:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=60)
-
-
 def sums(ring: RingClient, node: str) -> list[int]:
     """Ask a node for the sum of each table."""
     query = " UNION ALL ".join(f"SELECT {number}, sum(a) FROM t{number}" for number in range(TABLES))
@@ -94,8 +60,8 @@ def expect_right(ring: RingClient) -> None:
 
 def test_nodes_come_and_go_beside_queries(source: Path, tmp_path: Path) -> None:
     with ring_with_door(source, tmp_path / "ring", nodes=1) as ring, ExitStack() as opened:
-        first = opened.enter_context(Joined(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
-        without = opened.enter_context(Joined(ring, tmp_path / "b")).ready()  # others bring what it needs
+        first = opened.enter_context(JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
+        without = opened.enter_context(JoinedNode(ring, tmp_path / "b")).ready()  # others bring what it needs
         assert ring.nodes == ("node1", "a", "node2")
         expect_right(ring)
         assert ring.status()["nodes"]["node2"]["store"]["encoded"] == 0
@@ -111,13 +77,13 @@ def test_nodes_come_and_go_beside_queries(source: Path, tmp_path: Path) -> None:
         assert without.said(0).endswith("node2 has left the ring\n")
         assert (ring.nodes, ring.status()["lost"]) == (("node1",), {})
         expect_right(ring)
-        again = opened.enter_context(Joined(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
+        again = opened.enter_context(JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
         os.kill(again.process.pid, signal.SIGKILL)
         wait_until(lambda: "a" in ring.status()["lost"], 20)
         assert "the connection to it is gone" in ring.status()["lost"]["a"]
         with pytest.raises(NodeLostError, match="a is lost"):
             ring.query("SELECT 1", node="a")
-        opened.enter_context(Joined(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
+        opened.enter_context(JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
         assert (ring.nodes, ring.status()["lost"]) == (("node1", "a"), {})
         expect_right(ring)
         ring.remove("node1", wait_s=0.0)
@@ -126,7 +92,7 @@ def test_nodes_come_and_go_beside_queries(source: Path, tmp_path: Path) -> None:
 
 
 def test_a_node_that_hangs_is_lost_and_no_query_waits_for_it(source: Path, tmp_path: Path) -> None:
-    with ring_with_door(source, tmp_path / "ring", nodes=2) as ring, Joined(ring, tmp_path / "a") as node:
+    with ring_with_door(source, tmp_path / "ring", nodes=2) as ring, JoinedNode(ring, tmp_path / "a") as node:
         node.ready()
         os.kill(node.process.pid, signal.SIGSTOP)
         wait_until(lambda: ring.status()["lost"].get("node3", "") == "it has not answered for 3 s", 20)
@@ -140,7 +106,7 @@ def test_what_nodes_have_adopted_is_handed_on(source: Path, tmp_path: Path) -> N
     with ring_with_door(mine, tmp_path / "ring", nodes=3, adopt=True) as ring, ExitStack() as opened:
         wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
         shutil.rmtree(mine)
-        opened.enter_context(Joined(ring, tmp_path / "a", "--name", "a")).ready()
+        opened.enter_context(JoinedNode(ring, tmp_path / "a", "--name", "a")).ready()
         wait_until(lambda: ring.status()["nodes"]["a"]["store"]["bytes"] > 0, 30)
         for node in ("node2", "node1"):
             ring.remove(node, wait_s=0.0)
