@@ -32,7 +32,7 @@ _ANSWER_SECONDS = 30.0
 
 def join(
     ring: str,
-    secret_file: str | Path,
+    secret: bytes | str | Path,
     place: NodePlace,
     *,
     name: Name = "",
@@ -48,8 +48,8 @@ def join(
     ----------
     ring
         Where its keeper is, such as ``ring://h1:7200``.
-    secret_file
-        A copy of the ring's secret.
+    secret
+        That of the ring, or a file with a copy.
     place
         What is the node's own here; host and address may be empty: then it is the address by which this computer
         reaches the keeper.
@@ -67,7 +67,7 @@ def join(
     CumulusError
         If it cannot join: NotRunningError, UsageError, InputError; LockedError if another node uses its home.
     """
-    address, secret = keeper_address(ring), read_secret(Path(secret_file))
+    address, known_secret = keeper_address(ring), secret if isinstance(secret, bytes) else read_secret(Path(secret))
     lock = _locked_home(Path(place.folder))
     try:
         if place.source and not Path(place.source).is_dir():
@@ -75,7 +75,7 @@ def join(
                 f"--source {place.source} is not a folder",
                 hint="Give where the files of the tables are on this computer, or leave it out: others bring them.",
             )
-        link = connect_to_keeper(address, f"joining-{os.getpid()}", JOIN, secret)
+        link = connect_to_keeper(address, f"joining-{os.getpid()}", JOIN, known_secret)
         here, _ = link.ends()
         place = replace(place, host=place.host or here)
         if is_loopback(place.host) and not is_loopback(address[0]) and not place.address:

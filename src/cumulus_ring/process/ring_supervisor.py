@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict
@@ -61,9 +60,8 @@ class RingSupervisor:
         self._members = RingMembers()
         self._unanswered: dict[Name, float] = {}
         """Node → since when it does not answer."""
-        self._broken: Counter[frozenset[Name]] = Counter()
-        """Pair of nodes → how often their link has broken; none, once all links have held."""
-        self._met = 0.0
+        self._broken: dict[frozenset[Name], tuple[int, int]] = {}
+        """Pair of nodes → in how many ring epochs in a row their link has broken, and the last of these."""
         self._adopting: dict[int, set[Name]] = {}
         """Epoch → who has not adopted its share."""
         self._told: dict[int, Catalogue] = {}
@@ -336,25 +334,30 @@ class RingSupervisor:
                 self._queries[name] = int(answer[1].get("queries", 0))
             elif now - self._unanswered.setdefault(name, now) >= self._options.failure_s:
                 self._lose(nodes, home, name, f"it has not answered for {self._options.failure_s:g} s")
-        if self._broken and now - self._met > 3 * self._options.failure_s:
-            self._broken.clear()
 
     def _link_lost(self, nodes: Supervisor, home: RingHome, name: Name, peer: Name, reason: str) -> None:
         self._note(f"{name}: the link with {peer} is gone: {reason}")
         pair = frozenset((name, peer))
-        self._broken[pair] += 1
-        if self._broken[pair] < _BROKEN_LINKS:
+        times, last = self._broken.get(pair, (0, 0))
+        times = times + 1 if last == nodes.incarnation - 1 else 1
+        self._broken = {**self._without(pair), pair: (times, nodes.incarnation)}
+        if times < _BROKEN_LINKS:
             self._reconnect_all(nodes, home)
             return
         goes = max(pair, key=list(nodes.pids()).index)
         (stays,) = pair - {goes}
         self._lose(nodes, home, goes, f"{stays} cannot reach it: {reason}")
 
+    def _without(self, names: frozenset[Name]) -> dict[frozenset[Name], tuple[int, int]]:
+        """Return what is known of broken links but for those of some nodes."""
+        return {pair: found for pair, found in self._broken.items() if not pair & names}
+
     def _lose(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
         if name in self._members.lost:
             return
         was_in = name in self._members
         self._members.lose(name, reason)
+        self._broken = self._without(frozenset((name,)))
         if name in self._members.leaving:
             self._members.gone(name)
         self._unanswered.pop(name, None)
@@ -368,7 +371,6 @@ class RingSupervisor:
             self._tell_where(nodes, home)
 
     def _reconnect_all(self, nodes: Supervisor, home: RingHome) -> None:
-        self._met = time.monotonic()
         nodes.reconnect_all(nodes.incarnation + 1, self._members.names)
         self._tell_where(nodes, home)
 
