@@ -25,6 +25,7 @@ def query(
     node: str = NODE,
     epoch: int = EPOCH,
     timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Give the query up after so many seconds."),
+    split: bool = typer.Option(True, "--split/--no-split", help="Whether all nodes may compute parts of it."),
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
     parquet: Path | None = PARQUET,
@@ -37,7 +38,7 @@ def query(
     from rich.console import Console
 
     output = RowOutput(as_json, as_csv, parquet, arrow)
-    answer = client_of(home, ring, secret_file).query(sql, node=node, epoch=epoch, timeout=timeout)
+    answer = client_of(home, ring, secret_file).query(sql, node=node, epoch=epoch, timeout=timeout, split=split)
     output.write(answer.arrow())
     if as_json or as_csv:
         return

@@ -91,16 +91,9 @@ def _again(name: str) -> Callable[[Sequence[str], Sequence[DuckDBPyType]], str]:
 
 
 def _mean(names: Sequence[str], kinds: Sequence[DuckDBPyType]) -> str:
-    """Divide the sum by the count, and round once as DuckDB does: sums of decimals are divided as integers."""
+    """Divide the sum, as DOUBLE, by the count: that is what DuckDB's own mean of decimals and integers is."""
     total, count = names
-    kind = kinds[0]
-    if kind.id == "decimal":
-        digits = dict(kind.children)["scale"]
-        units = f"CAST(CAST(replace(CAST(sum({total}) AS VARCHAR), '.', '') AS HUGEINT) AS DOUBLE)"
-        return f"{units} / (sum({count}) * 1e{digits})"
-    if kind.id in ("hugeint", "double"):
-        return f"CAST(sum({total}) AS DOUBLE) / sum({count})"
-    return ""
+    return f"CAST(sum({total}) AS DOUBLE) / sum({count})" if kinds[0].id in ("decimal", "hugeint", "double") else ""
 
 
 _VARIANCES = {

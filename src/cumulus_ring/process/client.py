@@ -84,7 +84,9 @@ class RingClient:
         """The nodes of the ring that are not lost, in the order in which chunks go round."""
         return tuple(self.place.read().nodes)
 
-    def query(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0, timeout: float | None = None) -> RingAnswer:
+    def query(
+        self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0, timeout: float | None = None, split: bool = True
+    ) -> RingAnswer:
         """Return the result of one SELECT over the tables of the ring.
 
         Parameters
@@ -95,6 +97,8 @@ class RingClient:
             Of an output folder; 0 for the last one.
         timeout
             Seconds until the query is given up, wherever it is by then: its rows may be on their way.
+        split
+            Whether all nodes may compute parts of it.
 
         Raises
         ------
@@ -105,7 +109,7 @@ class RingClient:
         RingError
             If it has no answer: QueryTimeoutError, ChunkError, NodeLostError.
         """
-        asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout}
+        asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout, "split": split}
         if timeout is not None and not 0.0 < timeout <= LONGEST_SECONDS:
             raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
         said, rows = self._ask(node, asked, timeout_s=timeout)

@@ -7,17 +7,41 @@ will be. What the machine hands over is offered to the feed of its scan by which
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from cumulus.errors import EpochMissingError, RingError
-from cumulus_ring.chunks.catalogue import Catalogue
+from cumulus.machine import Name
+from cumulus_ring.chunks.catalogue import Catalogue, ChunkGroup
 from cumulus_ring.chunks.fitting import check_fits
+from cumulus_ring.chunks.rendezvous import owner
 from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.machine.messages import ChunkId, PullBlocked, ScanEnded
 from cumulus_ring.nodes.feed import ArrivalFeed
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed
 from cumulus_ring.process.host import RingHost
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """The rows of a table that are one node's among others.
+
+    Parameters
+    ----------
+    member
+        The node that owns them if the ring has these `members`.
+    """
+
+    table: str
+    member: Name
+    members: tuple[Name, ...]
+
+    def of(self, need: ScanNeed, groups: list[ChunkGroup]) -> list[ChunkGroup]:
+        """Return those batches of a scan that are to be read: all, if it reads another table."""
+        if need.occurrence.table.name != self.table:
+            return groups
+        return [each for each in groups if owner(each.file.digest, each.row_group.number, self.members) == self.member]
 
 
 class QueryScans:
@@ -29,6 +53,8 @@ class QueryScans:
         The version of the tables that the query is about, one of `versions`.
     most
         Bytes of chunks that a batch may have.
+    own
+        The rows to which a table is restricted; None for all rows of all tables.
 
     Raises
     ------
@@ -37,8 +63,15 @@ class QueryScans:
     """
 
     def __init__(
-        self, host: RingHost, versions: SourceVersions, catalogue: Catalogue, plan: QueryPlan, most: int
+        self,
+        host: RingHost,
+        versions: SourceVersions,
+        catalogue: Catalogue,
+        plan: QueryPlan,
+        most: int,
+        own: OwnRows | None = None,
     ) -> None:
+        self._own = own
         self._host = host
         self._versions = versions
         self._most = most
@@ -112,5 +145,7 @@ class QueryScans:
     def _groups(self, need: ScanNeed) -> list[tuple[ChunkId, ...]]:
         """Return the chunks of each batch of a scan."""
         groups = self._catalogue.table(need.occurrence.table.name).groups(need.columns, need.predicates)
+        if self._own is not None:
+            groups = self._own.of(need, groups)
         check_fits(groups, self._most)
         return [tuple(chunk.id for chunk in group.chunks) for group in groups]
