@@ -83,8 +83,67 @@ def test_tpch_in_parts_and_as_a_whole_equals_duckdb(
 def test_a_query_over_one_table_moves_nothing(query: str, ring: RingClient) -> None:
     before, count = moved(ring), splits(ring, "fragments")
     ring.query(select(query), node="node1")
-    assert splits(ring, "fragments") == count + 2
+    assert splits(ring, "fragments") == count + 3
     assert moved(ring) == before
+
+
+def test_a_node_that_makes_a_bid_for_less_is_taken(ring: RingClient) -> None:
+    sql = "SELECT count(*) FROM (SELECT DISTINCT p_name FROM part)"
+    bids = ring._bids(sql, 0, None)
+    assert set(bids) == set(ring.nodes)
+    assert all(price >= 0.0 for price in bids.values())
+    cheapest = min(bids, key=lambda name: (bids[name], name))
+    assert ring.query(sql).node == cheapest
+    ring.query(sql, node="node3", split=False)  # keeps the chunks
+    bids = ring._bids(sql, 0, None)
+    assert bids["node3"] == min(bids.values()) == 0.0
+
+
+def test_results_are_kept(ring: RingClient, oracle: duckdb.DuckDBPyConnection) -> None:
+    sql = "SELECT l_shipmode, sum(l_tax) FROM lineitem JOIN orders ON l_orderkey = o_orderkey GROUP BY ALL"
+    ring.query(sql, node="node1")
+    computed, used = splits(ring, "results computed"), splits(ring, "results used again")
+    text, said = ring.explain(sql, node="node2")
+    assert said["kept"] == said["shares"]
+    count = sum(said["shares"].values())
+    assert f"# the results of {count} of {count} row groups are kept" in text
+    expect_equal(ring.query(sql, node="node3").arrow(), oracle.sql(sql).to_arrow_table())
+    assert splits(ring, "results computed") == computed
+    assert splits(ring, "results used again") == used + count
+
+
+def test_at_another_epoch_only_new_files_are_computed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "t").mkdir(parents=True)
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT 1 AS k, 'one' AS name) TO '{source / 'names.parquet'}'")
+        for number in range(6):
+            connection.execute(
+                f"COPY (SELECT {number} AS k, range AS v FROM range(100)) TO '{source}/t/{number}.parquet'"
+            )
+        with running_ring(source, tmp_path / "home", nodes=2) as client:
+            alone, joined = "SELECT k, sum(v) FROM t GROUP BY k", "SELECT sum(v) FROM t JOIN names USING (k)"
+            for sql in (alone, joined):
+                client.query(sql)
+            computed = splits(client, "results computed")
+            assert computed == 12
+            connection.execute(f"COPY (SELECT 1 AS k, range AS v FROM range(7)) TO '{source}/t/6.parquet'")
+            until = time.monotonic() + 30
+            while client.tables()["t"]["rows"] == 600 and time.monotonic() < until:
+                time.sleep(0.1)
+            assert client.query(joined).arrow().to_pydict() == {"sum(v)": [4950 + 21]}
+            assert client.query("SELECT sum(v) FROM t").arrow().to_pydict() == {"sum(v)": [6 * 4950 + 21]}
+            assert client.query(alone).arrow().num_rows == 6
+            assert splits(client, "results computed") == computed + 1 + 7 + 1
+            names = "SELECT 1 AS k, 'one' AS name UNION ALL SELECT 2, 'x'"
+            connection.execute(f"COPY ({names}) TO '{tmp_path}/names.parquet'")
+                f"COPY (SELECT 1 AS k, 'one' AS name UNION ALL SELECT 2, 'x') TO '{tmp_path}/names.parquet'"
+            )
+            (tmp_path / "names.parquet").replace(source / "names.parquet")
+            while client.tables()["names"]["rows"] == 1 and time.monotonic() < until:
+                time.sleep(0.1)
+            assert client.query(joined).arrow().to_pydict() == {"sum(v)": [2 * 4950 + 21]}
+            assert splits(client, "results computed") == computed + 9 + 7
 
 
 def test_explain_says_how_a_query_goes(ring: RingClient) -> None:

@@ -13,7 +13,7 @@ from cumulus_ring.commands.running import HOME, RING, SECRET_FILE, client_of
 
 SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
 EPOCH = typer.Option(0, "--epoch", min=0, help="Which epoch of the tables; 0 for the last one.")
-NODE = typer.Option("any", "--node", help="Which node is to answer; any for the less busy of two.")
+NODE = typer.Option("any", "--node", help="Which node is to answer; any for the one with the lowest price.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 
 

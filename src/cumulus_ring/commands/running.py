@@ -45,6 +45,7 @@ def start(
         "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
     ),
     memory: str = typer.Option("1GB", help="Memory of each node's DuckDB, beside --storage."),
+    results: str = typer.Option("64MB", help="Memory of each node for partial results; 0 to keep none."),
     queries: int = typer.Option(4, min=1, max=1000, help="Queries that a node runs at once; others wait in line."),
     disk: str = typer.Option(
         "", help="How much disk each node may take for its chunks; no limit if not given.", show_default=False
@@ -105,6 +106,7 @@ def start(
         faults=faults,
         record=record,
         failure_s=failure,
+        results=_results(results),
     )
     many = "" if nodes == 1 else "s"
     told = f'{home}: {nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
@@ -113,6 +115,11 @@ def start(
             f"{told}. Join: cumulus ring join {listen} --secret-file {secret_file or home / SECRET} --source {source}"
         )
     _run(options, f"{told}. Stop: cumulus ring stop --home {home}", foreground)
+
+
+def _results(text: str) -> int:
+    """Return how many bytes of partial results a node keeps."""
+    return 0 if text.strip() == "0" else size_in(text, "--results")
 
 
 def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | None) -> None:

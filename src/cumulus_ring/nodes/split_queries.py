@@ -23,7 +23,7 @@ class SplitPlanning(NodeQuery):
     """
 
     def __init__(self, engine: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> None:
-        super().__init__(engine, sql, tables, _nothing_is_asked)
+        super().__init__(engine, sql, tables, nothing_is_asked)
         self.decision: SplitQuery | WholeQuery | None = None
 
     def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -35,7 +35,7 @@ class MergingQuery(NodeQuery):
     """A merging query over partial results; it is run as any other, and needs nothing of the ring."""
 
     def __init__(self, engine: duckdb.DuckDBPyConnection, sql: str, partials: Sequence[pa.Table]) -> None:
-        super().__init__(engine, sql, {}, _nothing_is_asked)
+        super().__init__(engine, sql, {}, nothing_is_asked)
         self._partials = partials
 
     def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -54,5 +54,6 @@ class _NothingAsked:
         """Nothing was asked for."""
 
 
-def _nothing_is_asked(plan: QueryPlan) -> _NothingAsked:
+def nothing_is_asked(plan: QueryPlan) -> _NothingAsked:
+    """Ask the ring for nothing, as a step that only plans or merges."""
     return _NothingAsked()

@@ -52,6 +52,8 @@ class SplitQuery:
         The query over `PARTIALS` that gives the rows of the whole query.
     has_sets
         Whether partial results have all distinct values of something.
+    others
+        Names of the tables that each node reads whole.
     """
 
     table: RingTable
@@ -59,6 +61,7 @@ class SplitQuery:
     partial: str
     merging: str
     has_sets: bool
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,8 @@ class _Splitter:
         merged_names, merged_kinds = self._binder.columns(f"{self._empty} {merging}")
         if merged_names != names or list(map(str, merged_kinds)) != list(map(str, kinds)):
             raise NotSplitError(f"its parts have other types: {merged_kinds} for {kinds}")
-        return SplitQuery(chosen.table, chosen.alias, partial, merging, has_sets)
+        others = tuple(each.table.name for each in found if each is not chosen)
+        return SplitQuery(chosen.table, chosen.alias, partial, merging, has_sets, others)
 
     def _check(self) -> None:
         """Refuse all that is no plain SELECT."""

@@ -27,6 +27,7 @@ ANY_NODE = "any"
 _GRACE_SECONDS = 0.3
 """How long an answer may take when its time is over: it says best why."""
 _CONNECT_SECONDS, _STATUS_SECONDS, _ATTEMPT_SECONDS = 10.0, 2.0, 1.0
+_LEAST_SECONDS = 0.001
 
 
 class RingAnswer(Result):
@@ -92,7 +93,7 @@ class RingClient:
         Parameters
         ----------
         node
-            Which one is to answer; ``any`` for the one of two, taken at random, with fewer queries.
+            Which one is to answer; ``any`` for the one that would do it for the lowest price.
         epoch
             Of an output folder; 0 for the last one.
         timeout
@@ -112,7 +113,12 @@ class RingClient:
         asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout, "split": split}
         if timeout is not None and not 0.0 < timeout <= LONGEST_SECONDS:
             raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
-        said, rows = self._ask(node, asked, timeout_s=timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        if node == ANY_NODE:
+            bids = self._bids(sql, epoch, timeout)
+            node = min(bids, key=lambda name: (bids[name], name))
+        left = None if until is None else max(_LEAST_SECONDS, until - time.monotonic())
+        said, rows = self._ask(node, {**asked, "timeout_s": left}, timeout_s=left)
         assert rows is not None, "a result without rows has columns"
         return RingAnswer(rows, said["epoch"], said["node"])
 
@@ -191,6 +197,17 @@ class RingClient:
         if "error" in answer:
             raise error_of(answer["error"])
         return answer, rows
+
+    def _bids(self, sql: str, epoch: int, timeout_s: float | None) -> dict[Name, float]:
+        """Return what a query would cost at each node, in milliseconds, by asking one of them, taken at random."""
+        names = list(self.nodes)
+        random.shuffle(names)
+        for name in names:
+            with suppress(NodeLostError, UsageError):
+                said, _ = self._ask(name, {"ask": "bids", "sql": sql, "epoch": epoch}, _STATUS_SECONDS, timeout_s)
+                bids: dict[Name, float] = said["bids"]
+                return bids
+        raise NodeLostError("no node of the ring answers", hint=self.place.told)
 
     def _less_busy(self, seconds: float) -> Name:
         """Return which of two nodes that answer, taken at random, has fewer queries, running or in line.

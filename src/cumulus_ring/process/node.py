@@ -27,6 +27,7 @@ from cumulus_ring.machine.messages import ChunkId, Reconfigured, Refreshed, Refr
 from cumulus_ring.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
 from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
 from cumulus_ring.process.host import NodeLinks, RingHost
+from cumulus_ring.process.query_pace import QueryPace
 from cumulus_ring.process.query_scans import OwnRows, QueryScans
 from cumulus_ring.process.recording import RECORD
 from cumulus_ring.process.settings import NodePlace, RingOptions
@@ -75,7 +76,7 @@ class RunningNode:
         adopted: Adopted,
     ) -> None:
         self.name = name
-        self._options = options
+        self.options = options
         self._versions = versions
         self._members = members
         self._ring_epoch = 0
@@ -92,6 +93,7 @@ class RunningNode:
         if place.links:  # others bring what one that has joined does not find
             self._adopt(is_first=True)
         self._engine = open_engine(EngineLimits(folder / "spill", options.memory, place.threads))
+        self.pace = QueryPace()
         self.queries = NodeQueries(self._engine, options.queries)
         self.fragments = NodeQueries(self._engine, options.queries)
         """Parts of queries; none of them waits for another node's query."""
@@ -144,7 +146,7 @@ class RunningNode:
         """Return a query over tables of the ring, of one of which it may read the node's own rows alone."""
 
         def ask_for(plan: QueryPlan) -> QueryScans:
-            return QueryScans(self.host, self._versions, catalogue, plan, self._options.largest_batch, own)
+            return QueryScans(self.host, self._versions, catalogue, plan, self.options.largest_batch, self.pace, own)
 
         return self.queries.prepare(sql, tables_by_name(catalogue), ask_for)
 
@@ -234,7 +236,7 @@ class RunningNode:
         CumulusError
             If it cannot be had.
         """
-        self._keep_share(self._versions.share(self.name, members, self._options.replicas))
+        self._keep_share(self._versions.share(self.name, members, self.options.replicas))
 
     def give(self, number: ChunkId) -> pa.Buffer:
         """Return a chunk for another node, as the store has it.
@@ -252,10 +254,10 @@ class RunningNode:
 
     def _adopt(self, *, is_first: bool = False) -> None:
         """Keep this node's share; at the start of a ring there is nobody who could bring what it lacks."""
-        if not self._options.adopt:
+        if not self.options.adopt:
             return
         epoch = self._versions.catalogue().version
-        share = self._versions.share(self.name, self._members, self._options.replicas)
+        share = self._versions.share(self.name, self._members, self.options.replicas)
         if is_first:
             with self._reading:
                 self._store.adopt(share)

@@ -19,7 +19,7 @@ from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, Rem
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
 from cumulus_ring.nodes import AnyQuery, NodeQueries
 from cumulus_ring.process.node import RunningNode
-from cumulus_ring.process.splits import FragmentOrder, SplitRuns
+from cumulus_ring.process.splits import FragmentOrder, SplitRuns, order_of
 from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said, send_with
 
 
@@ -137,8 +137,14 @@ class _Connection:
                 if self._is_leaving.is_set():
                     raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
                 return self._run(sql, epoch, timeout, is_split=said.get("split", True) is True)
-            case {"ask": "fragment", "sql": str(), "table": str(), "members": list(), "epoch": int(), "most": int()}:
-                return self._run_fragment(said)
+            case {"ask": "fragment", "sql": str(), "table": str()}:
+                return self._run_fragment(order_of(said))
+            case {"ask": "bids", "sql": str(sql), "epoch": int(epoch)}:
+                return {"bids": self._bids(sql, epoch)}, None
+            case {"ask": "bid", "chunks": list(chunks)}:
+                return {"price": self._splits.price(chunks)}, None
+            case {"ask": "held", "sql": str(), "table": str()}:
+                return {"held": self._splits.held(order_of(said))}, None
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._splits.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
@@ -160,13 +166,17 @@ class _Connection:
         with self._cancelled_by(self._node.queries, query):
             return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s)
 
-    def _run_fragment(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table]:
+    def _run_fragment(self, order: FragmentOrder) -> tuple[dict[str, Any], pa.Table]:
         """Compute a part of another node's query; that node cancels it as a client does."""
-        members = tuple(map(str, said["members"]))
-        order = FragmentOrder(said["sql"], said["table"], members, said["epoch"], said["most"])
         query = self._splits.fragment(order)
         with self._cancelled_by(self._node.fragments, query):
-            return {"node": self._node.name}, self._splits.run_fragment(query, order)
+            return {"node": self._node.name}, self._node.fragments.run(query)
+
+    def _bids(self, sql: str, epoch: int) -> dict[str, float]:
+        planning = self._splits.bid_planning(sql, epoch)
+        with self._cancelled_by(self._node.queries, planning):
+            planning.run()
+        return self._splits.bids(planning)
 
     @contextmanager
     def _cancelled_by(self, queries: NodeQueries, query: AnyQuery) -> Iterator[None]:

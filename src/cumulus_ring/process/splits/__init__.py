@@ -5,7 +5,7 @@ links of chunks: fragments read the ring as queries do.
 """
 
 from cumulus_ring.process.splits.doors import NodeDoors
-from cumulus_ring.process.splits.fragments import FragmentOrder
+from cumulus_ring.process.splits.fragments import FragmentOrder, order_of
 from cumulus_ring.process.splits.runs import SplitRuns
 
-__all__ = ["FragmentOrder", "NodeDoors", "SplitRuns"]
+__all__ = ["FragmentOrder", "NodeDoors", "SplitRuns", "order_of"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,11 +23,12 @@ from cumulus.errors import (
     NodeLostError,
     QueryCancelledError,
     RemoteProtocolError,
+    UsageError,
 )
 from cumulus.machine import Name
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
-from cumulus_ring.nodes import NodeQueries, NodeQuery
+from cumulus_ring.nodes import AnyQuery, NodeQueries
 from cumulus_ring.process.splits.doors import NodeDoors
 from cumulus_ring.process.wire import error_of, receive_with, send_said
 
@@ -47,15 +49,34 @@ class FragmentOrder:
         The split table: a node reads those of its row groups that it owns if the ring has `members`.
     epoch
         Of the tables.
+    others
+        Tables that it reads whole.
     most
         Bytes that the result may have.
     """
 
     sql: str
     table: str
+    others: tuple[str, ...]
     members: tuple[Name, ...]
     epoch: int
     most: int
+
+
+def order_of(said: Mapping[str, Any]) -> FragmentOrder:
+    """Return the order that another node has sent.
+
+    Raises
+    ------
+    UsageError
+        If it is none.
+    """
+    try:
+        sql, table, epoch, most = (said[name] for name in ("sql", "table", "epoch", "most"))
+        others, members = (tuple(map(str, said[name])) for name in ("others", "members"))
+        return FragmentOrder(str(sql), str(table), others, members, int(epoch), int(most))
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(f"an order of a fragment has come that is none: {str(said)[:200]}") from None
 
 
 class Fragment(ABC):
@@ -97,7 +118,7 @@ class Fragment(ABC):
 class OwnFragment(Fragment):
     """The fragment of the node that was asked."""
 
-    def __init__(self, node: Name, queries: NodeQueries, query: NodeQuery) -> None:
+    def __init__(self, node: Name, queries: NodeQueries, query: AnyQuery) -> None:
         super().__init__(node)
         self._queries, self._query = queries, query
 

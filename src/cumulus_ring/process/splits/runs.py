@@ -15,26 +15,27 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 
-from cumulus.errors import CumulusError, EvaluationError, LimitError, NodeLostError, QueryCancelledError
+from cumulus.errors import EvaluationError, LimitError, NodeLostError, UsageError
 from cumulus.machine import Name
 from cumulus_ring.chunks.catalogue import Catalogue
 from cumulus_ring.chunks.rendezvous import owner
 from cumulus_ring.nodes import (
     AnyQuery,
     MergingQuery,
-    NodeQuery,
     SplitPlanning,
     SplitQuery,
     WholeQuery,
 )
 from cumulus_ring.process.node import RunningNode, tables_by_name
-from cumulus_ring.process.query_scans import OwnRows
+from cumulus_ring.process.splits.bids import BidPlanning, all_bids, ask_others, price
 from cumulus_ring.process.splits.doors import NodeDoors
+from cumulus_ring.process.splits.fragment_runs import FragmentRun, identity, own_groups
 from cumulus_ring.process.splits.fragments import (
     Fragment,
     FragmentGroup,
@@ -42,10 +43,10 @@ from cumulus_ring.process.splits.fragments import (
     OwnFragment,
     PeerLostError,
     RemoteFragment,
-    too_large,
 )
+from cumulus_ring.process.splits.kept_results import KeptResults
+from cumulus_ring.process.splits.steps import SteppedQuery
 
-Step = TypeVar("Step", bound=AnyQuery | FragmentGroup)
 _KEPT_DECISIONS = 256
 _EXTRA_SECONDS = 10.0
 """How much longer than to notice that a node is lost the others may take to meet anew."""
@@ -63,6 +64,7 @@ class SplitRuns:
     def __init__(self, node: RunningNode, doors: NodeDoors) -> None:
         self.node, self.doors = node, doors
         self.most = _memory_limit(node)
+        self.kept = KeptResults(node.options.results)
         self._decisions: OrderedDict[tuple[str, int], SplitQuery | WholeQuery] = OrderedDict()
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -93,33 +95,61 @@ class SplitRuns:
         else:
             shares = self.shares(decision, catalogue)
             told = ", ".join(f"{count} of {name}" for name, count in shares.items())
+            kept = self._all_held(decision, catalogue)
             line = f"split by {decision.alias}: each node reads the row groups that it owns ({told}), and others rotate"
             said = {"goes": "split", "table": decision.table.name, "alias": decision.alias, "shares": dict(shares)}
+            said["kept"] = kept
+            if count := sum(kept.values()):
+                line += f"\n  # the results of {count} of {sum(shares.values())} row groups are kept"
         return text.replace("begin query\n", f"begin query\n  # {line}\n", 1), {**said, **plan}
 
-    def fragment(self, order: FragmentOrder) -> NodeQuery:
-        """Return the query of a fragment, for the line of fragments."""
-        catalogue = self.node.catalogue(order.epoch)
-        own = OwnRows(order.table, self.node.name, order.members)
-        self.count("fragments")
-        return self.node.reading(order.sql, catalogue, own)
+    def order(self, split: SplitQuery, catalogue: Catalogue, members: tuple[Name, ...]) -> FragmentOrder:
+        """Return what the nodes of a ring with these members are asked to compute."""
+        return FragmentOrder(split.partial, split.table.name, split.others, members, catalogue.version, self.most)
 
-    def run_fragment(self, query: NodeQuery, order: FragmentOrder) -> pa.Table:
-        """Return the rows of a fragment when its turn comes; LimitError if there are too many."""
-        rows = self.node.fragments.run(query)
-        if rows.nbytes > order.most:
-            raise too_large(rows.nbytes, order.most)
-        return rows
+    def _all_held(self, split: SplitQuery, catalogue: Catalogue) -> dict[Name, int]:
+        order = self.order(split, catalogue, self.doors.members[1])
+        answers = ask_others(self.node.name, self.doors, {"ask": "held", **asdict(order)})
+        found = {name: int(said["held"]) for name, said in answers.items() if isinstance(said.get("held"), int)}
+        return dict(sorted({**found, self.node.name: self.held(order)}.items()))
+
+    def fragment(self, order: FragmentOrder) -> AnyQuery:
+        """Return a fragment, for the line of fragments."""
+        self.count("fragments")
+        return FragmentRun(self.node, self.kept, order, self.node.catalogue(order.epoch), self.count)
+
+    def bid_planning(self, sql: str, epoch: int) -> BidPlanning:
+        """Return what plans a query for `bids`."""
+        return BidPlanning(self.node, sql, self.node.catalogue(epoch))
+
+    def bids(self, planning: BidPlanning) -> dict[Name, float]:
+        """Return the prices of a query at all nodes that answer, in milliseconds."""
+        return all_bids(self.node, self.doors, planning.chunks)
+
+    def price(self, chunks: Sequence[Sequence[int]]) -> float:
+        """Return the price of a query that reads these chunks here; each with its size."""
+        try:
+            return price(self.node, {int(chunk): int(size) for chunk, size in chunks})
+        except (TypeError, ValueError):
+            raise UsageError(f"chunks have come that are none: {str(chunks)[:200]}") from None
+
+    def held(self, order: FragmentOrder) -> int:
+        """Return of how many row groups of a fragment this node keeps the results."""
+        catalogue = self.node.catalogue(order.epoch)
+        groups = own_groups(self.node, order, catalogue)
+        _, left = self.kept.find(identity(order, catalogue), groups, is_use=False)
+        return len(groups) - len(left)
 
     def counts(self) -> dict[str, int]:
         """Return what has been done since the node has started, for JSON."""
         with self._lock:
-            return {name: self._counts[name] for name in _COUNTED}
+            counts = {name: self._counts[name] for name in _COUNTED}
+        return {**counts, "results kept, bytes": self.kept.bytes}
 
-    def count(self, name: str) -> None:
+    def count(self, name: str, times: int = 1) -> None:
         """Count an event."""
         with self._lock:
-            self._counts[name] += 1
+            self._counts[name] += times
 
     def shares(self, split: SplitQuery, catalogue: Catalogue) -> Counter[Name]:
         """Return the nodes that own row groups of the split table, and how many."""
@@ -151,61 +181,22 @@ class SplitRuns:
                 self._decisions.popitem(last=False)
 
 
-_COUNTED = ("split", "whole", "fragments", "asked again", "computed whole after all")
+_COUNTED = (
+    *("split", "whole", "fragments", "asked again", "computed whole after all"),
+    *("results used again", "results computed"),
+)
 
 
-class SplitRun:
-    """One query that may be split (`cumulus_ring.nodes.AnyQuery`)."""
+class SplitRun(SteppedQuery):
+    """One query that may be split.
+
+    `run` raises LimitError if partial results are too large, and NodeLostError if nodes were lost twice.
+    """
 
     def __init__(self, runs: SplitRuns, sql: str, catalogue: Catalogue) -> None:
-        self._runs, self._sql, self._catalogue = runs, sql, catalogue
+        super().__init__(sql)
+        self._runs, self._catalogue = runs, catalogue
         self._tables = tables_by_name(catalogue)
-        self._step: AnyQuery | FragmentGroup | None = None
-        self._error: CumulusError | None = None
-        self._state = threading.Lock()
-        self._over = threading.Event()
-        self._is_started = False
-
-    @property
-    def sql(self) -> str:
-        """Its text."""
-        return self._sql
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether it is to end with an error."""
-        with self._state:
-            return self._error is not None
-
-    def cancel(self, error: CumulusError | None = None) -> None:
-        """End the query and all of its fragments with an error, the first that it is given; return when it has."""
-        with self._state:
-            if self._error is None:
-                self._error = error or QueryCancelledError("the query was cancelled", hint="Ask it again.")
-            step, told, is_started = self._step, self._error, self._is_started
-        if step is not None:
-            step.cancel(told)
-        if is_started:
-            self._over.wait()
-
-    def run(self) -> pa.Table:
-        """Return the result; once.
-
-        Raises
-        ------
-        CumulusError
-            As `NodeQuery.run`; LimitError if partial results are too large; NodeLostError if nodes were lost twice.
-        """
-        with self._state:
-            self._is_started = True
-        try:
-            return self._run()
-        except CumulusError as problem:
-            with self._state:
-                error = self._error
-            raise error or problem from None
-        finally:
-            self._over.set()
 
     def _run(self) -> pa.Table:
         version = self._catalogue.version
@@ -242,7 +233,7 @@ class SplitRun:
         doors = self._runs.doors
         for is_last in (False, True):
             ring_epoch, members = doors.members
-            order = FragmentOrder(split.partial, split.table.name, members, self._catalogue.version, self._runs.most)
+            order = self._runs.order(split, self._catalogue, members)
             group = FragmentGroup(self._fragments(split, order, ring_epoch), self._runs.most)
             try:
                 partials: list[pa.Table] = self._do(group, group.run)
@@ -262,23 +253,10 @@ class SplitRun:
         found: list[Fragment] = []
         for name in self._runs.shares(split, self._catalogue) or [node.name]:
             if name == node.name:
-                query = node.reading(order.sql, self._catalogue, OwnRows(order.table, name, order.members))
-                found.append(OwnFragment(name, node.fragments, query))
+                found.append(OwnFragment(name, node.fragments, self._runs.fragment(order)))
             else:
                 found.append(RemoteFragment(name, order, self._runs.doors, ring_epoch))
         return found
-
-    def _do(self, step: Step, run: Callable[[], Any]) -> Any:
-        """Run a step, which `cancel` ends."""
-        with self._state:
-            if self._error is not None:
-                raise self._error
-            self._step = step
-        try:
-            return run()
-        finally:
-            with self._state:
-                self._step = None
 
 
 _UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
