@@ -137,8 +137,6 @@ def test_at_another_epoch_only_new_files_are_computed(tmp_path: Path) -> None:
             assert splits(client, "results computed") == computed + 1 + 7 + 1
             names = "SELECT 1 AS k, 'one' AS name UNION ALL SELECT 2, 'x'"
             connection.execute(f"COPY ({names}) TO '{tmp_path}/names.parquet'")
-                f"COPY (SELECT 1 AS k, 'one' AS name UNION ALL SELECT 2, 'x') TO '{tmp_path}/names.parquet'"
-            )
             (tmp_path / "names.parquet").replace(source / "names.parquet")
             while client.tables()["names"]["rows"] == 1 and time.monotonic() < until:
                 time.sleep(0.1)

@@ -26,8 +26,8 @@ from cumulus_ring.links.slots import SlotPool
 from cumulus_ring.machine.messages import ChunkId, Reconfigured, Refreshed, RefreshFailed
 from cumulus_ring.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
 from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
+from cumulus_ring.nodes.query_pace import QueryPace
 from cumulus_ring.process.host import NodeLinks, RingHost
-from cumulus_ring.process.query_pace import QueryPace
 from cumulus_ring.process.query_scans import OwnRows, QueryScans
 from cumulus_ring.process.recording import RECORD
 from cumulus_ring.process.settings import NodePlace, RingOptions

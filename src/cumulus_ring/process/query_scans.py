@@ -23,8 +23,8 @@ from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.machine.messages import ChunkId, PullBlocked, ScanEnded
 from cumulus_ring.nodes.feed import ArrivalFeed
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed
+from cumulus_ring.nodes.query_pace import QueryPace
 from cumulus_ring.process.host import RingHost
-from cumulus_ring.process.query_pace import QueryPace
 
 RowGroupId: TypeAlias = tuple[bytes, int]
 """The digest of a file, and the number of a row group in it."""

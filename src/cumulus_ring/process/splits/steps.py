@@ -14,7 +14,7 @@ from cumulus.errors import CumulusError, QueryCancelledError
 Found = TypeVar("Found")
 
 
-class Step(Protocol):
+class QueryStep(Protocol):
     """Work that another thread can cancel."""
 
     def cancel(self, error: CumulusError) -> None:
@@ -26,7 +26,7 @@ class SteppedQuery(ABC):
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
-        self._step: Step | None = None
+        self._step: QueryStep | None = None
         self._error: CumulusError | None = None
         self._is_started = False
         self._state = threading.Lock()
@@ -77,7 +77,7 @@ class SteppedQuery(ABC):
     def _run(self) -> pa.Table:
         """Return the result, by steps."""
 
-    def _do(self, step: Step, run: Callable[[], Found]) -> Found:
+    def _do(self, step: QueryStep, run: Callable[[], Found]) -> Found:
         """Run a step."""
         with self._state:
             if self._error is not None:
