@@ -82,7 +82,7 @@ def start(
             f"--transport {transport}: chunks do not travel by that", hint=f"It is one of {', '.join(TRANSPORTS)}."
         )
     link_faults(faults)  # what is wrong is told before anything is made
-    _check_listening(listen, address, nodes, secret_file)
+    _check_places(source, listen, address, nodes, secret_file)
     if replicas > 1 and not adopt:
         raise UsageError(f"--replicas {replicas}: only what nodes adopt is kept", hint="Give --adopt, too.")
     if replicas > nodes and not listen:
@@ -124,11 +124,13 @@ def _told_at_start(options: RingOptions, source: Path, home: Path, secret_file: 
     return f"{told}. Stop: cumulus ring stop --home {home}"
 
 
-def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | None) -> None:
-    """Raise UsageError if others cannot join as it is said."""
+def _check_places(source: Path, listen: str, address: str, nodes: int, secret_file: Path | None) -> None:
+    """Raise UsageError if the source is on no disk, or others cannot join as it is said."""
+    from cumulus.durable.folders import refuse_remote
     from cumulus.transport.secret_file import read_secret
     from cumulus_ring.process.ring_places import keeper_address
 
+    refuse_remote(source, "--from")
     if not listen:
         if not nodes:
             raise UsageError("a ring of no nodes", hint="Give --listen HOST:PORT, where nodes join; or some --nodes.")
