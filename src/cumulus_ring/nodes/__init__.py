@@ -7,7 +7,7 @@ arrive (`feed`), and DuckDB scans them in place (`scan`). This room does not kno
 from cumulus_ring.nodes.engine import EngineLimits, open_engine
 from cumulus_ring.nodes.feed import ArrivalFeed, ChunkSource, Feed, lend
 from cumulus_ring.nodes.planning import QueryPlan, RingTable, ScanNeed, plan_query
-from cumulus_ring.nodes.queries import NodeQueries, NodeQuery
+from cumulus_ring.nodes.queries import NodeQueries, NodeQuery, TakeBatch
 
 __all__ = [
     "ArrivalFeed",
@@ -19,6 +19,7 @@ __all__ = [
     "QueryPlan",
     "RingTable",
     "ScanNeed",
+    "TakeBatch",
     "lend",
     "open_engine",
     "plan_query",

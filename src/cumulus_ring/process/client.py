@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,79 @@ class RingAnswer(Result):
         super().__init__(table)
         self.epoch = epoch
         self.node = node
+
+
+class HeldTable:
+    """The rows of a table on a ring as they come, as a context and an iterator of Arrow record batches.
+
+    `close`, or the end of the context, lets go of what is not taken.
+
+    Attributes
+    ----------
+    node
+        Which node gives them.
+    """
+
+    def __init__(self, link: OpenLink, node: Name, sql: str, epoch: int) -> None:
+        self.node = node
+        self._link = link
+        self._schema: pa.Schema | None = None
+        self._first: list[pa.RecordBatch] = []
+        self._is_over = False
+        try:
+            send_said(link, {"ask": "hold", "sql": sql, "epoch": epoch})
+            self._first = self._next()
+        except OSError as problem:
+            raise self._gone(problem) from None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        assert self._schema is not None, "the first batch, or the end, has them"
+        return self._schema
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a reader, for what takes one: polars, DuckDB, pandas."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        batches, self._first = self._first, []
+        while batches:
+            yield from batches
+            batches = [] if self._is_over else self._next()
+
+    def __enter__(self) -> HeldTable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more; the node ends what it does for this."""
+        self._is_over = True
+        self._link.close()
+
+    def _next(self) -> list[pa.RecordBatch]:
+        """Return the next rows; none at the end."""
+        try:
+            said, rows = receive_said(self._link)
+        except (LinkClosedError, RemoteProtocolError, OSError) as problem:
+            raise self._gone(problem) from None
+        if "error" in said:
+            self.close()
+            raise error_of(said["error"])
+        assert rows is not None, "rows, or none of them, have columns"
+        self._schema = rows.schema
+        if "more" in said:
+            return list(rows.to_batches())
+        self.close()
+        return []
+
+    def _gone(self, problem: Exception) -> NodeLostError:
+        self.close()
+        return NodeLostError(
+            f"{self.node} has gone before it has given all rows: {problem}", hint="Ask again: others have its chunks."
+        )
 
 
 class RingClient:
@@ -111,6 +185,40 @@ class RingClient:
         said, rows = self._ask(node, asked, timeout_s=timeout)
         assert rows is not None, "a result without rows has columns"
         return RingAnswer(rows, said["epoch"], said["node"])
+
+    def hold(
+        self,
+        table: str,
+        columns: Sequence[str] = (),
+        where: str = "",
+        *,
+        node: Name = ANY_NODE,
+        epoch: int = 0,
+    ) -> HeldTable:
+        """Return a stream of a table's rows as Arrow, batch by batch, in the order in which its chunks come by.
+
+        The chunks are asked for at once; each batch is taken from what is at the node when it is its turn, and let go
+        when the next one is taken, or the stream closed (paper 004, section 8.3). So another engine can scan a table of
+        the ring as its own.
+
+        Parameters
+        ----------
+        columns
+            All, if none are given.
+        where
+            A condition in DuckDB's dialect, over any columns of the table.
+        node, epoch
+            As in `query`.
+
+        Raises
+        ------
+        UsageError, SqlError, RingError
+            As `query`; what is found later comes when a batch is taken.
+        """
+        chosen = ", ".join(map(_quoted, columns)) or "*"
+        sql = f"SELECT {chosen} FROM {_quoted(table)}" + (f" WHERE ({where})" if where else "")
+        name = self._less_busy(_CONNECT_SECONDS) if node == ANY_NODE else node
+        return HeldTable(self._connected(name, _CONNECT_SECONDS), name, sql, epoch)
 
     def explain(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask the ring for, and how it would run: as text, and as JSON has it."""
@@ -224,3 +332,7 @@ class RingClient:
                     raise NodeLostError(
                         f"{name} does not answer: {problem.message}", hint="Ask another node."
                     ) from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
