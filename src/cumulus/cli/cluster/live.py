@@ -299,14 +299,13 @@ def status(
 
     Example: cumulus cluster status live/
     """
-    from rich.console import Console
-
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus.cluster.live.client import ClusterClient
     from cumulus.cluster.live.status import silent_machines
     from cumulus.cluster.live.status_tables import status_tables
     from cumulus.explain.explanation import counted
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     place = _place(home, at, secret_file, tls_ca, insecure)
     with ClusterClient(place, timeout_s=5.0) as client:
         while True:
