@@ -29,7 +29,8 @@ def connect(
     ----------
     home
         A folder; or such as ``http://localhost:8321``, where `cumulus serve` runs; or such as ``cluster://h1:7070``,
-        where an agent of a cluster runs, or several, with commas: the first that answers is asked.
+        where an agent of a cluster runs, or several, with commas: the first that answers is asked; or such as
+        ``ring://h1:7200``, where the keeper of a ring listens.
     timeout_s
         How long any call of a client of a cluster or a server may wait. Queries of a ring have time-outs of their own.
     token
@@ -37,7 +38,7 @@ def connect(
     verify
         For a server with TLS: whether its certificate must be good; a path is a file with certificates to trust.
     secret_file
-        For the agent of a cluster: what its clients must know. A copy of the cluster's, readable by nobody else.
+        For the agent of a cluster, or the keeper of a ring: what clients must know. A copy, readable by nobody else.
     tls_ca, insecure
         For the agent of a cluster on another host: a file with certificates to trust; or whether what goes there may be
         read on the way.
@@ -64,7 +65,7 @@ def connect(
         place = AgentPlace(str(home), str(secret_file), str(tls_ca), insecure=insecure)
         return ClusterClient(place, timeout_s=timeout_s, through=through)
     for opener in extensions(CLIENTS).values():
-        client = opener.load()(Path(home))
+        client = opener.load()(home, secret_file)
         if client is not None:
             return client
     from cumulus.cluster.live.address import is_cluster_home

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint, entry_points
 
 COMMANDS, CLIENTS = "cumulus.commands", "cumulus.clients"
-"""Name → a function or a group of commands of Typer; name → a function from a home to its client, None for others'."""
+"""Name → a function or a group of commands of Typer; name → a function from a home or address and the file of a secret
+to its client, None for others'."""
 
 
 def extensions(group: str) -> dict[str, EntryPoint]:

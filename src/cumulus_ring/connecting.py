@@ -1,4 +1,4 @@
-"""What `cumulus.connect` asks of a folder: whether it is the home of a ring, and then for a client."""
+"""What `cumulus.connect` asks of a folder or an address: whether it is that of a ring, and then for a client."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ if TYPE_CHECKING:
     from cumulus_ring.process.client import RingClient
 
 
-def open_client(home: Path) -> RingClient | None:
-    """Return a client of the ring of a home, None if it is no home of a ring.
+def open_client(home: str | Path, secret_file: str | Path = "") -> RingClient | None:
+    """Return a client of the ring of a home, or at such an address as ``ring://h1:7200``; None if it is neither.
 
     Raises
     ------
     NotRunningError
         If the ring does not run.
+    UsageError, InputError
+        If it is an address without a port, or the secret cannot be read.
     """
-    if not is_home(home):
+    if str(home).startswith("ring://"):
+        from cumulus_ring.process.client import RingClient
+        from cumulus_ring.process.ring_places import KeeperPlace
+
+        return RingClient(KeeperPlace(str(home), secret_file))
+    if not is_home(Path(home)):
         return None
     from cumulus_ring.process.client import RingClient  # brings Arrow along
 

@@ -28,6 +28,12 @@ def test_each_epoch_is_as_the_embedded_host_leaves_it(faults: tuple[str, ...], c
     assert summary.is_clean, summary.lines(str)
 
 
+def test_a_cluster_that_had_other_nodes_and_switches_before_goes_on() -> None:
+    seeds = Seeds(first=300, count=6, needed=("dealt out anew", "epoch commit after a crash"))
+    summary = run_seeds(partial(cluster_case, is_grown=True), seeds, CONDITIONS)
+    assert summary.is_clean, summary.lines(str)
+
+
 @pytest.mark.slow
 def test_hundreds_of_seeds_are_clean_and_everything_happens() -> None:
     summary = run_seeds(cluster_case, Seeds(first=1000, count=500, needed=NEEDED), CONDITIONS)

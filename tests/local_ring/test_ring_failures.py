@@ -34,7 +34,6 @@ from cumulus.errors import (
 from cumulus.transport.greeting import Credentials
 from cumulus.workloads import tpch
 from cumulus_ring.chunks.rendezvous import owner
-from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import OpenLink
 from cumulus_ring.process import ring_supervisor
@@ -55,6 +54,7 @@ from support.ring_faults import (
     wait_until,
 )
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
+from support.told_versions import Told
 
 pytestmark = pytest.mark.xdist_group("test_ring_failures")  # one ring for all of them
 
@@ -91,7 +91,7 @@ def ring(little: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rin
 def tables_of(client: RingClient, node: str) -> list[int]:
     """The tables whose chunks a node owns."""
     nodes = client.nodes
-    tables = SourceVersions(client.home).catalogue().tables
+    tables = Told(client.home).catalogue().tables
     return [int(each.name[1:]) for each in tables if owner(each.files[0].digest, 0, nodes) == node]
 
 
@@ -230,7 +230,7 @@ def test_a_damaged_chunk_fails_who_reads_it_until_its_file_is_back(little: Path,
         log = home / LOG
         wait_until(lambda: "needs its files no more" in log.read_text(), 10)
         source.rename(away)
-        damaged = next(each for each in SourceVersions(home).chunks().values() if each.table == "t7")
+        damaged = next(each for each in Told(home).chunks().values() if each.table == "t7")
         (stored,) = home.glob(f"node*/store/{damaged.id:016x}")
         data = bytearray(stored.read_bytes())
         data[len(data) // 2] ^= 1

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from cumulus.workloads import tpch
-from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import LOG, read_address
 from cumulus_ring.process.recording import RECORD
 from support.running_ring import QUERIES, duckdb_over, expect_equal, running_ring, select
+from support.told_versions import Told
 
 pytestmark = pytest.mark.xdist_group("test_ring_is_a_ring")  # one ring for all of them
 
@@ -76,7 +76,7 @@ def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
     """The first query of this ring."""
     with duckdb_over(source) as alone:
         expect_equal(ring.query(select("q6"), node="node1").arrow(), alone.sql(select("q6")).to_arrow_table())
-    of_lineitem = [each for each in SourceVersions(ring.home).chunks().values() if each.table == "lineitem"]
+    of_lineitem = [each for each in Told(ring.home).chunks().values() if each.table == "lineitem"]
     wanted = {each.id: each for each in of_lineitem if Q6.intersection(each.columns)}
     assert len({name for each in of_lineitem for name in each.columns}) == 16
     assert {name for each in wanted.values() for name in each.columns} == Q6

@@ -18,7 +18,7 @@ import pytest
 from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from cumulus.errors import EpochMissingError
-from cumulus_ring.chunks.versions import numbers_of_versions
+from cumulus_ring.chunks.kept_versions import numbers_of_versions
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import LOG, read_address
 from support.command_line import cumulus

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from cumulus.cluster.mode import RULES, Mode
-from cumulus.workloads import changes, shop
+from cumulus.workloads import changes, flights, shop
 from cumulus_lab.workloads import benchmark
 from support.benchmarks import small_stream
 from support.network_hosts import Host, Hosts, missing, write_certificates
@@ -418,7 +418,7 @@ print("the same", newest_epoch(whole))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["shop", "q3", "q5", "q10"])
+@pytest.mark.parametrize("name", ["shop", "flights", "q3", "q5", "q10"])
 def test_each_epoch_is_that_of_the_embedded_host_in_every_mode(
     hosts: Sequence[Host], tmp_path: Path, name: str
 ) -> None:
@@ -427,6 +427,9 @@ def test_each_epoch_is_that_of_the_embedded_host_in_every_mode(
     if name == "shop":
         shop.write(files)
         script = shop.sql()
+    elif name == "flights":
+        flights.write(files, epochs=2)
+        script = flights.sql()
     else:
         told, _ = small_stream("tpch", name, 160, 1, "rely")
         schemas = {table: suite.schema(table) for table in suite.query_columns(name, "used")}

@@ -52,6 +52,7 @@ def simulate_cluster(
     commit: str = typer.Option("", help="Who commits: publisher or switches; '' for one by the seed."),
     transitions: str = typer.Option("", help="Of switches: aligned or staggered; '' for some by the seed."),
     hosts: bool = typer.Option(False, "--hosts", help="All of them on several hosts, with standbys."),
+    grown: bool = typer.Option(False, "--grown", help="All that can have had other nodes and switches before have."),
     faults: str = typer.Option(ALL_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 200 seeds."),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
@@ -83,13 +84,15 @@ def simulate_cluster(
     if one and RULES[one].needs_one_switch and switches > 1:
         raise UsageError(f"--mode {mode} has one switch", hint="Leave out --switches.")
     options_of(one or Mode.EVENTUAL, option)
+    if hosts and grown:
+        raise UsageError("--hosts and --grown: a simulated cluster grows beside its home", hint="Leave one out.")
     if option and one is None:
         raise UsageError("--option is of a mode", hint="Say which one: --mode eventual.")
     central = _central(dispatch, arity, gc, mode)
     shaped = partial(cluster_case, broken=broken, nodes=nodes, switches=switches, mode=one, central=central)
     endings = {name: text for name, text in (("commit", commit), ("transitions", transitions)) if text}
     epoch_endings(**endings)
-    shaped = partial(shaped, endings=endings)
+    shaped = partial(shaped, endings=endings, is_grown=grown)
     case: ScenarioOf = partial(shaped, has_hosts=True if hosts else None, options=tuple(option) or None)
     if seed >= 0:
         if trace:
@@ -98,9 +101,9 @@ def simulate_cluster(
         return
     again_by: dict[str, object] = {"--nodes": nodes or "", "--switches": switches or "", "--mode": mode}
     again_by |= {"--option": option or "", "--dispatch": dispatch, "--arity": arity or "", "--gc": gc}
-    again_by |= {"--commit": commit, "--transitions": transitions, "--hosts": hosts or ""}
+    again_by |= {"--commit": commit, "--transitions": transitions, "--hosts": hosts or "", "--grown": grown or ""}
     again = partial(_replay, "cluster", {**again_by, "--faults": faults, "--break": broken}, ALL_FAULTS)
-    is_all = not any((nodes, switches, mode, hosts, endings)) and set(names) == set(FAULTS)
+    is_all = not any((nodes, switches, mode, hosts, grown, endings)) and set(names) == set(FAULTS)
     is_large = seeds >= LARGE_RUN and is_all
     chosen = Seeds(first, seeds, jobs, needed=NEEDED if is_large else ())
     if broken:

@@ -43,6 +43,8 @@ from cumulus_lab.simulation import BrokenRule
 Breaking: TypeAlias = Callable[[Name, Machine, ClusterLayout], Machine]
 """Makes a machine of which a rule is broken of one as it should be; the layout is that of its cluster."""
 
+DEALT_TWICE = "keys on two nodes after growing"
+
 
 class DropsDeltas(BrokenRule):
     """A node that sends no deltas."""
@@ -432,6 +434,7 @@ BREAKS: Mapping[str, Breaking] = {
     "tick before the epochs": _part(_tell_ticks_early, TicksNode),
     "acknowledged before the standby": lambda name, machine, _: machine if name == PUBLISHER else CopiesLate(machine),
     "standby taken for whole": _say_copies_are_whole,
+    DEALT_TWICE: as_it_is,  # it is about files, before any machine starts
     **{name: _part(each.change, each.protocol) for name, each in OPTION_BREAKS.items()},
 }
 """Name → a rule broken."""

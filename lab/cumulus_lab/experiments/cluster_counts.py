@@ -52,6 +52,7 @@ NEEDED = (
     "correction of depth 1",
     "correction of depth 2",
     "correction sent on",
+    "dealt out anew",
     "deltas sent",
     "empty PUSH sent",
     "epoch",
@@ -107,6 +108,11 @@ class ClusterHistory:
         self._ended: set[tuple[int, int]] = set()
         """Switch and epoch that it has ended in some life."""
         self._corrections: tuple[int, dict[tuple[str, int], int]] = (0, {})
+
+    def follow(self, before: ClusterHistory, last: int, switches: int) -> None:
+        """Go on behind the last epoch of a cluster that had another number of switches."""
+        self.turns |= before.turns
+        self._ended |= {(switch, last) for switch in range(switches)}
 
     def note_end(self, switch: int, epoch: int, switches: int) -> None:
         """Note that a switch ends an epoch, which the one before it must have ended, if they do so in turns."""

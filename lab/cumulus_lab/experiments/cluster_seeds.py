@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cumulus.catalog.schema import Relation
-from cumulus.cluster import codec
 from cumulus.cluster.messages import node_name, switch_name
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.node import ClusterNode
@@ -24,8 +23,7 @@ from cumulus.cluster.planning.central_options import CentralOptions
 from cumulus.cluster.planning.cluster_plan import ClusterPlan
 from cumulus.cluster.processes.cluster_settings import ClusterSettings
 from cumulus.cluster.processes.home import Home
-from cumulus.cluster.processes.processes import equip_by_plan, fed_by, machine_names
-from cumulus.cluster.standby.copies import KeepCopies, ReadOwnLog
+from cumulus.cluster.processes.processes import fed_by, machine_names
 from cumulus.cluster.standby.standby import Standby
 from cumulus.cluster.switch import Switch
 from cumulus.engine.engines import make_engine
@@ -37,7 +35,7 @@ from cumulus.epochs.sources import sources_from
 from cumulus.errors import LayoutError
 from cumulus.machine import Machine, Name
 from cumulus.scalars.function_modules import functions_in
-from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
+from cumulus.transport.machine_spec import SUPERVISOR
 from cumulus_lab.experiments.cluster_breaks import (
     BREAKS,
     BROKEN_BY,
@@ -46,11 +44,13 @@ from cumulus_lab.experiments.cluster_breaks import (
     BROKEN_IN_GRIDS,
     BROKEN_ON_HOSTS,
     BROKEN_WITH,
+    DEALT_TWICE,
     Breaking,
     as_it_is,
 )
 from cumulus_lab.experiments.cluster_clients import SendingClient, check_tokens, write_parts
 from cumulus_lab.experiments.cluster_counts import ClusterHistory, CountedMachine, machine_in
+from cumulus_lab.experiments.cluster_growth import GrownHome, Growth, chosen_growth
 from cumulus_lab.experiments.cluster_hosts import VirtualHosts
 from cumulus_lab.experiments.cluster_ledger import Ledger
 from cumulus_lab.experiments.cluster_modes import (
@@ -69,6 +69,7 @@ from cumulus_lab.experiments.cluster_starter import Starter
 from cumulus_lab.experiments.cluster_states import check_nodes
 from cumulus_lab.experiments.epoch_breaks import BROKEN_ENDINGS
 from cumulus_lab.experiments.equal_outputs import difference, difference_in_parts
+from cumulus_lab.experiments.virtual_cluster import WIRE, VirtualCluster
 from cumulus_lab.simulation import (
     BackPressure,
     Choices,
@@ -77,7 +78,6 @@ from cumulus_lab.simulation import (
     Reports,
     Scenario,
     VirtualLog,
-    Wire,
     World,
     as_it_should_be,
     faults_named,
@@ -106,60 +106,6 @@ REFUSALS = 1 / 50
 """The share of programs that no cluster takes."""
 IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
 """Where folders are: what a crash does to a disk is simulated, and a real one would only be slow."""
-WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
-
-
-class VirtualCluster:
-    """The machines of a cluster, life after life, with what does their tasks.
-
-    Parameters
-    ----------
-    settings, plan
-        What its home has.
-    every_ms, last
-        As the publisher takes them.
-    hosts
-        Where they are, if they have standbys.
-    reports
-        Where it is counted what happens.
-    """
-
-    def __init__(
-        self,
-        settings: ClusterSettings,
-        plan: ClusterPlan,
-        every_ms: int | None,
-        last: int,
-        reports: Reports,
-        hosts: VirtualHosts | None = None,
-    ) -> None:
-        self.names = machine_names(settings)
-        self._settings, self._plan, self._hosts = settings, plan, hosts
-        self._argument: dict[str, Any] = {"home": settings.home, "every_ms": every_ms, "last": last}
-        if hosts is not None:
-            self._argument |= {"ack": "standby", "hosts": hosts.count}
-        self._equipped: dict[Name, MachineSpec] = {}
-        self._reports = reports
-
-    def made(self, name: Name) -> Machine:
-        """Return the machine of a new life, as its process would make it."""
-        self._equipped.pop(name, None)  # it holds locks
-        if self._hosts is not None:
-            if name in self._hosts.standbys:
-                return self._hosts.made(name)
-            self._hosts.bring(name)
-        spec = equip_by_plan(name, self._argument, self._settings, self._plan)
-        if spec.log is not None:
-            spec.log.close()  # records are on the world's disk
-        self._equipped[name] = spec
-        return spec.machine
-
-    def perform(self, name: Name, task: Any) -> Any:
-        """Do a task of a machine."""
-        self._reports(f"task {type(task).__name__}")
-        if self._hosts is not None and isinstance(task, KeepCopies | ReadOwnLog):
-            return self._hosts.perform(name, task)
-        return self._equipped[name].perform(task)
 
 
 class Case:
@@ -179,8 +125,10 @@ class Case:
         The options of the mode, and how blocks reach nodes; None lets choices say.
     endings
         How epochs end, as far as choices do not say.
-    is_cut
-        Whether maps are cut if they can be; else choices say.
+    is_cut, is_grown
+        Whether maps are cut if they can be, and whether it had another shape before; else choices say.
+    is_dealt_twice
+        Whether a rule of growing is broken (`cluster_growth`).
     """
 
     def __init__(
@@ -196,6 +144,8 @@ class Case:
         endings: Mapping[str, str] | None = None,
         *,
         is_cut: bool = False,
+        is_grown: bool = False,
+        is_dealt_twice: bool = False,
     ) -> None:
         stream = choices.stream("cluster")
         self._folder = tempfile.TemporaryDirectory(prefix="cumulus-seed-", dir=IN_MEMORY)
@@ -222,10 +172,8 @@ class Case:
         self._unread = stream.one([0, 0, 4_000, 400])
         drawn = {"options": options, "cuts": cuts, "slots": slots, "splits": splits, **central.plain()}
         drawn |= {**chosen_endings(choices).plain(), **(endings or {})}
-        settings = self._chosen_settings(stream, extremes, drawn)
-        self._settings = settings
+        settings = self._settings = self._chosen_settings(stream, extremes, drawn)
         self._starter: Starter | None = None
-        self._gated = self._gated_nodes() if choices.stream("resets").chance(2 / 3) else None
         self._incarnations: list[int] = []
         self._breaking = breaking
         self._reports, self._history = Reports(), ClusterHistory()
@@ -235,13 +183,36 @@ class Case:
         self._report_grid()
         self._ledger = Ledger(frozenset(dict(program.kept)) | {each.name for each in program.relations if each.static})
         self._disks: dict[Name, VirtualLog] = {}
+        growth = None
+        if not has_hosts:
+            growth = chosen_growth(choices, self._name, mode, self._plan, has_cuts=bool(cuts), is_grown=is_grown)
+        if growth is not None:
+            self._grow(GrownHome(settings, self._plan, growth, is_dealt_twice=is_dealt_twice), growth, choices)
+            has_hosts, settings = False, self._settings
+        self._gated = self._gated_nodes() if choices.stream("resets").chance(2 / 3) else None
         self._hosts = self._hosts_of(choices.stream("hosts"), has_hosts)
         self._cluster = VirtualCluster(
             settings, self._plan, EVERY_MS if self._clients else None, self._last, self._reports, self._hosts
         )
         self._senders = self._clients_of(choices)
         self._sent = SentRows(self._plan)
-        self._guests = self._guests_of(choices.stream("queries"))
+        # Rows that a cluster of another shape has sent are none that a reader knows of.
+        self._guests = {**self._senders} if growth else self._guests_of(choices.stream("queries"))
+
+    def _grow(self, home: GrownHome, growth: Growth, choices: Choices) -> None:
+        """Let the home have another shape for its first epochs."""
+        before = ClusterHistory()
+
+        def watched(name: Name, machine: Machine, plan: ClusterPlan) -> Machine:
+            return CountedMachine(name, machine, self._reports, before, len(self._incarnations), self._ledger, plan)
+
+        home.grow(choices, self._incarnations, watched, self._reports)
+        self._settings, self._plan = home.settings, home.plan
+        self._disks |= home.disks
+        last = newest_epoch(self._out) or 0
+        self._history.follow(before, last, self._plan.tables.switches)
+        if self._last:
+            self._last += last
 
     def _report_grid(self) -> None:
         layout = self._plan.layout
@@ -433,6 +404,8 @@ def cluster_case(
     options: tuple[str, ...] | None = None,
     central: CentralOptions | None = None,
     endings: Mapping[str, str] | None = None,
+    *,
+    is_grown: bool = False,
 ) -> Scenario:
     """Return a random cluster with random files; see `Case`."""
     stream = choices.stream("program")
@@ -445,11 +418,10 @@ def cluster_case(
         switches = switches or int(broken in BROKEN_BY_ONE)
         options = options or BROKEN_WITH.get(broken)
         endings = endings or BROKEN_ENDINGS.get(broken)
-    breaking = BREAKS[broken] if broken else as_it_is
-    is_cut = broken in BROKEN_IN_GRIDS
-    return Case(
-        choices, breaking, nodes, switches, mode, has_hosts, options, central, endings, is_cut=is_cut
-    ).scenario()
+    breaking = BREAKS.get(broken, as_it_is)
+    shaped: dict[str, bool] = {"is_cut": broken in BROKEN_IN_GRIDS, "is_dealt_twice": broken == DEALT_TWICE}
+    shaped["is_grown"] = is_grown or broken == DEALT_TWICE
+    return Case(choices, breaking, nodes, switches, mode, has_hosts, options, central, endings, **shaped).scenario()
 
 
 def refusal(name: str) -> Scenario:

@@ -72,7 +72,10 @@ def repeated(
 
 
 def _run(scenario_of: ScenarioOf, choices: Choices, conditions: Conditions, traced: bool) -> SimulatedRun:
-    scenario = scenario_of(choices)
+    try:
+        scenario = scenario_of(choices)
+    except FailedRunError as error:  # in what has to be before
+        return SimulatedRun(choices.seed, error.failure, {}, 0, 0, 0, 0.0, choices.recording())
     trace = Trace(scenario.wire.text) if traced else None
     world = World(scenario, conditions, choices, trace)
     failure: Failure | None = None

@@ -50,6 +50,17 @@ def keep_alive(connection: socket.socket) -> None:
     _set_options(connection, KEEP_ALIVE)
 
 
+def limit_absence(connection: socket.socket, seconds: float) -> None:
+    """Let the system close a connection whose other side has said nothing for so long, and taken nothing that was sent.
+
+    It is for links whose other side always reads: the computer there is gone, or a cable. What hangs there is not
+    found, as the system answers for it.
+    """
+    every = max(1, round(seconds / 4))
+    probes = {"TCP_KEEPIDLE": every, "TCP_KEEPINTVL": every, "TCP_KEEPCNT": max(1, round(seconds / every) - 1)}
+    _set_options(connection, {**probes, "TCP_USER_TIMEOUT": round(seconds * 1000)})
+
+
 def _set_options(connection: socket.socket, options: Mapping[str, int]) -> None:
     if connection.family in (socket.AF_INET, socket.AF_INET6):
         for option, value in options.items():

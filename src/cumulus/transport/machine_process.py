@@ -214,6 +214,8 @@ class MachineProcess:
         match kind:
             case FrameKind.MESSAGE:
                 self._occurred(MachineMessage(self.name, payload))
+            case FrameKind.LINE:
+                self.wrote(payload.decode(errors="replace"))
             case FrameKind.READY:
                 host, port, *self.further = json.loads(payload)
                 self.address = (self._host or host, port)

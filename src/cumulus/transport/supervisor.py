@@ -192,11 +192,32 @@ class Supervisor:
         self._processes = self._processes if processes is None else tuple(processes)
         self._start([each for each in self._processes if not self.is_alive(each.name)], message)
 
-    def reconnect_all(self, incarnation: int) -> None:
-        """Begin a new incarnation among the processes that run; the others are not members of it."""
+    def add(self, process: Process, launch: Launcher) -> None:
+        """Start one more process, and do not wait for it: it is a member when the others are told of it.
+
+        Raises
+        ------
+        ProcessError
+            If it cannot be started.
+        """
+        assert process.name not in self._running, f"{process.name} is there already"
+        with Deferring():
+            self._running[process.name] = MachineProcess(
+                process, launch, self._start_message(), self._on_line, self._take
+            )
+        self._processes = (*self._processes, process)
+
+    def reconnect_all(self, incarnation: int, members: Sequence[Name] | None = None) -> None:
+        """Begin a new incarnation among some processes that run, all if not given; others are not members of it.
+
+        Parameters
+        ----------
+        members
+            In the order in which they are told of one another.
+        """
         assert incarnation > self.incarnation, f"incarnation {incarnation} after {self.incarnation}"
         self.incarnation = incarnation
-        self._introduce(None)
+        self._introduce(None, members)
 
     def give_up(self, name: Name) -> None:
         """End a process, if it has not ended, and forget it: it is not started again, and nobody hears of it."""
@@ -204,6 +225,10 @@ class Supervisor:
         running = self._running.pop(name)
         running.running.kill()
         running.running.close()
+
+    def stop_one(self, name: Name) -> None:
+        """Ask a process to end; `wait` tells when it has."""
+        self._running[name].running.send(FrameKind.STOP, b"")
 
     def addresses(self) -> dict[Name, Address]:
         """Return where the machines listen."""
@@ -229,15 +254,24 @@ class Supervisor:
             for name, answer in answers.items()
         }
 
-    def ask(self, seconds: float) -> dict[Name, tuple[float, dict[str, Any]] | None]:
-        """Return what each process says when it is asked, and after how many milliseconds; None as in `health`."""
+    def ask(
+        self, seconds: float, names: Collection[Name] | None = None
+    ) -> dict[Name, tuple[float, dict[str, Any]] | None]:
+        """Return what processes say when they are asked, and after how many milliseconds; None as in `health`.
+
+        Parameters
+        ----------
+        names
+            Whom to ask; all, if not given.
+        """
         begun = time.monotonic()
         found: dict[Name, tuple[float, dict[str, Any]] | None] = {}
-        for each in self._running.values():
+        asked = {name: each for name, each in self._running.items() if names is None or name in names}
+        for each in asked.values():
             while not each.health.empty():
                 each.health.get()  # an answer that came too late
             each.running.send(FrameKind.ASK, b"")
-        for name, each in self._running.items():
+        for name, each in asked.items():
             try:
                 left = begun + seconds - time.monotonic() if self.is_alive(name) else 0
                 came, said = each.health.get(timeout=max(left, 0))
@@ -299,8 +333,7 @@ class Supervisor:
 
     def _start(self, processes: Sequence[Process], message: bytes | None = None) -> None:
         """Start processes, and tell all that run of one another."""
-        clients_secret = None if self._clients_secret is None else self._clients_secret.hex()
-        start = {"secret": self._secret.hex(), "clients_secret": clients_secret}
+        start = self._start_message()
         for process in processes:
             if process.name in self._running:
                 self._running[process.name].running.close()
@@ -329,6 +362,11 @@ class Supervisor:
                     raise StartError(self._running[name].given_up(why))
         self._introduce(message)
 
+    def _start_message(self) -> dict[str, Any]:
+        """Return what each process is told beside what it is to run."""
+        clients_secret = None if self._clients_secret is None else self._clients_secret.hex()
+        return {"secret": self._secret.hex(), "clients_secret": clients_secret}
+
     def _forget_ends(self, names: Collection[Name]) -> None:
         """Let nobody hear of ends of processes that are started again."""
         kept: list[Occurrence] = []
@@ -339,11 +377,12 @@ class Supervisor:
             if not isinstance(each, ProcessEnded) or each.name not in names:
                 self._occurrences.put(each)
 
-    def _introduce(self, message: bytes | None) -> None:
-        places = {name: [*where, *self._running[name].further] for name, where in self.addresses().items()}
+    def _introduce(self, message: bytes | None, members: Sequence[Name] | None = None) -> None:
+        known = self.addresses()
+        places = {name: [*known[name], *self._running[name].further] for name in (members or known)}
         meeting = json.dumps([places, None if message is None else message.hex()]).encode()
-        for each in self._running.values():
-            each.running.send(FrameKind.MEET, meeting, self.incarnation)
+        for name in self._running if members is None else members:
+            self._running[name].running.send(FrameKind.MEET, meeting, self.incarnation)
 
     def _take(self, occurrence: Occurrence) -> None:
         if not self._is_stopping:

@@ -22,7 +22,7 @@ from cumulus.catalog.names import folded, known_name
 from cumulus.errors import InputError
 from cumulus_ring.chunks.ids import chunk_id, file_name
 from cumulus_ring.chunks.predicates import AllOf, Predicate
-from cumulus_ring.chunks.rendezvous import owner
+from cumulus_ring.chunks.rendezvous import holders
 from cumulus_ring.chunks.zone_maps import ColumnBounds, may_touch
 
 SLICE_BYTES = 16 << 20
@@ -254,10 +254,13 @@ class Catalogue:
         known = {table.name: table for table in self.tables}
         return known[known_name(name, known, "table")]
 
-    def share(self, member: str, members: Collection[str]) -> list[Chunk]:
-        """Return the chunks that a member of a ring owns (`cumulus_ring.chunks.rendezvous`)."""
+    def share(self, member: str, members: Collection[str], copies: int = 1) -> list[Chunk]:
+        """Return the chunks that a member of a ring keeps if so many do; of one it is the owner.
+
+        See `cumulus_ring.chunks.rendezvous`.
+        """
         return [
             chunk
             for chunk in self.chunks.values()
-            if owner(chunk.file.digest, chunk.row_group.number, members) == member
+            if member in holders(chunk.file.digest, chunk.row_group.number, members, copies)
         ]

@@ -21,6 +21,21 @@ def owner(file: bytes, row_group: int, members: Iterable[str]) -> str:
     return max(members, key=lambda member: (_weight(file, row_group, member), member))
 
 
+def holders(file: bytes, row_group: int, members: Iterable[str], count: int) -> list[str]:
+    """Return the members that keep a row group if so many are to: its owner first, and who would own it without that.
+
+    Examples
+    --------
+    >>> first, second = holders(b"digest", 3, ["a", "b", "c"], 2)
+    >>> first == owner(b"digest", 3, ["a", "b", "c"])
+    True
+    >>> second == owner(b"digest", 3, [member for member in ["a", "b", "c"] if member != first])
+    True
+    """
+    ordered = sorted(members, key=lambda member: (_weight(file, row_group, member), member), reverse=True)
+    return ordered[:count]
+
+
 def _weight(file: bytes, row_group: int, member: str) -> bytes:
     found = blake2b(digest_size=8, person=b"cumulus owner 1")
     found.update(b"%d %d " % (len(file), row_group))

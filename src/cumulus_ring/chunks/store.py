@@ -129,13 +129,20 @@ class ChunkStore:
         """
         return self._load(chunk, self.largest)[0]
 
-    def adopt(self, chunks: Collection[Chunk], told: Callable[[int, int], None] | None = None) -> None:
+    def adopt(
+        self,
+        chunks: Collection[Chunk],
+        told: Callable[[int, int], None] | None = None,
+        lacking: list[Chunk] | None = None,
+    ) -> None:
         """Keep chunks, whatever becomes of their source, until `retain` says otherwise; those that are kept stay so.
 
         Parameters
         ----------
         told
             Called after each chunk with how many are done, and how many there are.
+        lacking
+            Gets the chunks that neither the store nor the source has; without it that is an error.
 
         Raises
         ------
@@ -150,7 +157,14 @@ class ChunkStore:
         try:
             for done, chunk in enumerate(chunks, 1):
                 if chunk.id in new:
-                    _, is_new = self._load(chunk, None)
+                    try:
+                        _, is_new = self._load(chunk, None)
+                    except (ChunkMissingError, ChunkDamagedError):
+                        if lacking is None:
+                            raise
+                        lacking.append(chunk)
+                        self._adopted.discard(chunk.id)
+                        continue
                     if not is_new:
                         self._sync(chunk.id)
                     self._check_room()
@@ -159,6 +173,20 @@ class ChunkStore:
         except BaseException:
             self._adopted -= new
             raise
+
+    def take(self, chunk: Chunk, stream: pa.Buffer, *, is_adopted: bool) -> None:
+        """Keep a chunk that another node has encoded.
+
+        Raises
+        ------
+        StoreError
+            If the disk does not take it; or the limit, and it is to be adopted.
+        """
+        if is_adopted:
+            self._adopted.add(chunk.id)
+        self._keep(chunk, stream, durably=is_adopted)
+        if is_adopted:
+            self._check_room()
 
     def retain(self, known: Collection[int]) -> None:
         """Remove all chunks but some, adopted or not: those that a version of the source has.

@@ -2,8 +2,8 @@
 
 The files of an epoch may be deleted by the run that writes them, and those of a plain folder replaced by anybody, while
 queries still read them. So the supervisor gives each file of the last few versions a name of the ring's own, a hard
-link `RING/files/STAMP`, and tells of a version only when all of its links are there (`versions`). What no version lists
-is removed. All nodes of one machine read the same links, and make none.
+link `RING/files/STAMP`, and tells of a version only when all of its links are there. What no version lists
+is removed. All nodes beside the supervisor read the same links, and make none; others read the files where they are.
 
 - The steps are: read the footers, make links, look whether they are links to what was read, write the version, remove
   old versions, remove links. After a crash between any two of them there are links too many, which the next
@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -29,15 +29,17 @@ from typing import IO
 from cumulus.durable.folders import lock_file
 from cumulus.errors import InputError, LockedError, StoreError
 from cumulus_ring.chunks.catalogue import Catalogue, DataFile
+from cumulus_ring.chunks.catalogue_json import link_name
 from cumulus_ring.chunks.folders import newest_epoch, read_source, source_identity
-from cumulus_ring.chunks.parquet_files import file_stamp
-from cumulus_ring.chunks.versions import (
+from cumulus_ring.chunks.kept_versions import (
     SourceVersion,
+    links_folder,
     numbers_of_versions,
     read_version,
     versions_folder,
     write_version,
 )
+from cumulus_ring.chunks.parquet_files import file_stamp
 
 KEEP = 3
 """Versions that are kept, if nobody says otherwise."""
@@ -71,7 +73,7 @@ class VersionRetention:
         self.unlinked = ""
         """Which file of the last version is read where it is, and why; empty if all have links."""
         self._ring = Path(ring).absolute()
-        self._files = self._ring / "files"
+        self._files = links_folder(self._ring)
         self._keep = keep
         self._versions: dict[int, SourceVersion] = {}
         try:
@@ -93,6 +95,11 @@ class VersionRetention:
     def epochs(self) -> tuple[int, ...]:
         """The versions that nodes can read, in order."""
         return tuple(self._versions)
+
+    @property
+    def catalogues(self) -> Mapping[int, Catalogue]:
+        """Version → its catalogue, in order."""
+        return {number: each.catalogue for number, each in self._versions.items()}
 
     @property
     def newest(self) -> Catalogue | None:
@@ -165,7 +172,7 @@ class VersionRetention:
         self._retire()
 
     def _write(self, version: SourceVersion) -> None:
-        write_version(self._ring, version)
+        write_version(self._ring, version, self.source)
         self._versions[version.catalogue.version] = version
 
     def _retire(self) -> None:
@@ -204,7 +211,7 @@ class VersionRetention:
         return linked
 
     def _with_link(self, file: DataFile) -> DataFile:
-        link = self._files / "-".join(f"{number:x}" for number in file.stamp)
+        link = self._files / link_name(file.stamp)
         try:
             os.link(os.path.realpath(file.path), link)
         except FileExistsError:

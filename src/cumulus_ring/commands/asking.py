@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
-from cumulus_ring.commands.running import HOME
+from cumulus_ring.commands.running import HOME, RING, SECRET_FILE, client_of
 
 SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
 EPOCH = typer.Option(0, "--epoch", min=0, help="Which epoch of the tables; 0 for the last one.")
@@ -20,6 +20,8 @@ JSON = typer.Option(False, "--json", help="Print JSON.")
 def query(
     sql: str = SQL,
     home: Path = HOME,
+    ring: str = RING,
+    secret_file: Path | None = SECRET_FILE,
     node: str = NODE,
     epoch: int = EPOCH,
     timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Give the query up after so many seconds."),
@@ -33,10 +35,9 @@ def query(
     Example: cumulus ring query "SELECT count(*) FROM lineitem"
     """
     from cumulus.cli.terminal.consoles import plain_console
-    from cumulus_ring.process.client import RingClient
 
     output = RowOutput(as_json, as_csv, parquet, arrow)
-    answer = RingClient(home).query(sql, node=node, epoch=epoch, timeout=timeout)
+    answer = client_of(home, ring, secret_file).query(sql, node=node, epoch=epoch, timeout=timeout)
     output.write(answer.arrow())
     if as_json or as_csv:
         return
@@ -46,6 +47,8 @@ def query(
 def tables(
     name: str = typer.Argument("", help="A table, for its columns; all tables if not given.", show_default=False),
     home: Path = HOME,
+    ring: str = RING,
+    secret_file: Path | None = SECRET_FILE,
     epoch: int = EPOCH,
     as_json: bool = AS_JSON,
 ) -> None:
@@ -55,9 +58,7 @@ def tables(
     """
     import pyarrow as pa
 
-    from cumulus_ring.process.client import RingClient
-
-    client = RingClient(home)
+    client = client_of(home, ring, secret_file)
     if name:
         quoted = '"' + name.replace('"', '""') + '"'
         columns = f'SELECT column_name AS "column", column_type AS type FROM (DESCRIBE {quoted})'
@@ -68,19 +69,27 @@ def tables(
     RowOutput(as_json).write(pa.table({**rows, "columns": [each["columns"] for each in found.values()]}))
 
 
-def explain(sql: str = SQL, home: Path = HOME, node: str = NODE, epoch: int = EPOCH, as_json: bool = JSON) -> None:
+def explain(
+    sql: str = SQL,
+    home: Path = HOME,
+    ring: str = RING,
+    secret_file: Path | None = SECRET_FILE,
+    node: str = NODE,
+    epoch: int = EPOCH,
+    as_json: bool = JSON,
+) -> None:
     """Say what a query would ask for, and how it would run.
 
     Example: cumulus ring explain "SELECT sum(l_tax) FROM lineitem"
     """
-    from cumulus_ring.process.client import RingClient
-
-    text, plan = RingClient(home).explain(sql, node=node, epoch=epoch)
+    text, plan = client_of(home, ring, secret_file).explain(sql, node=node, epoch=epoch)
     print(json.dumps(plan, indent=1, ensure_ascii=False) if as_json else text, end="\n" if as_json else "")
 
 
 def status(
     home: Path = HOME,
+    ring: str = RING,
+    secret_file: Path | None = SECRET_FILE,
     watch: bool = typer.Option(False, "--watch", help="Every second, until Ctrl-C."),
     as_json: bool = JSON,
 ) -> None:
@@ -91,10 +100,9 @@ def status(
     from rich.live import Live
 
     from cumulus.cli.terminal.consoles import plain_console
-    from cumulus_ring.process.client import RingClient
     from cumulus_ring.process.status_table import status_table
 
-    client = RingClient(home)
+    client = client_of(home, ring, secret_file)
     if not watch:
         said = client.status()
         if as_json:

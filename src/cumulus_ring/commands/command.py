@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cumulus_ring.commands.asking import explain, query, status, tables
+from cumulus_ring.commands.members import join, remove
 from cumulus_ring.commands.replaying import replay
 from cumulus_ring.commands.running import start, stop
 
@@ -18,6 +19,8 @@ ring.command("query")(query)
 ring.command("tables")(tables)
 ring.command("explain")(explain)
 ring.command("status")(status)
+ring.command("join")(join)
+ring.command("remove")(remove)
 ring.command("stop")(stop)
 ring.command("replay")(replay)
 

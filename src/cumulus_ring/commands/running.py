@@ -13,9 +13,12 @@ from cumulus.cli.terminal.consoles import plain_console
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
+    from cumulus_ring.process.client import RingClient
     from cumulus_ring.process.settings import RingOptions
 
 HOME = typer.Option(Path("ring"), "--home", help="The ring's own folder.")
+RING = typer.Option("", "--ring", help="Where the keeper of the ring is, as HOST:PORT; instead of --home.")
+SECRET_FILE = typer.Option(None, "--secret-file", help="With --ring: a copy of the ring's secret.")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
 _LEAST_STORAGE = 1_000_000
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -26,7 +29,14 @@ def start(
         ..., "--from", help="Folder of TABLE.parquet or TABLE/*.parquet files, or the --out folder of `cumulus run`."
     ),
     home: Path = HOME,
-    nodes: int = typer.Option(4, "--nodes", min=1, max=64, help="How many nodes, a process each."),
+    nodes: int = typer.Option(4, "--nodes", min=0, max=64, help="How many nodes beside it, a process each."),
+    listen: str = typer.Option(
+        "", "--listen", help="HOST:PORT where nodes of other computers join and clients ask.", show_default=False
+    ),
+    address: str = typer.Option("", "--address", help="The address that others are told, if it is another one."),
+    secret_file: Path | None = typer.Option(
+        None, "--secret-file", help="What they must know, in a file; HOME has one if not given.", show_default=False
+    ),
     transport: str = typer.Option(
         "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
     ),
@@ -40,6 +50,7 @@ def start(
         "", help="How much disk each node may take for its chunks; no limit if not given.", show_default=False
     ),
     adopt: bool = typer.Option(False, "--adopt", help="Copy all tables into --home now; --from may go then."),
+    replicas: int = typer.Option(1, "--replicas", min=1, max=8, help="With --adopt: how many nodes keep each chunk."),
     disk_mb_s: float = typer.Option(
         0.0, "--disk-mb-s", min=0.0, help="How fast a node may read its disk, in MB a second; 0 for no limit."
     ),
@@ -60,6 +71,7 @@ def start(
     Example: cumulus ring start --from tpch/ --nodes 4
     """
     from cumulus_ring.links.link_faults import link_faults
+    from cumulus_ring.process.home import SECRET
     from cumulus_ring.process.settings import TRANSPORTS, RingOptions
 
     if transport not in TRANSPORTS:
@@ -67,18 +79,27 @@ def start(
             f"--transport {transport}: chunks do not travel by that", hint=f"It is one of {', '.join(TRANSPORTS)}."
         )
     link_faults(faults)  # what is wrong is told before anything is made
+    _check_listening(listen, address, nodes, secret_file)
+    if replicas > 1 and not adopt:
+        raise UsageError(f"--replicas {replicas}: only what nodes adopt is kept", hint="Give --adopt, too.")
+    if replicas > nodes and not listen:
+        raise UsageError(f"--replicas {replicas} on {nodes} nodes", hint="Start more --nodes, or keep fewer replicas.")
     options = RingOptions(
         source=str(source.absolute()),
         home=str(home.absolute()),
         nodes=nodes,
+        listen=listen,
+        address=address,
+        secret_file="" if secret_file is None else str(secret_file.absolute()),
         transport=transport,
         storage=_storage(storage),
         query_storage=size_in(query_storage, "--query-storage") if query_storage else None,
         memory=memory,
-        threads=max(1, (os.cpu_count() or 1) // nodes),
+        threads=max(1, (os.cpu_count() or 1) // max(nodes, 1)),
         queries=queries,
         disk=size_in(disk, "--disk") if disk else None,
         adopt=adopt,
+        replicas=replicas,
         disk_mb_s=disk_mb_s,
         keep=keep,
         faults=faults,
@@ -87,7 +108,45 @@ def start(
     )
     many = "" if nodes == 1 else "s"
     told = f'{home}: {nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
+    if listen:
+        told = (
+            f"{told}. Join: cumulus ring join {listen} --secret-file {secret_file or home / SECRET} --source {source}"
+        )
     _run(options, f"{told}. Stop: cumulus ring stop --home {home}", foreground)
+
+
+def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | None) -> None:
+    """Raise UsageError if others cannot join as it is said."""
+    from cumulus.transport.secret_file import read_secret
+    from cumulus_ring.process.ring_places import keeper_address
+
+    if not listen:
+        if not nodes:
+            raise UsageError("a ring of no nodes", hint="Give --listen HOST:PORT, where nodes join; or some --nodes.")
+        for option, value in (("--address", address), ("--secret-file", secret_file)):
+            if value:
+                raise UsageError(f"{option} is for rings that others join", hint="Give --listen HOST:PORT, too.")
+        return
+    host, _ = keeper_address(listen)
+    if host in ("0.0.0.0", "::") and not address:
+        raise UsageError(
+            f"--listen {listen} is every address of this computer, and others must be told one",
+            hint="Give --address, the one by which they reach it.",
+        )
+    if secret_file is not None:
+        read_secret(secret_file)
+
+
+def client_of(home: Path, ring: str, secret_file: Path | None) -> RingClient:
+    """Return a client of the ring of a home; or of the one at an address, if that is given."""
+    from cumulus_ring.process.client import RingClient
+    from cumulus_ring.process.ring_places import KeeperPlace
+
+    if not ring:
+        if secret_file is not None:
+            raise UsageError("--secret-file is for a ring by its address", hint="Give --ring HOST:PORT, too.")
+        return RingClient(home)
+    return RingClient(KeeperPlace(ring, "" if secret_file is None else secret_file))
 
 
 def _run(options: RingOptions, told: str, foreground: bool) -> None:

@@ -32,6 +32,8 @@ class Dial:
         Of the ring; both sides must be in the same one.
     seconds
         How long to try.
+    absence_s
+        How long the other side's computer may be gone before the link is; None: as the system says.
     """
 
     def __init__(
@@ -42,13 +44,14 @@ class Dial:
         purpose: str,
         epoch: int,
         seconds: float = CONNECT_SECONDS,
+        absence_s: float | None = None,
     ) -> None:
         self.peer = peer
         self.purpose = purpose
         self.epoch = epoch
         self._me = me
         self._address = address
-        self._seconds = seconds
+        self._seconds, self._absence_s = seconds, absence_s
         self._closing = Event()
         self._lock = Lock()
         self._socket: socket.socket | None = None
@@ -108,7 +111,10 @@ class Dial:
                 self._socket = None
                 if self._closing.is_set():
                     raise LinkClosedError("closed by this side")
-            return OpenLink(connection, self.peer, self.purpose, self.epoch, counts)
+            link = OpenLink(connection, self.peer, self.purpose, self.epoch, counts)
+            if self._absence_s is not None:
+                link.limit_absence(self._absence_s)
+            return link
         except BaseException:
             with self._lock:
                 self._socket = None

@@ -11,7 +11,7 @@ import secrets
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TypeAlias
@@ -86,7 +86,7 @@ class LinkListener:
         self._socket, self.address = _local_socket() if is_local else _tcp_socket(me, host, port)
         self._epoch = 0
         self._expected: dict[str, Name] = {}
-        self._clients = ""
+        self._clients: frozenset[str] = frozenset()
         self._came: Callable[[OpenLink], None] = lambda link: link.close()
         self._lock = Lock()
         self._strangers: dict[socket.socket, _Stranger] = {}  # in the order in which they came
@@ -98,7 +98,9 @@ class LinkListener:
         self._thread = Thread(target=self._listen, name=f"listener of {me.name}", daemon=True)
         self._thread.start()
 
-    def expect(self, epoch: int, peers: Expected, came: Callable[[OpenLink], None], *, clients: str = "") -> None:
+    def expect(
+        self, epoch: int, peers: Expected, came: Callable[[OpenLink], None], *, clients: Collection[str] = ()
+    ) -> None:
         """Let these in from now on, each once, in this epoch of the ring alone; `came` gets their links.
 
         `came` is called by the listener's thread, and soon returns.
@@ -106,10 +108,11 @@ class LinkListener:
         Parameters
         ----------
         clients
-            What for anybody who knows the secret may connect, as often as they like; empty for nothing.
+            What for anybody who knows the secret may connect, as often as they like.
         """
         with self._lock:
-            self._epoch, self._expected, self._came, self._clients = epoch, dict(peers), came, clients
+            self._epoch, self._expected, self._came = epoch, dict(peers), came
+            self._clients = frozenset(clients)
 
     def close(self) -> None:
         """Listen no more; links that are open stay."""
@@ -215,7 +218,7 @@ class LinkListener:
     def _admit(self, stranger: _Stranger, name: Name) -> None:
         purpose = stranger.greeting.purpose
         with self._lock:
-            is_client = purpose == self._clients != ""
+            is_client = purpose in self._clients
             if stranger.epoch != self._epoch or not (is_client or self._expected.get(purpose) == name):
                 raise RefusalError(
                     f"{self._me.name} expects no link of {name!r} for {purpose!r} now", RefusalPolicy.AGAIN, hint=""
@@ -233,7 +236,7 @@ class LinkListener:
         assert stranger.greeting.peer is not None
         with self._lock:
             # A client has been told that it is in, and does not care who else is a neighbour by now.
-            is_welcome = stranger.epoch == self._epoch or stranger.greeting.purpose == self._clients != ""
+            is_welcome = stranger.epoch == self._epoch or stranger.greeting.purpose in self._clients
             came = self._came
         link = OpenLink(connection, stranger.greeting.peer, stranger.greeting.purpose, stranger.epoch, stranger.counts)
         if is_welcome:

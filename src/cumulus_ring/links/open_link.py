@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
-from cumulus.transport.connections import keep_alive
+from cumulus.transport.connections import keep_alive, limit_absence
 from cumulus.transport.framing import Piece, header, parsed_header
 
 LinkAddress: TypeAlias = tuple[str, int] | str
@@ -97,6 +97,22 @@ class OpenLink:
     def open(self) -> OpenLink:
         """Return the link: it is open."""
         return self
+
+    def limit_absence(self, seconds: float) -> None:
+        """Take the other side for gone when nothing has come from its computer for so long."""
+        limit_absence(self._socket, seconds)
+
+    def limit_waiting(self, seconds: float) -> None:
+        """Let a call that waits for the other side for so long raise TimeoutError."""
+        self._socket.settimeout(seconds)
+
+    def ends(self) -> tuple[str, str]:
+        """Return the hosts of this side and of the other, as the connection has them; empty for a local link."""
+        return ("", "") if self.is_local else (self._socket.getsockname()[0], self._socket.getpeername()[0])
+
+    def take_socket(self) -> socket.socket:
+        """Return the connection for other frames than those of a link; this object is not to be used any more."""
+        return self._socket
 
     def send(self, kind: int, pieces: Sequence[Piece]) -> None:
         """Send a frame; OSError if that is not possible any more."""

@@ -18,7 +18,7 @@ from cumulus.transport.greeting import Credentials
 from cumulus.views.tables import Result
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
-from cumulus_ring.process.home import LOG, read_address
+from cumulus_ring.process.ring_places import HomePlace, KeeperPlace, RingPlace
 from cumulus_ring.process.wire import LONGEST_SECONDS, error_of, receive_said, send_said
 
 CLIENT = "client"
@@ -52,7 +52,7 @@ class RingClient:
     Parameters
     ----------
     home
-        The folder that ``cumulus ring start --home`` was given.
+        The folder that ``cumulus ring start --home`` was given; or where the ring's keeper is.
 
     Raises
     ------
@@ -62,10 +62,10 @@ class RingClient:
         If the ring does not run.
     """
 
-    def __init__(self, home: str | Path) -> None:
-        self.home = Path(home).absolute()
+    def __init__(self, home: str | Path | KeeperPlace) -> None:
+        self.place: RingPlace = home if isinstance(home, KeeperPlace) else HomePlace(home)
         self._name = f"client-{uuid.uuid4().hex[:12]}"
-        read_address(self.home)
+        self.place.read()
 
     def __enter__(self) -> RingClient:
         return self
@@ -74,9 +74,15 @@ class RingClient:
         """Nothing is open between two calls."""
 
     @property
+    def home(self) -> Path:
+        """The home of the ring, of a client that was given it."""
+        assert isinstance(self.place, HomePlace), "it was given an address"
+        return self.place.home
+
+    @property
     def nodes(self) -> tuple[Name, ...]:
         """The nodes of the ring that are not lost, in the order in which chunks go round."""
-        return tuple(read_address(self.home).nodes)
+        return tuple(self.place.read().nodes)
 
     def query(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0, timeout: float | None = None) -> RingAnswer:
         """Return the result of one SELECT over the tables of the ring.
@@ -122,7 +128,7 @@ class RingClient:
 
     def status(self) -> dict[str, Any]:
         """Return how the ring is: its nodes, and those that it has lost; None for a node that does not answer."""
-        address = read_address(self.home)
+        address = self.place.read()
         nodes: dict[Name, Any] = {}
         for name in address.nodes:
             try:
@@ -130,6 +136,21 @@ class RingClient:
             except (NodeLostError, UsageError):
                 nodes[name] = None
         return {"ring_epoch": address.ring_epoch, "nodes": nodes, "lost": dict(address.lost), "pid": address.pid}
+
+    def remove(self, node: Name, *, wait_s: float = 30.0) -> None:
+        """Let a node go, and wait until it has: it takes no query any more, and the others own its chunks then.
+
+        Parameters
+        ----------
+        wait_s
+            How long queries that it has may go on.
+
+        Raises
+        ------
+        UsageError
+            If there is no such node, or it is the last one.
+        """
+        self.place.remove(node, wait_s)
 
     # --- one connection for each call -------------------------------------------------------------------------------
 
@@ -182,13 +203,13 @@ class RingClient:
             if len(queries) == 2:
                 break
         if not queries:
-            raise NodeLostError("no node of the ring answers", hint=f"See {self.home / LOG}.")
+            raise NodeLostError("no node of the ring answers", hint=self.place.told)
         return min(queries, key=queries.__getitem__)
 
     def _connected(self, name: Name, seconds: float) -> OpenLink:
         until = time.monotonic() + seconds
         while True:
-            address = read_address(self.home)  # nodes may have met anew meanwhile
+            address = self.place.read()  # nodes may have met anew meanwhile
             if name not in address.nodes:
                 hint = f"The ring has: {', '.join(address.nodes)}."
                 if name in address.lost:

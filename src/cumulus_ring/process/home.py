@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -15,12 +14,14 @@ from cumulus.durable.files import write_durably
 from cumulus.durable.folders import check_output, lock_file, lock_file_soon
 from cumulus.errors import CumulusError, InputError, LockedError, NotRunningError, StoreError
 from cumulus.machine import Name
+from cumulus.transport.secret_file import read_secret, write_secret
 from cumulus_ring.process.settings import RingOptions
 
-ADDRESS, LOG = "ring.json", "ring.log"
+ADDRESS, LOG, SECRET = "ring.json", "ring.log", "secret"
 _LOCK, _ENDED, _VERSIONS = ".lock", "ended.json", "versions"
-_BEGUN = frozenset((_LOCK, _ENDED, ADDRESS, LOG, f"{LOG}.1"))
+_BEGUN = frozenset((_LOCK, _ENDED, ADDRESS, LOG, f"{LOG}.1", SECRET))
 """What is there before a ring has read its source; others have a `.lock`, too."""
+_TOLD = ("pid", "ring_epoch", "nodes", "pids", "lost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class RingAddress:
         Nodes that the ring has lost → why.
     options
         With what it was started.
+    door
+        Where its keeper listens, as HOST:PORT; empty for nowhere.
     """
 
     pid: int
@@ -52,6 +55,12 @@ class RingAddress:
     pids: Mapping[Name, int]
     lost: Mapping[Name, str]
     options: RingOptions
+    door: str = ""
+
+    def to_tell(self) -> dict[str, Any]:
+        """Return what clients on other computers are told, for JSON: nothing of the home."""
+        told = {name: value for name, value in asdict(self).items() if name in _TOLD}
+        return json.loads(json.dumps(told))  # type: ignore[no-any-return]
 
     def write(self, home: Path) -> None:
         """Put it into a home, readable for its owner alone."""
@@ -65,6 +74,11 @@ class RingAddress:
 class RingHome:
     """The folder, held by one process.
 
+    Parameters
+    ----------
+    secret_file
+        What clients must know, in a file; empty for a new secret, which the home has while the ring runs.
+
     Raises
     ------
     LockedError
@@ -73,8 +87,9 @@ class RingHome:
         If it cannot be written.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, secret_file: str = "") -> None:
         self.place = place
+        secret = read_secret(Path(secret_file)) if secret_file else None
         check_output(place, "--home")
         try:
             there = {each.name for each in place.iterdir()} if place.is_dir() else set()
@@ -94,12 +109,18 @@ class RingHome:
             self._lock = lock
             (place / _ENDED).unlink(missing_ok=True)
             (place / ADDRESS).unlink(missing_ok=True)
-            self.secret = secrets.token_bytes(32)
+            self.secret = secret if secret is not None else self._own_secret()
         except OSError as problem:
             raise StoreError(
                 f"--home {place} cannot be written: {problem.strerror}",
                 hint="Give another folder, make room there, or give the right to write.",
             ) from None
+
+    def _own_secret(self) -> bytes:
+        """Return a secret that is written into the home, new with each start."""
+        (self.place / SECRET).unlink(missing_ok=True)
+        write_secret(self.place / SECRET)
+        return read_secret(self.place / SECRET)
 
     def close(self, problem: CumulusError | None = None) -> None:
         """Give the folder free; a problem is kept for who wants to connect."""

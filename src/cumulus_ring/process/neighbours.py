@@ -30,6 +30,8 @@ class NeighbourLinks:
         Where the nodes listen, in the order in which chunks go round; there are two or more.
     largest
         No chunk has more bytes.
+    absence_s
+        How long the computer of a neighbour may be gone before the link is.
     lost
         Is told of a link that has ended.
     """
@@ -43,20 +45,21 @@ class NeighbourLinks:
         pool: SlotPool,
         largest: int,
         faults: LinkFaults | None,
+        absence_s: float,
         lost: LostCallback,
     ) -> None:
         names = list(listening)
         place = names.index(me.name)
         self._predecessor, self._successor = names[place - 1], names[(place + 1) % len(names)]
         self._epoch, self._host, self._pool, self._largest = ring_epoch, host, pool, largest
-        self._faults, self._lost = faults, lost
+        self._absence_s, self._lost = absence_s, lost
         self._granted = 0
         self._inlet: ChunkInlet | None = None
         self._asked: MessageLink | None = None
         self._is_closed = False
         self._lock = threading.Lock()
         dials = (
-            Dial(me, listening[peer], peer, purpose, ring_epoch)
+            Dial(me, listening[peer], peer, purpose, ring_epoch, absence_s=absence_s)
             for peer, purpose in ((self._successor, CHUNKS), (self._predecessor, REQUESTS))
         )
         chunks, requests = dials
@@ -71,11 +74,12 @@ class NeighbourLinks:
             requests, came=_unexpected, lost=lambda reason: lost(self._predecessor, reason), faults=faults
         )
 
-    def open(self, listener: LinkListener) -> None:
+    def open(self, listeners: Sequence[LinkListener]) -> None:
         """Let both neighbours in, and connect to them."""
         self._outlet.start()
         self._requests.start()
-        listener.expect(self._epoch, {CHUNKS: self._predecessor, REQUESTS: self._successor}, self._came)
+        for each in listeners:
+            each.expect(self._epoch, {CHUNKS: self._predecessor, REQUESTS: self._successor}, self._came)
 
     def send_chunk(self, header: bytes, slot: Slot) -> None:
         """Send to the successor."""
@@ -120,6 +124,7 @@ class NeighbourLinks:
 
     def _came(self, link: OpenLink) -> None:
         """Take a neighbour's link."""
+        link.limit_absence(self._absence_s)
         with self._lock:
             if self._is_closed:
                 link.close()

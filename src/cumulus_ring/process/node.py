@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
-from cumulus.errors import ChunkMissingError, CumulusError, EpochMissingError
+from cumulus.errors import ChunkDamagedError, ChunkMissingError, CumulusError, EpochMissingError
 from cumulus.machine import Name
 from cumulus_ring.chunks.catalogue import Catalogue, Chunk, ChunkedTable
 from cumulus_ring.chunks.disk_rate import DiskRate
@@ -28,8 +28,10 @@ from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
 from cumulus_ring.process.host import NodeLinks, RingHost
 from cumulus_ring.process.query_scans import QueryScans
 from cumulus_ring.process.recording import RECORD
-from cumulus_ring.process.settings import RingOptions
+from cumulus_ring.process.settings import NodePlace, RingOptions
 
+Fetch = Callable[[Chunk], "pa.Buffer | None"]
+"""Brings a chunk from another node."""
 Adopted = Callable[[int, int], None]
 """Is told of an epoch that all chunks of this node's share are adopted, and how many these are."""
 
@@ -41,8 +43,16 @@ class RunningNode:
 
     Parameters
     ----------
+    place
+        What is its own here.
+    members
+        Of the ring, as it is begun.
+    versions
+        What it was told of the source; it hears of later ones by `refresh`.
     pool
         Where the memory of chunks comes from.
+    fetch
+        Brings a chunk from a node that has it; None if there is none.
     adopted
         What is told when the node has adopted its share, if it does.
 
@@ -52,24 +62,35 @@ class RunningNode:
         If its tables cannot be read, or its store not be opened.
     """
 
-    def __init__(self, name: Name, options: RingOptions, pool: SlotPool, adopted: Adopted) -> None:
+    def __init__(
+        self,
+        name: Name,
+        options: RingOptions,
+        place: NodePlace,
+        members: Sequence[Name],
+        versions: SourceVersions,
+        pool: SlotPool,
+        fetch: Fetch,
+        adopted: Adopted,
+    ) -> None:
         self.name = name
         self._options = options
-        self._versions = SourceVersions(options.home)
-        self._members: Sequence[Name] = options.names()
+        self._versions = versions
+        self._members = members
         self._ring_epoch = 0
         self._pool = pool
-        self._adopted = adopted
+        self._fetch, self._adopted = fetch, adopted
         self._is_ending = threading.Event()
         rate = options.disk_mb_s * 1e6
-        folder = Path(options.home) / name
+        folder = Path(place.folder)
         disk = DiskRate(rate, time.monotonic, self._is_ending.wait) if rate else None
         settings = options.machine()
         self._store = ChunkStore(folder / "store", name, options.disk, disk, settings.largest_chunk)
         self._reading = threading.Lock()  # a store is for one thread at a time
         shutil.rmtree(folder / "spill", ignore_errors=True)  # of a process that was killed
-        self._adopt()
-        self._engine = open_engine(EngineLimits(folder / "spill", options.memory, options.threads))
+        if place.links:  # others bring what one that has joined does not find
+            self._adopt(is_first=True)
+        self._engine = open_engine(EngineLimits(folder / "spill", options.memory, place.threads))
         self.queries = NodeQueries(self._engine, options.queries)
         self.host = RingHost(
             name,
@@ -188,14 +209,63 @@ class RunningNode:
             return RefreshFailed()
         return Refreshed(version, self._owned(), ring_epoch)
 
-    def _adopt(self) -> None:
+    def prepare_for(self, members: Sequence[Name]) -> None:
+        """Adopt what is this node's share among other members, too: one is about to go.
+
+        Raises
+        ------
+        CumulusError
+            If it cannot be had.
+        """
+        self._keep_share(self._versions.share(self.name, members, self._options.replicas))
+
+    def give(self, number: ChunkId) -> pa.Buffer:
+        """Return a chunk for another node, as the store has it.
+
+        Raises
+        ------
+        ChunkError
+            If neither the store nor the source has it.
+        """
+        found = self._versions.chunk(number)
+        if found is None:
+            raise ChunkMissingError(f"chunk {number:016x} is of no epoch here", chunk=number, node=self.name)
+        with self._reading:
+            return self._store.load(found)
+
+    def _adopt(self, *, is_first: bool = False) -> None:
+        """Keep this node's share; at the start of a ring there is nobody who could bring what it lacks."""
         if not self._options.adopt:
             return
         epoch = self._versions.catalogue().version
-        share = self._share()
-        with self._reading:
-            self._store.adopt(share)
+        share = self._versions.share(self.name, self._members, self._options.replicas)
+        if is_first:
+            with self._reading:
+                self._store.adopt(share)
+        else:
+            self._keep_share(share)
         self._adopted(epoch, len(share))
+
+    def _keep_share(self, share: Sequence[Chunk]) -> None:
+        lacking: list[Chunk] = []
+        with self._reading:
+            self._store.adopt(share, lacking=lacking)
+        for chunk in lacking:  # the store is free meanwhile: others may ask for what it has
+            stream = self._fetched(chunk)
+            with self._reading:
+                self._store.take(chunk, stream, is_adopted=True)
+
+    def _fetched(self, chunk: Chunk) -> pa.Buffer:
+        stream = self._fetch(chunk)
+        if stream is None:
+            raise ChunkMissingError(
+                f"{chunk} is at none of the nodes, and its file is gone at node {self.name}",
+                chunk=chunk.id,
+                table=chunk.table,
+                node=self.name,
+                hint=f"Bring {chunk.file.name} back, or ask about a later epoch.",
+            )
+        return stream
 
     def _load(self, chunk: ChunkId) -> pa.Buffer:
         found = self._versions.chunk(chunk)
@@ -203,8 +273,16 @@ class RunningNode:
             raise ChunkMissingError(
                 f"chunk {chunk:016x} is of an epoch that the ring does not have any more", chunk=chunk, node=self.name
             )
+        try:
+            with self._reading:
+                return self._store.load(found)
+        except (ChunkMissingError, ChunkDamagedError):
+            stream = self._fetch(found)
+            if stream is None:
+                raise
         with self._reading:
-            return self._store.load(found)
+            self._store.take(found, stream, is_adopted=False)
+        return stream
 
 
 def _by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:

@@ -1,8 +1,10 @@
-"""The process of one node of a ring: ``python -m cumulus_ring.process.process FD``, as the supervisor starts it.
+"""The process of one node of a ring, whoever has started it.
 
-`FD` is one end of a pair of sockets, over which the supervisor says what is to run and who the others are, and asks
-how the node is. When the other end is closed the supervisor has ended, and so does the process, whatever it is doing:
-nobody is left to whom it would matter, and whoever starts the ring again must not find it in the way.
+It is told over a connection with the keeper of the ring what is to run and who the others are, and asked how the node
+is. A node beside the keeper is ``python -m cumulus_ring.process.process FD`` or a fork, and `FD` one end of a pair of
+sockets; one that joins has connected by itself (`joining`). When the other end is closed the keeper has ended, and so
+does the process, whatever it is doing: nobody is left to whom it would matter, and whoever starts the ring again must
+not find it in the way.
 """
 
 from __future__ import annotations
@@ -14,42 +16,68 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from cumulus.errors import CumulusError
 from cumulus.machine import Name
+from cumulus.transport.connections import limit_absence
 from cumulus.transport.framing import Frame, FrameKind, FrameReader, framed
 from cumulus.transport.greeting import Credentials
+from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.links.link_faults import link_faults
 from cumulus_ring.links.listener import LinkListener
 from cumulus_ring.links.open_link import LinkAddress
 from cumulus_ring.links.slots import BufferPool, DescriptorPool, SlotPool, allow_descriptors
+from cumulus_ring.process.chunk_peers import ChunkPeers
 from cumulus_ring.process.client import CLIENT
+from cumulus_ring.process.joined_process import this_machine
 from cumulus_ring.process.neighbours import NeighbourLinks
 from cumulus_ring.process.node import RunningNode
 from cumulus_ring.process.service import ClientService
-from cumulus_ring.process.settings import RingOptions
+from cumulus_ring.process.settings import NodePlace, RingOptions
+from cumulus_ring.process.told_versions import take_versions
 
 _CLOSE_SECONDS = 3.0
 """How long a node that is stopped waits for its queries and its links."""
 
 
 class NodeProcess:
-    """A node, its links and its clients, and the supervisor that has started them."""
+    """A node, its links and its clients, and the keeper of its ring.
 
-    def __init__(self, pair: socket.socket) -> None:
-        self._pair = pair
+    Parameters
+    ----------
+    keeper
+        The connection.
+    place
+        What is its own here; None if the keeper says it.
+    on_ready
+        Called when the node is a member of the ring, if it has joined.
+    on_gone
+        Called when the keeper has ended, with whether it has said that the node is to end; ends the process.
+    """
+
+    def __init__(
+        self,
+        keeper: socket.socket,
+        place: NodePlace | None = None,
+        on_ready: Callable[[Name], None] = lambda _: None,
+        on_gone: Callable[[], NoReturn] | None = None,
+    ) -> None:
+        self._keeper, self._place, self._on_ready = keeper, place, on_ready
+        self._on_gone = on_gone or partial(_leave, 0)
         self._sending = threading.Lock()
         self._links: NeighbourLinks | None = None
+        self._versions = SourceVersions({})
         self._is_ready = False
 
     def run(self) -> int:
-        """Run the node until it is stopped, or its supervisor has ended; return the exit code."""
+        """Run the node until it is stopped, or its keeper has ended; return the exit code."""
         frames: SimpleQueue[Frame] = SimpleQueue()
-        threading.Thread(target=self._read, args=[frames], name="supervisor", daemon=True).start()
+        threading.Thread(target=self._read, args=[frames], name="keeper", daemon=True).start()
         kind, _, payload = frames.get()
         assert kind == FrameKind.START, kind
         start = json.loads(payload)
@@ -57,20 +85,20 @@ class NodeProcess:
             me, to_clients = (
                 Credentials(start["name"], secret=bytes.fromhex(start[each])) for each in ("secret", "clients_secret")
             )
-            self._start(me, to_clients, RingOptions.from_json(start["argument"]))
+            self._start(me, to_clients, start["argument"])
         except CumulusError as problem:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
-            return 1
+            raise
         self._is_ready = True
         while True:
             kind, epoch, payload = frames.get()
             match kind:
                 case FrameKind.MEET:
                     self._reconnect_all(epoch, json.loads(payload)[0])
-                case FrameKind.MESSAGE:  # there is another epoch
-                    self._node.host.refresh()
+                case FrameKind.MESSAGE:
+                    self._hear(json.loads(payload))
                 case FrameKind.ASK:
-                    self._tell(FrameKind.HEALTH, {})
+                    self._tell(FrameKind.HEALTH, {"queries": len(self._node.queries.queries)})
                 case _:
                     assert kind == FrameKind.STOP, kind
                     break
@@ -81,28 +109,75 @@ class NodeProcess:
         self._close()
         return 0
 
-    def _start(self, me: Credentials, to_clients: Credentials, options: RingOptions) -> None:
+    def leave(self) -> None:
+        """Ask the keeper to let the node go, from any thread."""
+        self._tell(FrameKind.MESSAGE, {"leaves": True})
+
+    def say(self, line: str) -> None:
+        """Tell the keeper a line that this process has written."""
+        with self._sending, suppress(OSError):
+            self._keeper.sendall(b"".join(framed(FrameKind.LINE, [line.encode()])))
+
+    def _start(self, me: Credentials, to_clients: Credentials, said: dict[str, Any]) -> None:
+        options = RingOptions.from_json(said["options"])
+        limit_absence(self._keeper, options.failure_s)
+        place = self._place or NodePlace(**said["place"])
+        self._place = place
+        take_versions(said["versions"], self._versions, place)
         allow_descriptors()
-        is_local = options.transport != "tcp"
-        self._pool: SlotPool = DescriptorPool() if is_local else BufferPool()
+        self._pool: SlotPool = BufferPool() if options.transport == "tcp" else DescriptorPool()
         self._me = me
         self._faults = link_faults(options.faults) if options.faults else None
-        self._largest = options.machine().largest_chunk
-        self._node = RunningNode(me.name, options, self._pool, self._adopted)
+        self._largest, self._absence_s = options.machine().largest_chunk, options.failure_s
+        self._adopts = options.adopt
+        self._peers = ChunkPeers(to_clients, options.failure_s)
+        members, fetch = said["members"], self._peers.fetch
+        self._node = RunningNode(me.name, options, place, members, self._versions, self._pool, fetch, self._adopted)
         self._service = ClientService(self._node)
-        self._listener = LinkListener(self._me, is_local=is_local)
-        self._door = LinkListener(to_clients)
-        self._tell(FrameKind.READY, [*self._door.address, self._listener.address])
+        self._machine = this_machine()
+        self._listeners: list[LinkListener] = []
+        where: dict[str, Any] = {"machine": self._machine}
+        address = place.address or place.host
+        if options.transport != "tcp":
+            self._listeners.append(LinkListener(me, is_local=True))
+            where["local"] = self._listeners[-1].address
+        if options.transport != "local":
+            self._listeners.append(LinkListener(me, host=place.host))
+            where["tcp"] = [address, self._listeners[-1].address[1]]
+        self._door = LinkListener(to_clients, host=place.host)
+        self._tell(FrameKind.READY, [address, self._door.address[1], where])
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        """Take what the keeper says of the tables, or that this node, or another one, is to go."""
+        match said:
+            case {"versions": dict(versions)}:
+                take_versions(versions, self._versions, self._own_place)
+                self._node.host.refresh()
+            case {"member": True}:
+                self._on_ready(self._me.name)
+            case {"leave": bool(leaves)}:
+                self._service.leave(leaves)
+            case {"prepare": list(members), "for": str(name)}:
+                threading.Thread(target=self._prepare, args=[members, name], name="share", daemon=True).start()
+            case _:
+                raise AssertionError(f"the keeper says {str(said)[:200]}")
+
+    def _prepare(self, members: list[Name], name: Name) -> None:
+        """Adopt what is this node's without another one, and say so."""
+        trouble = ""
+        try:
+            self._node.prepare_for(members)
+        except CumulusError as problem:
+            trouble = problem.message
+        self._tell(FrameKind.MESSAGE, {"prepared": name, "trouble": trouble})
 
     def _adopted(self, epoch: int, count: int) -> None:
-        self._tell(FrameKind.MESSAGE, [epoch, count])
+        self._tell(FrameKind.MESSAGE, {"adopted": [epoch, count]})
 
     def _reconnect_all(self, epoch: int, said: dict[Name, Any]) -> None:
         """Make the links of a ring epoch; those of the former one end when their chunks have new ones."""
         before = self._links
-        listening: dict[Name, LinkAddress] = {
-            name: where if isinstance(where, str) else (where[0], where[1]) for name, (_, _, where) in said.items()
-        }
+        listening = {name: self._link_address(where) for name, (_, _, where) in said.items()}
         links = None
         if len(listening) > 1:
             links = NeighbourLinks(
@@ -113,18 +188,34 @@ class NodeProcess:
                 self._pool,
                 self._largest,
                 self._faults,
+                self._absence_s,
                 lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
             )
         self._links = links
+        self._peers.meet(epoch, {name: (host, port) for name, (host, port, _) in said.items()})
         self._node.reconnect_all(epoch, list(listening), links)
         if links is not None:
-            links.open(self._listener)
-        self._door.expect(epoch, {}, self._service.take, clients=CLIENT)
+            links.open(self._listeners)
+        self._door.expect(epoch, {}, self._service.take, clients=[CLIENT])
+        if self._adopts:
+            self._node.host.refresh()  # its share is another one
         if before is not None:
             before.close()
 
+    def _link_address(self, where: dict[str, Any]) -> LinkAddress:
+        """Return where this node reaches another one: by memory where both are on one machine."""
+        if "local" in where and (where["machine"] == self._machine or "tcp" not in where):
+            return str(where["local"])
+        host, port = where["tcp"]
+        return host, port
+
+    @property
+    def _own_place(self) -> NodePlace:
+        assert self._place is not None, "it is known from the start"
+        return self._place
+
     def _close(self) -> None:
-        for listener in (self._door, self._listener):
+        for listener in (self._door, *self._listeners):
             listener.close()
         self._node.queries.close()
         self._service.close()
@@ -132,24 +223,24 @@ class NodeProcess:
             self._links.close()
         self._node.close()
 
-    # --- the supervisor ---------------------------------------------------------------------------------------------
+    # --- the keeper -------------------------------------------------------------------------------------------------
 
     def _read(self, frames: SimpleQueue[Frame]) -> None:
-        """Pass on what the supervisor says, until it has ended."""
+        """Pass on what the keeper says, until it has ended."""
         reader = FrameReader()
         reader.trust()
         with suppress(OSError):
-            while count := self._pair.recv_into(reader.room()):
+            while count := self._keeper.recv_into(reader.room()):
                 for frame in reader.filled(count):
                     if frame[0] == FrameKind.STOP and not self._is_ready:
                         _leave(0)
                     frames.put(frame)
-        _leave(0)
+        self._on_gone()
 
     def _tell(self, kind: FrameKind, what: Any) -> None:
         frame = b"".join(framed(kind, [json.dumps(what).encode()]))
         with self._sending, suppress(OSError):
-            self._pair.sendall(frame)
+            self._keeper.sendall(frame)
 
 
 def _end(problem: threading.ExceptHookArgs) -> None:
@@ -176,6 +267,8 @@ def main(arguments: Sequence[str]) -> None:
     code = 1
     try:
         code = NodeProcess(pair).run()
+    except CumulusError:
+        pass  # it was told
     except BaseException:  # noqa: BLE001  # the supervisor shows these lines
         traceback.print_exc()
     _leave(code)

@@ -1,8 +1,9 @@
-"""Supervisor of a ring: the process that starts the nodes, detects lost ones, and closes the ring without them.
+"""Supervisor of a ring: the process that starts nodes, lets others join, detects lost ones, and closes the ring.
 
-A node whose process has ended is lost at once. A node that does not answer for some seconds is killed, and lost. The
-other nodes reconnect in the next ring epoch: their links are new, and they own the chunks of the lost node. If the link
-between two running nodes breaks, all nodes reconnect, too.
+A node whose process has ended is lost at once, and so is one to which the connection is gone. A node that does not
+answer for some seconds is killed, and lost. The other nodes reconnect in the next ring epoch: their links are new, and
+they own the chunks of the lost node. If the link between two running nodes breaks, all nodes reconnect, too; if the
+same link breaks again and again, the one that came later goes.
 """
 
 from __future__ import annotations
@@ -12,23 +13,35 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from cumulus.errors import CumulusError, InputError, RingError, StoreError
+from cumulus.errors import CumulusError, InputError, RingError, StoreError, UsageError
 from cumulus.machine import Name
+from cumulus.transport.connections import place_text
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.forked_processes import ForkServer
-from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded, ProcessListener
 from cumulus.transport.supervisor import Supervisor
+from cumulus_ring.chunks.catalogue import Catalogue
+from cumulus_ring.chunks.kept_versions import links_folder
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
-from cumulus_ring.process.settings import RingOptions
+from cumulus_ring.process.joined_process import JoinedProcess, this_machine
+from cumulus_ring.process.keeper_door import JoinWish, KeeperDoor, RemoveWish, refuse
+from cumulus_ring.process.ring_members import MemberPlace, RingMembers
+from cumulus_ring.process.settings import NodePlace, RingOptions
+from cumulus_ring.process.told_versions import said_versions
+from cumulus_ring.process.wire import send_said
 
 _MODULE, _NODE_MODULE = "cumulus_ring.process.ring_supervisor", "cumulus_ring.process.process"
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
 _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 """A node that adopts its share takes as long as it takes."""
+_BROKEN_LINKS = 3
+"""When the link of two nodes has broken so often, one ring epoch after the other, one of them goes."""
 
 
 class RingSupervisor:
@@ -44,11 +57,18 @@ class RingSupervisor:
         self._options = options
         self._note = note
         self._home = Path(options.home)
-        self._lost: dict[Name, str] = {}
+        self._members = RingMembers()
         self._unanswered: dict[Name, float] = {}
         """Node → since when it does not answer."""
+        self._broken: dict[frozenset[Name], tuple[int, int]] = {}
+        """Pair of nodes → in how many ring epochs in a row their link has broken, and the last of these."""
         self._adopting: dict[int, set[Name]] = {}
         """Epoch → who has not adopted its share."""
+        self._told: dict[int, Catalogue] = {}
+        """What all nodes have been told of the source."""
+        self._door: KeeperDoor | None = None
+        self._queries: dict[Name, int] = {}
+        """Node → how many queries it has, running and in line."""
         self._trouble = ""
         """What was said last of a source that cannot be read."""
         self._is_told = False
@@ -60,42 +80,63 @@ class RingSupervisor:
         Raises
         ------
         CumulusError
-            If it cannot start, or has no node left.
+            If it cannot start, or has no node left and none can join.
         """
-        home = RingHome(self._home)
+        home = RingHome(self._home, self._options.secret_file)
         problem: CumulusError | None = None
         try:
-            with (
-                ForkServer([_NODE_MODULE], self._note) as forks,
-                closing(VersionRetention(self._options.source, self._home, self._options.keep)) as source,
-            ):
+            with ExitStack() as opened:
+                forks = opened.enter_context(ForkServer([_NODE_MODULE], self._note))
+                source = opened.enter_context(
+                    closing(VersionRetention(self._options.source, self._home, self._options.keep))
+                )
+                self._door = self._opened_door(home, opened)
                 self._begin(source)
-                with Supervisor(
-                    self._processes(),
-                    clients_secret=home.secret,
-                    on_line=self._say,
-                    start_seconds=_START_SECONDS,
-                    # One that adopts slowly, as it was told to, does nothing most of the time.
-                    idle_seconds=None if self._options.disk_mb_s else self._options.failure_s,
-                    is_unwanted=is_stopped,
-                    launchers=dict.fromkeys(self._options.names(), forks.launch),
-                ) as nodes:
-                    self._tell_where(nodes, home)
-                    if not self._is_told:
-                        raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
-                    on_up()
-                    self._watch(nodes, home, source, is_stopped)
-                    for name in self._unanswered:  # it would not hear that it is to end
-                        nodes.give_up(name)
+                nodes = opened.enter_context(
+                    Supervisor(
+                        self._processes(),
+                        clients_secret=home.secret,
+                        on_line=self._say,
+                        start_seconds=_START_SECONDS,
+                        # One that adopts slowly, as it was told to, does nothing most of the time.
+                        idle_seconds=None if self._options.disk_mb_s else self._options.failure_s,
+                        is_unwanted=is_stopped,
+                        launchers=dict.fromkeys(self._options.names(), forks.launch),
+                    )
+                )
+                self._tell_where(nodes, home)
+                if not self._is_told:
+                    raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
+                on_up()
+                self._watch(nodes, home, source, is_stopped)
+                for name in self._unanswered:  # it would not hear that it is to end
+                    nodes.give_up(name)
         except CumulusError as error:
             problem = error
             raise
         finally:
             home.close(problem)
 
+    def _opened_door(self, home: RingHome, opened: ExitStack) -> KeeperDoor | None:
+        address = self._options.door
+        return None if address is None else opened.enter_context(KeeperDoor(address, home.secret, self._note))
+
     def _processes(self) -> list[Process]:
-        argument = self._options.to_json()
-        return [Process(name, module=_NODE_MODULE, argument=argument) for name in self._options.names()]
+        self._members.begin(self._options.names(), MemberPlace(this_machine()))
+        return [Process(name, module=_NODE_MODULE, argument=self._beside(name)) for name in self._options.names()]
+
+    def _argument(self, *more: Name) -> dict[str, Any]:
+        """Return what each node is told at its start."""
+        members = [*self._members.names, *more]
+        return {"options": self._options.to_json(), "members": members, "versions": said_versions(self._told, {})}
+
+    def _beside(self, name: Name) -> dict[str, Any]:
+        """Return what a node beside the home is told."""
+        options = self._options
+        host = "127.0.0.1" if options.door is None else options.door[0]
+        links = str(links_folder(self._home))
+        place = NodePlace(str(self._home / name), options.source, links, host, options.address, options.threads)
+        return {**self._argument(), "place": asdict(place)}
 
     def _watch(
         self, nodes: Supervisor, home: RingHome, source: VersionRetention, is_stopped: Callable[[], bool]
@@ -105,14 +146,16 @@ class RingSupervisor:
             occurrence = nodes.wait(_LOOK_SECONDS)
             match occurrence:
                 case ProcessEnded(name, reason=reason):
-                    self._lose(nodes, home, name, reason)
-                case LinkLost(name, peer, reason=reason) if name not in self._lost:
-                    self._note(f"{name}: the link with {peer} is gone: {reason}")
-                    self._reconnect_all(nodes, home)
+                    self._ended(nodes, home, name, reason)
+                case LinkLost(name, peer, reason=reason) if name in self._members and peer in self._members:
+                    self._link_lost(nodes, home, name, peer, reason)
                 case MachineMessage(name, payload):
-                    self._adopted(source, name, *json.loads(payload))
+                    self._hear(nodes, source, name, json.loads(payload))
+            self._grant_wishes(nodes)
+            self._admit(nodes, home, source)
             if time.monotonic() - asked >= _ASK_SECONDS:
                 self._find_hung(nodes, home)
+                self._let_go(nodes, home)
                 self._refresh(nodes, source)
                 if not self._is_told:
                     self._tell_where(nodes, home)
@@ -130,6 +173,7 @@ class RingSupervisor:
             self._note(f"{problem.message}; the nodes have adopted epoch {source.epochs[-1]}")
         if source.unlinked:
             self._note(source.unlinked)
+        self._told = dict(source.catalogues)
         self._adopting[source.epochs[-1]] = set(self._options.names())
 
     def _refresh(self, nodes: Supervisor, source: VersionRetention) -> None:
@@ -143,12 +187,29 @@ class RingSupervisor:
             self._note(f"the epochs that are there stay: {trouble}")
         self._trouble = trouble
         if source.epochs != before:
-            self._adopting[source.epochs[-1]] = set(nodes.addresses())
+            self._adopting[source.epochs[-1]] = set(self._members.names)
             self._note(f"epoch {source.epochs[-1]} of the tables")
-            for name in nodes.addresses():
-                nodes.send(name, b"")
+            self._tell_versions(nodes, source)
 
-    def _adopted(self, source: VersionRetention, name: Name, epoch: int, count: int) -> None:
+    def _tell_versions(self, nodes: Supervisor, source: VersionRetention) -> None:
+        held = dict(source.catalogues)
+        said = json.dumps({"versions": said_versions(held, self._told)}).encode()
+        self._told = held
+        for name in nodes.pids():  # those that join, too: they were told before
+            nodes.send(name, said)
+
+    def _hear(self, nodes: Supervisor, source: VersionRetention, name: Name, said: dict[str, Any]) -> None:
+        match said:
+            case {"adopted": [int(epoch), int(count)]}:
+                self._adopted(nodes, source, name, epoch, count)
+            case {"prepared": str(leaving), "trouble": str(trouble)}:
+                self._prepared(nodes, name, leaving, trouble)
+            case {"leaves": True}:
+                self._remove(nodes, RemoveWish(name, 0.0))
+            case _:
+                self._note(f"{name} says {str(said)[:200]}, which nobody understands")
+
+    def _adopted(self, nodes: Supervisor, source: VersionRetention, name: Name, epoch: int, count: int) -> None:
         """A node has adopted its share of an epoch; when all nodes have, its files may go."""
         waited_for = self._adopting.get(epoch, set())
         if name not in waited_for:
@@ -156,45 +217,178 @@ class RingSupervisor:
         waited_for.discard(name)
         self._note(f"{name} has adopted its {count} chunks of epoch {epoch}")
         if not waited_for and epoch in source.epochs:
-            source.let_go(epoch)
             self._note(f"epoch {epoch} needs its files no more")
+            source.let_go(epoch)
+            self._tell_versions(nodes, source)
+
+    # --- nodes that come and go -------------------------------------------------------------------------------------
+
+    def _grant_wishes(self, nodes: Supervisor) -> None:
+        for wish in [] if self._door is None else self._door.wishes():
+            if isinstance(wish, RemoveWish):
+                self._remove(nodes, wish)
+                continue
+            try:
+                self._start_joining(nodes, wish)
+            except CumulusError as problem:
+                refuse(wish.link, problem)
+                self._note(f"a node at {wish.address} cannot join: {problem.message}")
+
+    def _start_joining(self, nodes: Supervisor, wish: JoinWish) -> None:
+        """Start a node that has come; it is a member when it is ready."""
+        name = self._members.free_name(wish.name)
+        if self._options.transport == "local" and wish.machine != this_machine():
+            raise UsageError(
+                "chunks of this ring go by memory alone, and the node is on another computer",
+                hint="Start the ring without --transport local.",
+            )
+        send_said(wish.link, {"joined": name})
+        if name in nodes.pids():  # lost, and not forgotten yet
+            nodes.give_up(name)
+
+        def launch(process: Process, listener: ProcessListener) -> JoinedProcess:
+            return JoinedProcess(wish.link, name, wish.pid, wish.address, listener, self._options.failure_s)
+
+        nodes.add(Process(name, argument=self._argument(name)), launch)
+        self._members.join(name, MemberPlace(wish.machine, wish.rack))
+        self._note(f"{name} joins from {wish.address}")
+
+    def _admit(self, nodes: Supervisor, home: RingHome, source: VersionRetention) -> None:
+        """Close the ring with the nodes that have become ready."""
+        ready = [name for name in self._members.joining if name in nodes.addresses()]
+        for name in ready:
+            self._members.admit(name)
+            self._note(f"{name} is in the ring")
+        if ready:
+            self._reconnect_all(nodes, home)
+        for name in ready:  # clients find it now
+            nodes.send(name, json.dumps({"member": True}).encode())
+
+    def _remove(self, nodes: Supervisor, wish: RemoveWish) -> None:
+        try:
+            if self._members.remove(wish):
+                self._note(f"{wish.name} is to go, after its queries")
+                nodes.send(wish.name, json.dumps({"leave": True}).encode())
+                self._prepare(nodes, wish.name)
+        except CumulusError as problem:
+            wish.end(problem)
+
+    def _prepare(self, nodes: Supervisor, name: Name) -> None:
+        """Let the others adopt what a node has that goes; without adopting, they read it from the source."""
+        others = [each for each in self._members.names if each not in self._members.leaving]
+        if self._options.adopt:
+            self._members.leaving[name].unprepared |= set(others)
+            for each in others:
+                nodes.send(each, json.dumps({"prepare": others, "for": name}).encode())
+
+    def _prepared(self, nodes: Supervisor, name: Name, leaving: Name, trouble: str) -> None:
+        if leaving not in self._members.leaving:
+            return
+        self._members.leaving[leaving].unprepared.discard(name)
+        if trouble:
+            problem = UsageError(f"{leaving} stays: {name} cannot take over its share: {trouble}")
+            self._members.stay(leaving, problem)
+            self._note(problem.message)
+            nodes.send(leaving, json.dumps({"leave": False}).encode())
+
+    def _let_go(self, nodes: Supervisor, home: RingHome) -> None:
+        """Close the ring without the nodes that are to go, and have no query left or no more time for it."""
+        now = time.monotonic()
+        ready = [
+            name
+            for name, each in self._members.leaving.items()
+            if not each.is_out and not each.unprepared and (now >= each.until or self._queries.get(name) == 0)
+        ]
+        for name in ready:
+            self._members.close_without(name)
+        if ready:
+            self._reconnect_all(nodes, home)
+        for name in ready:
+            nodes.stop_one(name)
+
+    def _ended(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
+        """A process has ended: as it was to, or it is lost."""
+        if name not in self._members.leaving:
+            self._lose(nodes, home, name, reason)
+            return
+        nodes.give_up(name)
+        was_in = name in self._members
+        if was_in:  # before its time
+            self._members.close_without(name)
+        self._members.gone(name)
+        self._unanswered.pop(name, None)
+        self._note(f"{name} has gone")
+        if was_in:
+            self._reconnect_all(nodes, home)
+        else:
+            self._tell_where(nodes, home)
 
     # --- the nodes --------------------------------------------------------------------------------------------------
 
     def _find_hung(self, nodes: Supervisor, home: RingHome) -> None:
         now = time.monotonic()
-        for name, answer in nodes.ask(_ASK_SECONDS).items():
+        self._queries = {}
+        for name, answer in nodes.ask(_ASK_SECONDS, self._members.names).items():
             if answer is not None:
                 self._unanswered.pop(name, None)
+                self._queries[name] = int(answer[1].get("queries", 0))
             elif now - self._unanswered.setdefault(name, now) >= self._options.failure_s:
                 self._lose(nodes, home, name, f"it has not answered for {self._options.failure_s:g} s")
 
-    def _lose(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
-        if name in self._lost:
+    def _link_lost(self, nodes: Supervisor, home: RingHome, name: Name, peer: Name, reason: str) -> None:
+        self._note(f"{name}: the link with {peer} is gone: {reason}")
+        pair = frozenset((name, peer))
+        times, last = self._broken.get(pair, (0, 0))
+        times = times + 1 if last == nodes.incarnation - 1 else 1
+        self._broken = {**self._without(pair), pair: (times, nodes.incarnation)}
+        if times < _BROKEN_LINKS:
+            self._reconnect_all(nodes, home)
             return
-        self._lost[name] = reason
+        goes = max(pair, key=list(nodes.pids()).index)
+        (stays,) = pair - {goes}
+        self._lose(nodes, home, goes, f"{stays} cannot reach it: {reason}")
+
+    def _without(self, names: frozenset[Name]) -> dict[frozenset[Name], tuple[int, int]]:
+        """Return what is known of broken links but for those of some nodes."""
+        return {pair: found for pair, found in self._broken.items() if not pair & names}
+
+    def _lose(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
+        if name in self._members.lost:
+            return
+        was_in = name in self._members
+        self._members.lose(name, reason)
+        self._broken = self._without(frozenset((name,)))
+        if name in self._members.leaving:
+            self._members.gone(name)
         self._unanswered.pop(name, None)
         self._note(f"{name} is lost: {reason}")
         nodes.give_up(name)
-        if len(self._lost) == self._options.nodes:
+        if not self._members.names and self._door is None:
             raise RingError(f"all nodes are lost; the last one, {name}: {reason}", hint=f"See {self._home / LOG}.")
-        self._reconnect_all(nodes, home)
+        if was_in:
+            self._reconnect_all(nodes, home)
+        else:
+            self._tell_where(nodes, home)
 
     def _reconnect_all(self, nodes: Supervisor, home: RingHome) -> None:
-        nodes.reconnect_all(nodes.incarnation + 1)
+        nodes.reconnect_all(nodes.incarnation + 1, self._members.names)
         self._tell_where(nodes, home)
 
     def _tell_where(self, nodes: Supervisor, home: RingHome) -> None:
         """Write down where the nodes are; what a full disk does not take is written when there is room."""
+        addresses, pids = nodes.addresses(), nodes.pids()
         address = RingAddress(
             os.getpid(),
             nodes.incarnation,
             home.secret.hex(),
-            nodes.addresses(),
-            nodes.pids(),
-            self._lost,
+            {name: addresses[name] for name in self._members.names if name in addresses},
+            {name: pids[name] for name in self._members.names if name in pids},
+            self._members.lost,
             self._options,
+            "" if self._door is None else place_text(self._door.address),
         )
+        if self._door is not None:
+            self._door.tell_where(address.to_tell())
         try:
             address.write(self._home)
         except OSError as problem:

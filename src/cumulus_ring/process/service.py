@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.errors import CumulusError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
+from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
 from cumulus_ring.nodes import NodeQuery
 from cumulus_ring.process.node import RunningNode
-from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said
+from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said, send_with
 
 
 class ClientService:
@@ -28,16 +28,24 @@ class ClientService:
         self._connections: dict[_Connection, None] = {}
         self._lock = threading.Lock()
         self._is_closed = False
+        self._is_leaving = threading.Event()
 
     def take(self, link: OpenLink) -> None:
         """Serve a client from now on."""
-        connection = _Connection(self._node, link, self._gone)
+        connection = _Connection(self._node, link, self._gone, self._is_leaving)
         with self._lock:
             if self._is_closed:
                 link.close()
                 return
             self._connections[connection] = None
         connection.start()
+
+    def leave(self, leaves: bool) -> None:
+        """Take no query from now on, as the node is to go; or take queries again."""
+        if leaves:
+            self._is_leaving.set()
+        else:
+            self._is_leaving.clear()
 
     def close(self) -> None:
         """Close all connections, and wait for their threads; the node's queries must have ended."""
@@ -57,8 +65,11 @@ class ClientService:
 class _Connection:
     """One client."""
 
-    def __init__(self, node: RunningNode, link: OpenLink, gone: Callable[[_Connection], None]) -> None:
+    def __init__(
+        self, node: RunningNode, link: OpenLink, gone: Callable[[_Connection], None], is_leaving: threading.Event
+    ) -> None:
         self._node = node
+        self._is_leaving = is_leaving
         self._link = link
         self._gone = gone
         self._query: NodeQuery | None = None
@@ -101,7 +112,7 @@ class _Connection:
             self._gone(self)
 
     def _answer(self, said: dict[str, Any]) -> None:
-        rows = None
+        rows: pa.Table | pa.Buffer | None = None
         try:
             answer, rows = self._work(said)
         except CumulusError as problem:
@@ -110,19 +121,26 @@ class _Connection:
             traceback.print_exc()
             answer = {"error": error_said(RingError(f"{self._node.name}: {type(problem).__name__}: {problem}"))}
         try:
-            send_said(self._link, answer, rows)
+            if isinstance(rows, pa.Buffer):
+                send_with(self._link, answer, memoryview(rows).cast("B"))
+            else:
+                send_said(self._link, answer, rows)
         except (LinkClosedError, OSError):
             self._link.close()
 
-    def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
+    def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | pa.Buffer | None]:
         match said:
             case {"ask": "query", "sql": str(sql), "epoch": int(epoch), "timeout_s": float() | int() | None as timeout}:
+                if self._is_leaving.is_set():
+                    raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
                 return self._run(sql, epoch, timeout)
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._node.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
             case {"ask": "tables", "epoch": int(epoch)}:
                 return {"tables": self._node.tables(epoch)}, None
+            case {"ask": "chunk", "chunk": int(number)}:
+                return {}, self._node.give(number)
             case {"ask": "queries"}:
                 return {"queries": len(self._node.queries.queries)}, None
             case {"ask": "status"}:

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+from cumulus.transport.connections import Address
 from cumulus_ring.machine.settings import SECOND_US, RingSettings
 
 Transport: TypeAlias = Literal["auto", "tcp", "local"]
@@ -27,6 +28,8 @@ class RingOptions:
         The folder with the tables.
     home
         The ring's own folder.
+    nodes
+        How many are started with it, beside the home; others may join.
     transport
         What chunks travel by: ``local`` hands memory on from process to process, ``tcp`` sends bytes; ``auto`` is
         ``local``, as all processes are on one computer.
@@ -38,13 +41,15 @@ class RingOptions:
     memory
         Of each node's DuckDB, as DuckDB takes it, such as ``1GB``.
     threads
-        Of each node's DuckDB.
+        Of the DuckDB of each node beside the home.
     queries
         How many a node runs at once.
     disk
         Bytes of the disk that a node's store may take; None for as many as there are.
     adopt
         Whether each node keeps all of its share, so that the source is not needed after the start.
+    replicas
+        How many nodes keep each chunk, if they adopt.
     disk_mb_s
         How fast a node reads from its store; 0 for as fast as it can.
     keep
@@ -55,6 +60,12 @@ class RingOptions:
         Whether each node writes down what its machine was told, and what it said.
     failure_s
         A node that does not answer for so long is taken for lost.
+    listen
+        Where nodes of other computers join it, and clients ask, as HOST:PORT; empty for nowhere.
+    address
+        By which other computers reach this one; empty for that of `listen`.
+    secret_file
+        A file with what they must know; empty for one of the home.
     """
 
     source: str
@@ -68,15 +79,25 @@ class RingOptions:
     queries: int = 4
     disk: int | None = None
     adopt: bool = False
+    replicas: int = 1
     disk_mb_s: float = 0.0
     keep: int = 3
     faults: str = ""
     record: bool = False
     failure_s: float = 10.0
+    listen: str = ""
+    address: str = ""
+    secret_file: str = ""
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the nodes, in the order in which chunks go round."""
+        """Return the names of the nodes that are started with the ring."""
         return tuple(f"node{number}" for number in range(1, self.nodes + 1))
+
+    @property
+    def door(self) -> Address | None:
+        """Where the keeper of the ring listens; None if nowhere."""
+        host, _, port = self.listen.rpartition(":")
+        return (host.removeprefix("[").removesuffix("]"), int(port)) if self.listen else None
 
     @property
     def largest_batch(self) -> int:
@@ -110,3 +131,31 @@ class RingOptions:
         """Return the options that `to_json` has written."""
         given: dict[str, Any] = json.loads(said)
         return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """What is a node's own, on its computer.
+
+    Parameters
+    ----------
+    folder
+        Where its store and what DuckDB spills are.
+    source
+        Where the files of the tables are; empty if they are on other computers alone.
+    links
+        Where links to them are that stay when the source lets them go; empty if there are none here.
+    host
+        The address at which it listens.
+    address
+        The one that others are told; empty for the same.
+    threads
+        Of its DuckDB.
+    """
+
+    folder: str
+    source: str
+    links: str = ""
+    host: str = "127.0.0.1"
+    address: str = ""
+    threads: int = 1

@@ -88,7 +88,11 @@ def send_said(link: OpenLink, said: Mapping[str, Any], rows: pa.Table | None = N
     UsageError
         If it is too long.
     """
-    stream = memoryview(b"" if rows is None else to_ipc(rows))
+    send_with(link, said, memoryview(b"" if rows is None else to_ipc(rows)))
+
+
+def send_with(link: OpenLink, said: Mapping[str, Any], stream: memoryview) -> None:
+    """Send what is said, and bytes behind it; as `send_said`."""
     parts = [stream[begin : begin + MOST_FRAME_BYTES] for begin in range(0, len(stream), MOST_FRAME_BYTES)]
     text = json.dumps({**said, "parts": len(parts)}).encode()
     if len(text) > MOST_FRAME_BYTES:
@@ -111,6 +115,23 @@ def receive_said(link: OpenLink) -> tuple[dict[str, Any], pa.Table | None]:
     said, parts = _said_with_parts(link)
     stream = b"".join(_receive(link) for _ in range(parts))
     return said, from_ipc(stream) if stream else None
+
+
+def receive_with(link: OpenLink, most: int) -> tuple[dict[str, Any], bytes]:
+    """Return what the other side says next, and the bytes behind it; as `receive_said`.
+
+    Parameters
+    ----------
+    most
+        How many there may be.
+    """
+    said, parts = _said_with_parts(link)
+    found = bytearray()
+    for _ in range(parts):
+        found += _receive(link)
+        if len(found) > most:
+            raise RemoteProtocolError(f"more than {most:,} bytes have come")
+    return said, bytes(found)
 
 
 def receive_asked(link: OpenLink) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Cumulus introduction, section 1.2: a warehouse runs in a cluster or computing cl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -42,42 +43,71 @@ def host(program: Program | str, home: str | Path, **settings: Any) -> HostedClu
     CumulusError
         What else is against it.
     """
+    given = HostedSettings(program, home, **settings)
+    ray = ray_with_cpus(given.hosts)
+    if not given.address:
+        given = replace(given, address=ray.util.get_node_ip_address())
+    start = partial(RayActors, ray, given.hosts, what="agent")
+    return HostedCluster(given, lambda task: start(partial(_run_agent, task)), "Ray")
+
+
+def ray_with_cpus(count: int) -> Any:
+    """Return Ray, with so many free CPUs.
+
+    Raises
+    ------
+    MissingError
+        If it is not installed.
+    UsageError
+        If this process belongs to no Ray cluster, or there are too few CPUs.
+    """
     try:
         ray: Any = import_module("ray")
     except ModuleNotFoundError:
         raise MissingError("ray is not installed", hint="pip install 'cumulus-ivm[ray]'") from None
     if not ray.is_initialized():
         raise UsageError("this process belongs to no Ray cluster", hint="Call ray.init() before.")
-    given = HostedSettings(program, home, **settings)
-    require_places(given.hosts, partial(_free_cpus, ray), "the free CPUs of this Ray cluster are")
-    if not given.address:
-        given = replace(given, address=ray.util.get_node_ip_address())
-    return HostedCluster(given, lambda task: _Actors(ray, given.hosts, task), "Ray")
+    require_places(count, partial(_free_cpus, ray), "the free CPUs of this Ray cluster are")
+    return ray
 
 
 def _free_cpus(ray: Any) -> int:
     return int(ray.available_resources().get("CPU", 0))
 
 
-class _AgentActor:
+def _run_agent(task: AgentTask, number: int, address: str) -> None:
+    run_agent(number, address, task)
+
+
+class _WorkingActor:
     """What runs in an actor."""
 
-    def run(self, number: int, task: AgentTask) -> None:
-        """Run an agent until the driver lets it end."""
+    def run(self, number: int, work: Callable[[int, str], None]) -> None:
+        """Work until the driver lets it end."""
         util: Any = import_module("ray.util")
-        run_agent(number, util.get_node_ip_address(), task)
+        work(number, util.get_node_ip_address())
 
 
-class _Actors:
-    """Actors with an agent in each; a `cumulus.cluster.hosted.hosted_cluster.EngineTasks`."""
+class RayActors:
+    """Actors, of which Ray starts again those that are lost; a `cumulus.cluster.hosted.hosted_cluster.EngineTasks`.
 
-    def __init__(self, ray: Any, count: int, task: AgentTask) -> None:
-        self._ray, self._is_ended = ray, False
-        made = ray.remote(_AgentActor).options(
+    Parameters
+    ----------
+    count
+        How many.
+    work
+        What each does until it is to end, by its number and the address that Ray knows of its host.
+    what
+        What is in each, for errors.
+    """
+
+    def __init__(self, ray: Any, count: int, work: Callable[[int, str], None], *, what: str) -> None:
+        self._ray, self._what, self._is_ended = ray, what, False
+        made = ray.remote(_WorkingActor).options(
             num_cpus=1, max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
         self._actors = [made.remote() for _ in range(count)]
-        self._runs = [actor.run.remote(number, task) for number, actor in enumerate(self._actors)]
+        self._runs = [actor.run.remote(number, work) for number, actor in enumerate(self._actors)]
 
     def problem(self) -> CumulusError | None:
         """Return why they do not run."""
@@ -89,9 +119,17 @@ class _Actors:
                 self._ray.get(each)
             except Exception as problem:  # noqa: BLE001  # what has happened in the actor, or to it
                 cause = getattr(problem, "cause", None)
-                return cause if isinstance(cause, CumulusError) else _ended(str(problem).strip().splitlines()[-1])
-            return _ended("the agent has ended")
+                if isinstance(cause, CumulusError):
+                    return cause
+                return self._ended(str(problem).strip().splitlines()[-1])
+            return self._ended(f"the {self._what} has ended")
         return None
+
+    def _ended(self, why: str) -> CumulusError:
+        return ProcessError(
+            f"an actor of the {self._what}s has ended: {why}",
+            hint="Look into Ray's logs. What was accepted is kept: start it again.",
+        )
 
     def end(self) -> None:
         """End them, if they do not end by themselves."""
@@ -99,10 +137,3 @@ class _Actors:
         self._ray.wait(self._runs, num_returns=len(self._runs), timeout=_END_S)
         for actor in self._actors:
             self._ray.kill(actor)
-
-
-def _ended(why: str) -> CumulusError:
-    return ProcessError(
-        f"an actor with an agent has ended: {why}",
-        hint="Look into Ray's logs. What was accepted is kept: start the cluster again.",
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -64,10 +64,11 @@ def host(spark: SparkSession, program: Program | str, home: str | Path, **settin
     """
     context = spark.sparkContext
     given = HostedSettings(program, home, **settings)
-    _require_slots(context, given.hosts)
+    require_slots(context, given.hosts)
     if not given.address:
         given = replace(given, address=context.getConf().get("spark.driver.host", "127.0.0.1"))
-    return HostedCluster(given, lambda task: _BarrierTasks(context, given.hosts, task), "Spark")
+    start = partial(BarrierTasks, context, given.hosts, what="agents of a Cumulus cluster")
+    return HostedCluster(given, lambda task: start(partial(_run_agent, task)), "Spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class _Loss:
     is_final: bool
 
 
-def _require_slots(context: SparkContext, wanted: int, seconds: float = PLACES_S) -> None:
+def require_slots(context: SparkContext, wanted: int, seconds: float = PLACES_S) -> None:
     """Refuse more barrier tasks than can run at a time: Spark would look for slots for ten minutes."""
     scala = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()
@@ -86,42 +87,63 @@ def _require_slots(context: SparkContext, wanted: int, seconds: float = PLACES_S
     require_places(wanted, slots, "the slots of this Spark application are", seconds)
 
 
-class _BarrierTasks:
-    """A job of barrier tasks with an agent in each; a `cumulus.cluster.hosted.hosted_cluster.EngineTasks`."""
+class BarrierTasks:
+    """A job of barrier tasks; a `cumulus.cluster.hosted.hosted_cluster.EngineTasks`.
 
-    def __init__(self, context: SparkContext, count: int, task: AgentTask) -> None:
-        self._context, self._group = context, f"cumulus agents {id(self)}"
+    Parameters
+    ----------
+    count
+        How many.
+    work
+        What each does until it is to end, by its number and the address that Spark knows of its host.
+    what
+        Of what they are, for Spark's pages.
+    is_renewed
+        Whether they are started anew when one is lost: Spark ends all of them then.
+    """
+
+    def __init__(
+        self,
+        context: SparkContext,
+        count: int,
+        work: Callable[[int, str], None],
+        *,
+        what: str,
+        is_renewed: bool = True,
+    ) -> None:
+        self._context, self._group = context, f"cumulus {id(self)}"
+        self._what, self._is_renewed = what, is_renewed
         self._problem: CumulusError | None = None
         self._is_ended = False
-        self._job = Thread(target=self._keep, args=(count, task), name="barrier tasks", daemon=True)
+        self._job = Thread(target=self._keep, args=(count, work), name="barrier tasks", daemon=True)
         self._job.start()
 
-    def _keep(self, count: int, task: AgentTask) -> None:
+    def _keep(self, count: int, work: Callable[[int, str], None]) -> None:
         """Run the job, and run it anew when a task is lost, as Spark does not: it has no tasks behind it."""
         losses = 0
         while not self._is_ended:
             begun = time.monotonic()
-            problem = self._run(count, task)
+            problem = self._run(count, work)
             losses = 1 if time.monotonic() - begun > _SOUND_S else losses + 1
-            if problem.is_final or losses >= _MOST_LOSSES:
+            if problem.is_final or losses >= _MOST_LOSSES or not self._is_renewed:
                 self._problem = problem.error
                 return
             if not self._is_ended:
                 print(f"cumulus: {problem.error.message}; they are started again", file=sys.stderr, flush=True)
 
-    def _run(self, count: int, task: AgentTask) -> _Loss:
+    def _run(self, count: int, work: Callable[[int, str], None]) -> _Loss:
         """Run the job to its end; return why it has ended."""
 
         def keep(_: Iterable[int]) -> Iterator[int]:
-            yield from _keep_agent(task)
+            yield from _work_in_task(work)
 
         if self._context._jsc is None:  # pyspark has no other way to ask
-            why = "the Spark application has ended, and with it the agents"
-            hint = "What was accepted is kept: start the cluster again in another one."
+            why = f"the Spark application has ended, and with it the {self._what}"
+            hint = "What was accepted is kept: start it again in another one."
             return _Loss(ProcessError(why, hint=hint), is_final=True)
         try:
-            self._context.setJobGroup(self._group, "agents of a Cumulus cluster", interruptOnCancel=True)
-            _require_slots(self._context, count, _BACK_S)
+            self._context.setJobGroup(self._group, self._what, interruptOnCancel=True)
+            require_slots(self._context, count, _BACK_S)
             self._context.parallelize(range(count), count).barrier().mapPartitions(keep).collect()
         except UsageError as problem:
             return _Loss(problem, is_final=True)
@@ -129,10 +151,10 @@ class _BarrierTasks:
             own = carried_error(problem)
             if own is not None:
                 return _Loss(own, is_final=True)
-            why = f"Spark has ended the tasks with the agents: {_reason(problem)}"
-            hint = "Look into Spark's log. What was accepted is kept: start the cluster again."
+            why = f"Spark has ended the tasks with the {self._what}: {_reason(problem)}"
+            hint = "Look into Spark's log. What was accepted is kept: start it again."
             return _Loss(ProcessError(why, hint=hint), is_final=_PYTHON_ERROR.search(str(problem)) is not None)
-        why, hint = "the agents in Spark's tasks have ended", "Look into the log of the executors."
+        why, hint = f"the {self._what} in Spark's tasks have ended", "Look into the log of the executors."
         return _Loss(ProcessError(why, hint=hint), is_final=False)
 
     def problem(self) -> CumulusError | None:
@@ -155,13 +177,17 @@ def _reason(problem: Exception) -> str:
     return str(found[0]) if found else type(problem).__name__
 
 
-def _keep_agent(task: AgentTask) -> Iterator[int]:
-    """Run an agent in a barrier task, at the address that Spark knows of its host."""
+def _run_agent(task: AgentTask, number: int, address: str) -> None:
+    run_agent(number, address, task)
+
+
+def _work_in_task(work: Callable[[int, str], None]) -> Iterator[int]:
+    """Work in a barrier task, at the address that Spark knows of its host."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     number = context.partitionId()
     addresses = [each.rpartition(":")[0].strip("[]") for each in (info.address for info in context.getTaskInfos())]
     with carry_errors_through_spark():
-        run_agent(number, addresses[number], task)
+        work(number, addresses[number])
     yield number

@@ -1,0 +1,254 @@
+"""Nodes that join a ring, leave it, are lost and come back: answers stay right, and what can be kept is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cumulus.errors import CumulusError, NodeLostError, NotRunningError, UsageError
+from cumulus.transport.greeting import Credentials
+from cumulus_ring.links.dialling import Dial
+from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.home import LOG, SECRET, read_address
+from cumulus_ring.process.joining import join
+from cumulus_ring.process.keeper_door import ASK, JOIN, KEEPER, KEEPER_EPOCH
+from cumulus_ring.process.ring_places import KeeperPlace
+from cumulus_ring.process.settings import NodePlace
+from cumulus_ring.process.wire import error_of, receive_said, send_said
+from support.joined_nodes import JoinedNode
+from support.ring_faults import wait_until
+from support.running_ring import running_ring
+
+pytestmark = pytest.mark.xdist_group("test_ring_members")
+ROWS, TABLES = 1_000, 12
+TOTAL = ROWS * (ROWS - 1) // 2
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    for number in range(TABLES):
+        rows = pa.table({"a": [number * each for each in range(ROWS)]})
+        pq.write_table(rows, folder / f"t{number}.parquet", row_group_size=100)
+    return folder
+
+
+@contextmanager
+def ring_with_door(source: Path, home: Path, **options: object) -> Iterator[RingClient]:
+    with running_ring(source, home, listen="127.0.0.1:0", failure_s=3.0, **options) as ring:
+        yield ring
+
+
+def sums(ring: RingClient, node: str) -> list[int]:
+    """Ask a node for the sum of each table."""
+    query = " UNION ALL ".join(f"SELECT {number}, sum(a) FROM t{number}" for number in range(TABLES))
+    return [total for _, total in sorted(ring.query(query, node=node, timeout=60).rows())]
+
+
+def expect_right(ring: RingClient) -> None:
+    for node in ring.nodes:
+        assert sums(ring, node) == [number * TOTAL for number in range(TABLES)], node
+
+
+def test_nodes_come_and_go_beside_queries(source: Path, tmp_path: Path) -> None:
+    with ring_with_door(source, tmp_path / "ring", nodes=1) as ring, ExitStack() as opened:
+        first = opened.enter_context(JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
+        without = opened.enter_context(JoinedNode(ring, tmp_path / "b")).ready()  # others bring what it needs
+        assert ring.nodes == ("node1", "a", "node2")
+        expect_right(ring)
+        assert ring.status()["nodes"]["node2"]["store"]["encoded"] == 0
+        by_address = RingClient(KeeperPlace(read_address(ring.home).door, ring.home / SECRET))
+        assert by_address.nodes == ring.nodes
+        expect_right(by_address)
+        by_address.remove("a", wait_s=0.0)
+        assert first.said(0).endswith("a has left the ring\n")
+        assert ring.nodes == ("node1", "node2")
+        with pytest.raises(UsageError, match="there is no node 'a'"):
+            ring.query("SELECT 1", node="a")
+        os.killpg(without.process.pid, signal.SIGINT)
+        assert without.said(0).endswith("node2 has left the ring\n")
+        assert (ring.nodes, ring.status()["lost"]) == (("node1",), {})
+        expect_right(ring)
+        again = opened.enter_context(JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
+        os.kill(again.process.pid, signal.SIGKILL)
+        wait_until(lambda: "a" in ring.status()["lost"], 20)
+        assert "the connection to it is gone" in ring.status()["lost"]["a"]
+        with pytest.raises(NodeLostError, match="a is lost"):
+            ring.query("SELECT 1", node="a")
+        opened.enter_context(JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a")).ready()
+        assert (ring.nodes, ring.status()["lost"]) == (("node1", "a"), {})
+        expect_right(ring)
+        ring.remove("node1", wait_s=0.0)
+        assert ring.nodes == ("a",)
+        expect_right(ring)
+
+
+def test_a_node_that_hangs_is_lost_and_no_query_waits_for_it(source: Path, tmp_path: Path) -> None:
+    with ring_with_door(source, tmp_path / "ring", nodes=2) as ring, JoinedNode(ring, tmp_path / "a") as node:
+        node.ready()
+        os.kill(node.process.pid, signal.SIGSTOP)
+        wait_until(lambda: ring.status()["lost"].get("node3", "") == "it has not answered for 3 s", 20)
+        expect_right(ring)
+        os.kill(node.process.pid, signal.SIGCONT)
+        assert "the keeper of the ring at 127.0.0.1:" in node.said(1)
+
+
+def test_what_nodes_have_adopted_is_handed_on(source: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(source, tmp_path / "source")
+    with ring_with_door(mine, tmp_path / "ring", nodes=3, adopt=True) as ring, ExitStack() as opened:
+        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
+        shutil.rmtree(mine)
+        opened.enter_context(JoinedNode(ring, tmp_path / "a", "--name", "a")).ready()
+        wait_until(lambda: ring.status()["nodes"]["a"]["store"]["bytes"] > 0, 30)
+        for node in ("node2", "node1"):
+            ring.remove(node, wait_s=0.0)
+        expect_right(ring)
+        assert ring.nodes == ("node3", "a")
+
+
+def test_of_two_replicas_one_may_be_lost_for_good(source: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(source, tmp_path / "source")
+    with ring_with_door(mine, tmp_path / "ring", nodes=4, adopt=True, replicas=2) as ring:
+        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
+        shutil.rmtree(mine)
+        for lost in ("node2", "node3"):
+            os.kill(read_address(ring.home).pids[lost], signal.SIGKILL)
+            wait_until(lambda lost=lost: lost in ring.status()["lost"], 20)  # type: ignore[misc]
+            shutil.rmtree(ring.home / lost)
+            expect_right(ring)
+            wait_until(lambda: copies_of_all(ring), 30)
+
+
+def copies_of_all(ring: RingClient) -> bool:
+    """Whether each chunk is on the disks of two nodes."""
+    names = [file.name for node in ring.nodes for file in (ring.home / node / "store").glob("[0-9a-f]*")]
+    return len(set(names)) == 10 * TABLES and all(names.count(name) >= 2 for name in names)
+
+
+def test_without_replicas_what_a_lost_node_had_alone_is_missed_by_name(source: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(source, tmp_path / "source")
+    with ring_with_door(mine, tmp_path / "ring", nodes=2, adopt=True) as ring:
+        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
+        shutil.rmtree(mine)
+        os.kill(read_address(ring.home).pids["node2"], signal.SIGKILL)
+        wait_until(lambda: "node2" in ring.status()["lost"], 20)
+        with pytest.raises(CumulusError, match=r"table t\d+, .* is gone at node node1, and so is its file"):
+            sums(ring, "node1")
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def standing(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RingClient]:
+    with ring_with_door(source, tmp_path_factory.mktemp("standing") / "ring", nodes=1) as ring:
+        yield ring
+        expect_right(ring)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("node1", "the ring has a node node1 already"),
+        ("any", "cannot be a node's"),
+        ("../x", "cannot be a node's"),
+        ("a" * 200, "cannot be a node's"),
+        ("-x", "cannot be a node's"),
+    ],
+)
+def test_a_name_that_cannot_be(standing: RingClient, tmp_path: Path, name: str, why: str) -> None:
+    place = NodePlace(str(tmp_path / "node"), "")
+    with pytest.raises(UsageError, match=why):
+        join(read_address(standing.home).door, standing.home / SECRET, place, name=name)
+
+
+def test_a_home_and_a_source_that_cannot_be(standing: RingClient, source: Path, tmp_path: Path) -> None:
+    door, secret = read_address(standing.home).door, standing.home / SECRET
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letters").write_text("mine")
+    for place, why in (
+        (NodePlace(str(tmp_path / "other"), ""), "is a folder with other things in it"),
+        (NodePlace(str(tmp_path / "node"), str(tmp_path / "nowhere")), "is not a folder"),
+        (NodePlace(str(tmp_path / "other" / "letters"), ""), "letters"),
+    ):
+        with pytest.raises(CumulusError, match=why) as told:
+            join(door, secret, place)
+        assert told.value.hint
+    assert (tmp_path / "other" / "letters").read_text() == "mine"
+
+
+def test_a_secret_that_is_another_or_not_ones_own(standing: RingClient, tmp_path: Path) -> None:
+    door = read_address(standing.home).door
+    (tmp_path / "secret").write_text("another")
+    (tmp_path / "secret").chmod(0o600)
+    with pytest.raises(NotRunningError, match="has another secret"):
+        join(door, tmp_path / "secret", NodePlace(str(tmp_path / "node"), ""))
+    with pytest.raises(NotRunningError, match="has another secret"):
+        RingClient(KeeperPlace(door, tmp_path / "secret"))
+    (tmp_path / "secret").chmod(0o644)
+    with pytest.raises(CumulusError, match="the secret is not yours alone"):
+        RingClient(KeeperPlace(door, tmp_path / "secret"))
+    with pytest.raises(UsageError, match="the ring's secret is needed"):
+        RingClient(KeeperPlace(door, ""))
+
+
+@pytest.mark.parametrize("address", ["", "h1", "h1:", ":7", "h1:seven", "h1:70000", "ring://"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(UsageError, match="is no address of a ring"):
+        KeeperPlace(address, b"secret")
+
+
+def test_nobody_listens_or_somebody_else(standing: RingClient) -> None:
+    with pytest.raises(NotRunningError, match=r"no ring answers at 127\.0\.0\.1:1: Connection refused"):
+        RingClient(KeeperPlace("127.0.0.1:1", b"secret"))
+    node = "{}:{}".format(*read_address(standing.home).nodes["node1"])
+    with pytest.raises(NotRunningError, match="no ring answers at"):
+        RingClient(KeeperPlace(node, standing.home / SECRET))
+
+
+def test_another_release_is_told_by_name(standing: RingClient) -> None:
+    said = {"ask": "join", "name": "", "pid": 1, "address": "", "machine": "", "rack": ""}
+    found = asked(standing, JOIN, {**said, "releases": {"Cumulus": "0.0", "DuckDB": "1.0", "Arrow": "1"}})
+    with pytest.raises(UsageError, match=r"the node has Cumulus 0\.0, DuckDB 1\.0, Arrow 1, and the ring Cumulus"):
+        raise error_of(found["error"])
+
+
+@pytest.mark.parametrize("said", [{}, {"ask": "join"}, {"ask": "remove", "name": 1, "wait_s": 0}, {"ask": [1]}])
+@pytest.mark.parametrize("purpose", [JOIN, ASK])
+def test_what_nobody_understands(standing: RingClient, purpose: str, said: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="does not understand"):
+        raise error_of(asked(standing, purpose, said)["error"])
+
+
+@pytest.mark.parametrize(("node", "why"), [("node1", "is the last node of the ring"), ("x", "there is no node 'x'")])
+def test_a_node_that_cannot_be_removed(standing: RingClient, node: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        standing.remove(node)
+
+
+def test_a_ring_without_a_door_keeps_its_nodes(source: Path, tmp_path: Path) -> None:
+    told = pytest.raises(UsageError, match="nodes of this ring stay as long as it runs")
+    with running_ring(source, tmp_path / "ring", nodes=2) as ring, told:
+        ring.remove("node1")
+
+
+def asked(ring: RingClient, purpose: str, said: dict[str, object]) -> dict[str, object]:
+    """Ask the keeper something, with the right secret."""
+    address = read_address(ring.home)
+    host, port = address.door.split(":")
+    me = Credentials("somebody", secret=bytes.fromhex(address.secret))
+    link = Dial(me, (host, int(port)), KEEPER, purpose, KEEPER_EPOCH).open()
+    link.limit_waiting(10)
+    try:
+        send_said(link, said)
+        return receive_said(link)[0]
+    finally:
+        link.close()
