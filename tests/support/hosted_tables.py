@@ -19,7 +19,7 @@ import psutil
 
 from cumulus.errors import CumulusError, UsageError
 from cumulus.workloads import tpch
-from cumulus_ring.process.hosted_ring import HostedRing, on_ray, on_spark
+from cumulus_ring.hosted.hosted_ring import HostedRing, on_ray, on_spark
 from support.hosted_shop import pids
 from support.running_ring import QUERIES, duckdb_over, expect_equal, select
 

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 HOME = typer.Option(Path("ring"), "--home", help="The ring's own folder.")
 RING = typer.Option("", "--ring", help="Where the keeper of the ring is, as HOST:PORT; instead of --home.")
 SECRET_FILE = typer.Option(None, "--secret-file", help="With --ring: a copy of the ring's secret.")
+LISTEN = typer.Option(
+    "", "--listen", help="HOST:PORT where nodes of other computers join and clients ask.", show_default=False
+)
+ADDRESS = typer.Option("", "--address", help="The address that others are told, if it is another one.")
+OWN_SECRET = typer.Option(
+    None, "--secret-file", help="What they must know, in a file; HOME has one if not given.", show_default=False
+)
+QUERY_STORAGE = typer.Option(
+    "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
 _LEAST_STORAGE = 1_000_000
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -30,20 +40,14 @@ def start(
     ),
     home: Path = HOME,
     nodes: int = typer.Option(4, "--nodes", min=0, max=64, help="How many nodes beside it, a process each."),
-    listen: str = typer.Option(
-        "", "--listen", help="HOST:PORT where nodes of other computers join and clients ask.", show_default=False
-    ),
-    address: str = typer.Option("", "--address", help="The address that others are told, if it is another one."),
-    secret_file: Path | None = typer.Option(
-        None, "--secret-file", help="What they must know, in a file; HOME has one if not given.", show_default=False
-    ),
+    listen: str = LISTEN,
+    address: str = ADDRESS,
+    secret_file: Path | None = OWN_SECRET,
     transport: str = typer.Option(
         "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
     ),
     storage: str = typer.Option("256MB", help="Memory of each node for chunks, passing through and in use."),
-    query_storage: str = typer.Option(
-        "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
-    ),
+    query_storage: str = QUERY_STORAGE,
     memory: str = typer.Option("1GB", help="Memory of each node's DuckDB, beside --storage."),
     queries: int = typer.Option(4, min=1, max=1000, help="Queries that a node runs at once; others wait in line."),
     disk: str = typer.Option(
@@ -71,7 +75,6 @@ def start(
     Example: cumulus ring start --from tpch/ --nodes 4
     """
     from cumulus_ring.links.link_faults import link_faults
-    from cumulus_ring.process.home import SECRET
     from cumulus_ring.process.settings import TRANSPORTS, RingOptions
 
     if transport not in TRANSPORTS:
@@ -106,13 +109,19 @@ def start(
         record=record,
         failure_s=failure,
     )
-    many = "" if nodes == 1 else "s"
-    told = f'{home}: {nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
-    if listen:
-        told = (
-            f"{told}. Join: cumulus ring join {listen} --secret-file {secret_file or home / SECRET} --source {source}"
-        )
-    _run(options, f"{told}. Stop: cumulus ring stop --home {home}", foreground)
+    _run(options, _told_at_start(options, source, home, secret_file), foreground)
+
+
+def _told_at_start(options: RingOptions, source: Path, home: Path, secret_file: Path | None) -> str:
+    """Return what is told of a ring that has started: how to ask it, to join it and to stop it."""
+    from cumulus_ring.process.home import SECRET
+
+    many = "" if options.nodes == 1 else "s"
+    told = f'{home}: {options.nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
+    if options.listen:
+        secret = secret_file or home / SECRET
+        told = f"{told}. Join: cumulus ring join {options.listen} --secret-file {secret} --source {source}"
+    return f"{told}. Stop: cumulus ring stop --home {home}"
 
 
 def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | None) -> None:
@@ -140,13 +149,13 @@ def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | 
 def client_of(home: Path, ring: str, secret_file: Path | None) -> RingClient:
     """Return a client of the ring of a home; or of the one at an address, if that is given."""
     from cumulus_ring.process.client import RingClient
-    from cumulus_ring.process.ring_places import KeeperPlace
+    from cumulus_ring.process.ring_places import RingByAddress
 
     if not ring:
         if secret_file is not None:
             raise UsageError("--secret-file is for a ring by its address", hint="Give --ring HOST:PORT, too.")
         return RingClient(home)
-    return RingClient(KeeperPlace(ring, "" if secret_file is None else secret_file))
+    return RingClient(RingByAddress(ring, "" if secret_file is None else secret_file))
 
 
 def _run(options: RingOptions, told: str, foreground: bool) -> None:

@@ -18,7 +18,7 @@ from cumulus.transport.greeting import Credentials
 from cumulus.views.tables import Result
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
-from cumulus_ring.process.ring_places import HomePlace, KeeperPlace, RingPlace
+from cumulus_ring.process.ring_places import RingByAddress, RingByHome, RingPlace
 from cumulus_ring.process.wire import LONGEST_SECONDS, error_of, receive_said, send_said
 
 CLIENT = "client"
@@ -62,8 +62,8 @@ class RingClient:
         If the ring does not run.
     """
 
-    def __init__(self, home: str | Path | KeeperPlace) -> None:
-        self.place: RingPlace = home if isinstance(home, KeeperPlace) else HomePlace(home)
+    def __init__(self, home: str | Path | RingByAddress) -> None:
+        self.place: RingPlace = home if isinstance(home, RingByAddress) else RingByHome(home)
         self._name = f"client-{uuid.uuid4().hex[:12]}"
         self.place.read()
 
@@ -76,7 +76,7 @@ class RingClient:
     @property
     def home(self) -> Path:
         """The home of the ring, of a client that was given it."""
-        assert isinstance(self.place, HomePlace), "it was given an address"
+        assert isinstance(self.place, RingByHome), "it was given an address"
         return self.place.home
 
     @property
@@ -203,7 +203,7 @@ class RingClient:
             if len(queries) == 2:
                 break
         if not queries:
-            raise NodeLostError("no node of the ring answers", hint=self.place.told)
+            raise NodeLostError("no node of the ring answers", hint=self.place.where_to_look)
         return min(queries, key=queries.__getitem__)
 
     def _connected(self, name: Name, seconds: float) -> OpenLink:
