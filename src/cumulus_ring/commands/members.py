@@ -35,12 +35,11 @@ def join(
 
     Example: cumulus ring join h1:7200 --secret-file ring.secret --source tpch/
     """
-    from rich.console import Console
-
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus_ring.hosted.joining import join as join_ring
     from cumulus_ring.process.settings import NodePlace
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     wished = threading.Event()
 
     def arm(node: NodeProcess) -> None:

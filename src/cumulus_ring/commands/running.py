@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
+from cumulus.cli.terminal.consoles import plain_console
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _run(options: RingOptions, told: str, foreground: bool) -> None:
     from cumulus_ring.process.ring_supervisor import RingSupervisor
     from cumulus_ring.process.ring_supervisor import start as start_apart
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     if not foreground:
         start_apart(options)
         console.print(told, soft_wrap=True)
