@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cumulus_ring.process.hosted_ring import on_ray, on_spark
+    from cumulus_ring.hosted.hosted_ring import on_ray, on_spark
 
 __all__ = ["on_ray", "on_spark"]
 
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> Any:
     """Import late: what it names brings Arrow and DuckDB along."""
     if name not in __all__:
         raise AttributeError(name)
-    from cumulus_ring.process import hosted_ring
+    from cumulus_ring.hosted import hosted_ring
 
     return getattr(hosted_ring, name)

@@ -23,9 +23,9 @@ def open_client(home: str | Path, secret_file: str | Path = "") -> RingClient | 
     """
     if str(home).startswith("ring://"):
         from cumulus_ring.process.client import RingClient
-        from cumulus_ring.process.ring_places import KeeperPlace
+        from cumulus_ring.process.ring_places import RingByAddress
 
-        return RingClient(KeeperPlace(str(home), secret_file))
+        return RingClient(RingByAddress(str(home), secret_file))
     if not is_home(Path(home)):
         return None
     from cumulus_ring.process.client import RingClient  # brings Arrow along

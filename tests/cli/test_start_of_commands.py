@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from support.command_line import cumulus
 from support.tiers import sampled
 
 COMMANDS = {
@@ -61,3 +62,8 @@ def test_the_client_of_a_ring_imports_no_engine() -> None:
     assert "cumulus_ring.process.client" in modules
     unwanted = {*HEAVY, "cumulus.m3", "cumulus.scalars", "cumulus.views.finishing", "cumulus_ring.machine.node"}
     assert not unwanted & {*modules}
+
+
+@pytest.mark.parametrize("name", [":x:", "[bold]x[/bold]", "[/]", ":smile:.sql"])
+def test_an_error_says_what_a_user_has_written(name: str) -> None:
+    assert name in cumulus("compile", name).stderr

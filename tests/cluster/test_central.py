@@ -167,9 +167,9 @@ WRONG_CUTS = {
     "lineitem.price=4": "no map lies by that",
     "orders.oid@3,2,1": "do not ascend",
     "orders.oid@3,x,9": "--cut orders.oid@3,x,9",
-    "=": "there is no table or map",
-    "@": "there is no table or map",
-    "": "there is no table or map",
+    "=": "it names no column of a table, and no key of a map",
+    "@": "it names no column of a table, and no key of a map",
+    "": "it names no column of a table, and no key of a map",
 }
 
 

@@ -80,7 +80,7 @@ def test_a_hint_is_kept():
     ("texts", "message"),
     [
         (["nobody.x"], "--home nobody.x: there is no table 'nobody'\nWrite --home TABLE.COLUMN; tables: customers,"),
-        (["orders"], "--home orders: there is no table ''"),
+        (["orders"], "--home orders: it names no column of a table\nWrite --home TABLE.COLUMN; tables: customers,"),
         (["orders.x"], "--home orders.x: orders has no column 'x'\nIts columns are cid, oid, discount."),
         (["orders.cid", "orders.oid"], "two homes for orders: cid and oid\nGive --home once for a table."),
     ],

@@ -93,7 +93,7 @@ def test_what_is_lost_is_not_checked_by_a_gate_either() -> None:
     ("splits", "switches", "mode", "told"),
     [
         (("nothing.x",), 2, Mode.EVENTUAL, "there is no table 'nothing'"),
-        (("orders",), 2, Mode.EVENTUAL, "there is no table ''"),
+        (("orders",), 2, Mode.EVENTUAL, "it names no column of a table"),
         (("orders.x",), 2, Mode.EVENTUAL, "orders has no column 'x'"),
         (("orders.cid",), 2, Mode.EVENTUAL, "rows with one primary key (oid, part) could come to different switches"),
         (("orders.oid", "orders.part"), 2, Mode.EVENTUAL, "orders is split by oid and by part"),

@@ -242,3 +242,24 @@ def test_a_child_waits_whose_parent_is_changed_and_goes(engine: Any) -> None:
     come = [reading("shops", changed, None, "shops/2"), reading("sales", [sale], None, "sales/2")]
     outcome = bucket.apply(2, pack(come, BucketPlan()))
     assert [(each.relation, each.reason[:6]) for each in outcome.quarantine] == [("sales", "orphan")]
+
+
+@pytest.mark.parametrize("engine", [NativeEngine, Interpreter])
+@pytest.mark.parametrize("table", ["k INT PRIMARY KEY, x {type}", "k INT, x {type}) WITH (keep = all"])
+@pytest.mark.parametrize("type", ["REAL", "DOUBLE"])
+def test_a_row_with_nan_goes_beside_a_refused_one(engine: Any, table: str, type: str) -> None:
+    """A refused row sends its epoch row by row, where no NaN of a file is that of another."""
+    program = compile_sql(f"CREATE TABLE t ({table.format(type=type)}); CREATE VIEW v AS SELECT COUNT(*) FROM t")
+    bucket = Bucket(program, BucketPlan(), 0, engine)
+    nan = float("nan")
+    epochs = [
+        [("i", 1, nan), ("i", 2, nan), ("i", 3, 0.0)],
+        [("d", 1, nan), ("d", 3, -0.0), ("d", 9, 5.0), ("i", 4, nan), ("d", 4, nan)],
+    ]
+    for epoch, events in enumerate(epochs, 1):
+        bucket.load(bucket.dump())
+        rows = pa.table(dict(zip(("op", "k", "x"), map(list, zip(*events, strict=True)), strict=True)))
+        come = [read_table(FolderSource("t", ""), program.relation("t"), rows, "t")]
+        outcome = bucket.apply(epoch, pack(come, BucketPlan()))
+    assert [each.row for each in outcome.quarantine] == ["-t(k=9, x=5.0)"]
+    assert [values[-1] for _, values in bucket.engine.items(program.views[0].maps[0])] == [1]

@@ -136,3 +136,9 @@ def test_no_machine_of_a_cluster_reads_the_wall_clock() -> None:
     assert len(mine) > 100
     found = [f"{name_of(path)}: {clock}" for path in mine for clock in wall_clocks(path.read_text(encoding="utf-8"))]
     expect_none(found, "take the monotonic clock")
+
+
+def test_text_is_printed_as_it_is() -> None:
+    """Only `cumulus.cli.terminal.consoles` makes consoles of rich, so that no `:x:` of a user becomes a picture."""
+    made = {name_of(path) for path in SOURCES if re.search(r"(?<!\w)Console\(", path.read_text(encoding="utf-8"))}
+    assert {name for name in made if not name.startswith("tests/")} == {"src/cumulus/cli/terminal/consoles.py"}

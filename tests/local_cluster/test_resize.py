@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import cumulus
 from cumulus.cli.main import app
 from cumulus.cluster.live import daemon
-from cumulus.cluster.live.address import is_running, read_address
+from cumulus.cluster.live.address import read_address
 from cumulus.cluster.processes.cluster_settings import read_settings
 from cumulus.errors import ProcessError
 from support.live_load import LiveLoad, begin, running, settings_of
@@ -164,6 +164,21 @@ def vars_of(live: daemon.LiveSettings) -> dict[str, object]:
     return {name: getattr(live, name) for name in live.__dataclass_fields__}
 
 
+REFUSED = {
+    "--move 0-9=node2": "there is no node2",
+    "--move 0-9=node3 --nodes 3": "there is no node3",
+    "--move 9-0=node1": "no such slots",
+    "--move 4096=node1": "no such slots",
+    "--move x=node1": "--move x=node1 is none",
+    "--nodes 3 --host h2:7070": "all machines of this cluster are on this computer",
+    "--place node0=h2": "all machines of this cluster are on this computer",
+    "--split sales.none --switches 2": "sales has no column 'none'",
+    "--split sales": "it names no column of a table",
+    "--join sales": "it is not split",
+    "--nodes 3 --timeout 1ms": "--timeout 1ms: this is no time of a second or more",
+}
+
+
 def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert "not the home of a cluster" in refused(str(home), "--nodes", "3")
@@ -172,16 +187,15 @@ def test_what_stands_against_a_resize_is_told_and_the_cluster_goes_on(tmp_path: 
         assert "nothing is asked for" in refused(str(home))
         assert "Invalid value for '--nodes'" in refused(str(home), "--nodes", "0")
         assert "--place node0 is none" in refused(str(home), "--place", "node0")
-        assert "there is no node2" in refused(str(home), "--move", "0-9=node2")
-        until = time.monotonic() + 60
-        while not is_running(home):
-            assert time.monotonic() < until
+        with cumulus.connect(home, timeout_s=60) as client:
+            processes = client.status()
+        for words, told in REFUSED.items():
+            assert told in refused(str(home), *words.split())
+        with cumulus.connect(home, timeout_s=60) as client:
+            assert {name: of["process"] for name, of in client.status().items()} == {
+                name: of["process"] for name, of in processes.items()
+            }, "machines were ended for what can be refused before"
         wish = home / "checkpoint" / "resize.json"
-        told = refused(str(home), "--nodes", "3", "--host", "h2:7070")
-        assert "it stays as it was: all machines of this cluster are on this computer" in told
-        until = time.monotonic() + 60
-        while not is_running(home):
-            assert time.monotonic() < until
         with cumulus.connect(home, timeout_s=60) as client:
             assert client.view("different", after=client.insert("sales", [(1, 1, 1)])).rows() == [(1,)]
         wish.write_text("no wish at all")

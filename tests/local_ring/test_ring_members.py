@@ -15,12 +15,12 @@ import pytest
 
 from cumulus.errors import CumulusError, NodeLostError, NotRunningError, UsageError
 from cumulus.transport.greeting import Credentials
+from cumulus_ring.hosted.joining import join
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import LOG, SECRET, read_address
-from cumulus_ring.process.joining import join
-from cumulus_ring.process.keeper_door import ASK, JOIN, KEEPER, KEEPER_EPOCH
-from cumulus_ring.process.ring_places import KeeperPlace
+from cumulus_ring.process.membership.keeper_door import ASK, JOIN, KEEPER, KEEPER_EPOCH
+from cumulus_ring.process.ring_places import RingByAddress
 from cumulus_ring.process.settings import NodePlace
 from cumulus_ring.process.wire import error_of, receive_said, send_said
 from support.joined_nodes import JoinedNode
@@ -65,7 +65,7 @@ def test_nodes_come_and_go_beside_queries(source: Path, tmp_path: Path) -> None:
         assert ring.nodes == ("node1", "a", "node2")
         expect_right(ring)
         assert ring.status()["nodes"]["node2"]["store"]["encoded"] == 0
-        by_address = RingClient(KeeperPlace(read_address(ring.home).door, ring.home / SECRET))
+        by_address = RingClient(RingByAddress(read_address(ring.home).door, ring.home / SECRET))
         assert by_address.nodes == ring.nodes
         expect_right(by_address)
         by_address.remove("a", wait_s=0.0)
@@ -192,26 +192,26 @@ def test_a_secret_that_is_another_or_not_ones_own(standing: RingClient, tmp_path
     with pytest.raises(NotRunningError, match="has another secret"):
         join(door, tmp_path / "secret", NodePlace(str(tmp_path / "node"), ""))
     with pytest.raises(NotRunningError, match="has another secret"):
-        RingClient(KeeperPlace(door, tmp_path / "secret"))
+        RingClient(RingByAddress(door, tmp_path / "secret"))
     (tmp_path / "secret").chmod(0o644)
     with pytest.raises(CumulusError, match="the secret is not yours alone"):
-        RingClient(KeeperPlace(door, tmp_path / "secret"))
+        RingClient(RingByAddress(door, tmp_path / "secret"))
     with pytest.raises(UsageError, match="the ring's secret is needed"):
-        RingClient(KeeperPlace(door, ""))
+        RingClient(RingByAddress(door, ""))
 
 
 @pytest.mark.parametrize("address", ["", "h1", "h1:", ":7", "h1:seven", "h1:70000", "ring://"])
 def test_an_address_that_is_none(address: str) -> None:
     with pytest.raises(UsageError, match="is no address of a ring"):
-        KeeperPlace(address, b"secret")
+        RingByAddress(address, b"secret")
 
 
 def test_nobody_listens_or_somebody_else(standing: RingClient) -> None:
     with pytest.raises(NotRunningError, match=r"no ring answers at 127\.0\.0\.1:1: Connection refused"):
-        RingClient(KeeperPlace("127.0.0.1:1", b"secret"))
+        RingClient(RingByAddress("127.0.0.1:1", b"secret"))
     node = "{}:{}".format(*read_address(standing.home).nodes["node1"])
     with pytest.raises(NotRunningError, match="no ring answers at"):
-        RingClient(KeeperPlace(node, standing.home / SECRET))
+        RingClient(RingByAddress(node, standing.home / SECRET))
 
 
 def test_another_release_is_told_by_name(standing: RingClient) -> None:

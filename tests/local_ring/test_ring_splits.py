@@ -17,7 +17,7 @@ import pytest
 
 from cumulus.errors import CumulusError, EvaluationError, LimitError, NodeLostError, QueryTimeoutError
 from cumulus.workloads import tpch
-from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.client import RingClient, bids_for, cheapest
 from support.running_ring import QUERIES, duckdb_over, running_ring, select
 from support.tiers import sampled
 
@@ -89,13 +89,12 @@ def test_a_query_over_one_table_moves_nothing(query: str, ring: RingClient) -> N
 
 def test_a_node_that_makes_a_bid_for_less_is_taken(ring: RingClient) -> None:
     sql = "SELECT count(*) FROM (SELECT DISTINCT p_name FROM part)"
-    bids = ring._bids(sql, 0, None)
+    bids = bids_for(ring, sql)
     assert set(bids) == set(ring.nodes)
     assert all(price >= 0.0 for price in bids.values())
-    cheapest = min(bids, key=lambda name: (bids[name], name))
-    assert ring.query(sql).node == cheapest
+    assert ring.query(sql).node == cheapest(bids)
     ring.query(sql, node="node3", split=False)  # keeps the chunks
-    bids = ring._bids(sql, 0, None)
+    bids = bids_for(ring, sql)
     assert bids["node3"] == min(bids.values()) == 0.0
 
 

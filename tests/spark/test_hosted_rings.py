@@ -33,4 +33,5 @@ def test_a_ring_runs_where_an_engine_has_places(engine: str, tmp_path: Path) -> 
     if engine == "ray":
         assert "it has come back" in said
     else:
+        assert "[(60175,)]" in said, "the page's ring"
         assert any(line.startswith("told: Spark has ended the tasks with the nodes of a ring") for line in said)

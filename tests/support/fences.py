@@ -11,7 +11,7 @@ The word after the fence is the language; a second word changes what the test do
     ```sql refused        what stands between lines of `;` is refused; the words after its `-- ` are in the message
     ```m3                 parsed
     ```javascript         run by Node.js, if it is there, against the server whose address is in the file `address`
-    ```python elsewhere   run by tests/spark/test_tables_of_others.py and tests/spark/test_hosted.py
+    ```python elsewhere   run by tests of tests/spark: tables of others, hosted clusters, hosted rings
     ```… ignore           not run; for what needs the network, a Spark cluster or two terminals
     ```text               not code
 """

@@ -19,14 +19,15 @@ import psutil
 
 from cumulus.errors import CumulusError, UsageError
 from cumulus.workloads import tpch
-from cumulus_ring.process.hosted_ring import HostedRing, on_ray, on_spark
-from support.hosted_shop import pids
+from cumulus_ring.hosted.hosted_ring import on_ray, on_spark
+from support.fences import fences
+from support.hosted_shop import ROOT, pids
 from support.running_ring import QUERIES, duckdb_over, expect_equal, select
 
 NODES = 3
 
 
-def spark_ring() -> tuple[Callable[..., HostedRing], Callable[[], None], str]:
+def spark_ring() -> tuple[Any, Callable[[], None], str]:
     from pyspark.sql import SparkSession
 
     made: Any = SparkSession.builder
@@ -37,7 +38,7 @@ def spark_ring() -> tuple[Callable[..., HostedRing], Callable[[], None], str]:
     return partial(on_spark, spark), spark.stop, "CoarseGrainedExecutorBackend"
 
 
-def ray_ring() -> tuple[Callable[..., HostedRing], Callable[[], None], str]:
+def ray_ring() -> tuple[Any, Callable[[], None], str]:
     import ray
 
     ray.init(num_cpus=NODES, include_dashboard=False, log_to_driver=False)
@@ -80,7 +81,10 @@ def main(engine: str, folder: Path) -> None:
                 ring.query(select("q1"))
             except CumulusError as problem:
                 print("over:", type(problem).__name__, flush=True)
-    wait_for(lambda: not pids("cumulus_ring.process"))
+    wait_for(lambda: not pids("cumulus_ring.hosted"))
+    if engine == "spark":
+        [fence] = [each for each in fences(ROOT / "docs" / "ring.md") if "elsewhere" in each.options]
+        exec(fence.text.replace("/data/tpch", str(source)), {"spark": ring_on.args[0]})
     stop()
     wait_for(lambda: not any("cumulus_ring" in " ".join(each.cmdline()) for each in psutil.Process().children()))
     print("nothing is left", flush=True)

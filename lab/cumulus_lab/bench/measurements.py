@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from cumulus.cli.terminal.consoles import plain_console
 from cumulus.cli.terminal.tables import print_whole
 
 
@@ -30,7 +30,7 @@ def tell(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
         table.add_column(name.replace("_", " "), justify="left" if place and name in texts else "right")
     for row in rows:
         table.add_row(*map(_cell, row.values()))
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     print_whole(console, table)
     for name, value in summary.items():
         told = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value

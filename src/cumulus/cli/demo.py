@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from cumulus.cli.terminal.charts import bars, rows_table
+from cumulus.cli.terminal.consoles import plain_console
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.durable.files import written_aside
 from cumulus.errors import UsageError
@@ -62,7 +63,7 @@ def demo(
         return
     if host not in ("spark", "embedded"):
         raise UsageError(f"unknown host {host!r}", hint="Hosts of the demo: spark, embedded.")
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDTH)
+    console = plain_console(width=None if sys.stdout.isatty() else WIDTH)
     started = time.perf_counter()
     _prepare(out, Demo(epochs, host), fresh)
     _write_input(out, epochs, console)
@@ -83,7 +84,7 @@ def demo(
 def _serve(out: Path, epochs: int, port: int, seconds: float, stays: bool) -> None:
     from cumulus.cli.live_demo import LiveDemo
 
-    demo = LiveDemo(out / "live", epochs, seconds, Console(highlight=False, markup=False))
+    demo = LiveDemo(out / "live", epochs, seconds, plain_console())
     demo.run(port, stays)
     if demo.wrong:
         raise typer.Exit(1)

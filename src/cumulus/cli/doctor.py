@@ -45,9 +45,9 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="One JSON object."
 
 
 def _tell(findings: list[Finding], healthy: bool) -> None:
-    from rich.console import Console
+    from cumulus.cli.terminal.consoles import plain_console
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     for finding in findings:
         mark = "ok     " if finding.good else "MISSING"
         console.print(f"{mark} {finding.name}: {finding.found}", soft_wrap=True)

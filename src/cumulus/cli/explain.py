@@ -67,9 +67,9 @@ def explain_command(
         told = {"views": [one.as_dict() for one in found], "layout": str(chosen), "plan": chosen.plan.plain()}
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
+    from cumulus.cli.terminal.consoles import plain_console
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     for one in found:
         if console.is_terminal:
             _show(console, one)

@@ -95,9 +95,9 @@ def _options(
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    from rich.console import Console
+    from cumulus.cli.terminal.consoles import plain_console
 
-    Console(stderr=True, highlight=False, markup=False).print(f"warning: {message}", soft_wrap=True)
+    plain_console(to_errors=True).print(f"warning: {message}", soft_wrap=True)
 
 
 def main() -> None:
@@ -107,8 +107,8 @@ def main() -> None:
         with telling_output():
             command_line(sys.argv[1] if len(sys.argv) > 1 else "")()
     except CumulusError as problem:
-        from rich.console import Console
+        from cumulus.cli.terminal.consoles import plain_console
 
         with contextlib.suppress(OSError):
-            Console(stderr=True, highlight=False, markup=False).print(f"error: {problem}", soft_wrap=True)
+            plain_console(to_errors=True).print(f"error: {problem}", soft_wrap=True)
         sys.exit(2 if isinstance(problem, UsageError) else 1)

@@ -52,8 +52,7 @@ def query(
         finally:
             host.close()
         return
-    from rich.console import Console
-
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus.durable.store import storage_of, store_of
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
     from cumulus.epochs.committed.manifest import committed_epochs
@@ -63,7 +62,7 @@ def query(
     store = store_of(out, storage_of(storage or ()))
     result = ask(store, sql, epoch, called, parameters)
     manifest = manifest_of(store, epoch)
-    warn = partial(Console(stderr=True, highlight=False, markup=False).print, soft_wrap=True)
+    warn = partial(plain_console(to_errors=True).print, soft_wrap=True)
     if manifest.snapshot != manifest.epoch:
         with_rows = sorted({manifest_of(store, each).snapshot for each in committed_epochs(store)})
         warn(

@@ -63,11 +63,10 @@ class RowOutput:
         elif self.as_csv or self.parquet is not None or self.arrow is not None:
             self._write_bytes(rows)
         else:
-            from rich.console import Console
-
+            from cumulus.cli.terminal.consoles import plain_console
             from cumulus.cli.terminal.tables import print_rows
 
-            print_rows(Console(highlight=False, markup=False), rows, most=MOST_ROWS)
+            print_rows(plain_console(), rows, most=MOST_ROWS)
             if rows.num_rows > MOST_ROWS:
                 print("All of them: --json, --csv, --parquet FILE or --arrow FILE.")
 

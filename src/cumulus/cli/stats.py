@@ -35,13 +35,13 @@ def stats(
 
 
 def _tell(found: Stats) -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus.cli.terminal.tables import print_whole
     from cumulus.engine.limits import format_bytes
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     table = Table(show_edge=False, header_style="bold")
     table.add_column("map")
     for name in ("rows", "bytes", "load", "probes", "worst", "chain"):

@@ -53,8 +53,8 @@ def parse_interval(text: str) -> float:
     return every_s
 
 
-def parse_patience(text: str) -> float:
-    """Return how many seconds `--dead-after` names: a second at least, since machines are asked every second.
+def parse_patience(text: str, option: str = "--dead-after") -> float:
+    """Return how many seconds an option names: a second at least, since machines are asked every second.
 
     Raises
     ------
@@ -71,5 +71,5 @@ def parse_patience(text: str) -> float:
     except UsageError:
         seconds = None
     if seconds is None or seconds < 1:
-        raise UsageError(f"--dead-after {text}: this is no time of a second or more", hint="Give such as 30s.")
+        raise UsageError(f"{option} {text}: this is no time of a second or more", hint="Give such as 30s.")
     return seconds

@@ -35,14 +35,14 @@ def query(
 
     Example: cumulus ring query "SELECT count(*) FROM lineitem"
     """
-    from rich.console import Console
+    from cumulus.cli.terminal.consoles import plain_console
 
     output = RowOutput(as_json, as_csv, parquet, arrow)
     answer = client_of(home, ring, secret_file).query(sql, node=node, epoch=epoch, timeout=timeout, split=split)
     output.write(answer.arrow())
     if as_json or as_csv:
         return
-    Console(stderr=True, highlight=False, markup=False).print(f"epoch {answer.epoch}, by {answer.node}", soft_wrap=True)
+    plain_console(to_errors=True).print(f"epoch {answer.epoch}, by {answer.node}", soft_wrap=True)
 
 
 def tables(
@@ -98,9 +98,9 @@ def status(
 
     Example: cumulus ring status --watch
     """
-    from rich.console import Console
     from rich.live import Live
 
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus_ring.process.status_table import status_table
 
     client = client_of(home, ring, secret_file)
@@ -109,13 +109,13 @@ def status(
         if as_json:
             print(json.dumps(said, indent=1))
         else:
-            Console(highlight=False, markup=False).print(status_table(said))
+            plain_console().print(status_table(said))
         return
     if as_json:
         while True:
             print(json.dumps(client.status()), flush=True)
             time.sleep(1.0)
-    with Live(status_table(client.status()), console=Console(highlight=False, markup=False)) as live:
+    with Live(status_table(client.status()), console=plain_console()) as live:
         while True:
             time.sleep(1.0)
             live.update(status_table(client.status()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cumulus_ring.commands.running import HOME, RING, SECRET_FILE, client_of
+from cumulus_ring.commands.running import ADDRESS, HOME, RING, SECRET_FILE, client_of
 
 if TYPE_CHECKING:
     from cumulus_ring.process.process import NodeProcess
@@ -28,19 +28,18 @@ def join(
     listen: str = typer.Option(
         "", "--listen", help="The address of this computer at which it listens; the one that reaches the keeper."
     ),
-    address: str = typer.Option("", "--address", help="The address that others are told, if it is another one."),
+    address: str = ADDRESS,
     threads: int = typer.Option(0, "--threads", min=0, help="Of its DuckDB; 0 for as many as there are cores."),
 ) -> None:
     """Be a node of a ring until Ctrl-C, or until it is removed.
 
     Example: cumulus ring join h1:7200 --secret-file ring.secret --source tpch/
     """
-    from rich.console import Console
-
-    from cumulus_ring.process.joining import join as join_ring
+    from cumulus.cli.terminal.consoles import plain_console
+    from cumulus_ring.hosted.joining import join as join_ring
     from cumulus_ring.process.settings import NodePlace
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     wished = threading.Event()
 
     def arm(node: NodeProcess) -> None:

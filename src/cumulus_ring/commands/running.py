@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
+from cumulus.cli.terminal.consoles import plain_console
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 HOME = typer.Option(Path("ring"), "--home", help="The ring's own folder.")
 RING = typer.Option("", "--ring", help="Where the keeper of the ring is, as HOST:PORT; instead of --home.")
 SECRET_FILE = typer.Option(None, "--secret-file", help="With --ring: a copy of the ring's secret.")
+LISTEN = typer.Option(
+    "", "--listen", help="HOST:PORT where nodes of other computers join and clients ask.", show_default=False
+)
+ADDRESS = typer.Option("", "--address", help="The address that others are told, if it is another one.")
+OWN_SECRET = typer.Option(
+    None, "--secret-file", help="What they must know, in a file; HOME has one if not given.", show_default=False
+)
+QUERY_STORAGE = typer.Option(
+    "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
+)
+TRANSPORT = typer.Option(
+    "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
 _LEAST_STORAGE = 1_000_000
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -30,20 +43,12 @@ def start(
     ),
     home: Path = HOME,
     nodes: int = typer.Option(4, "--nodes", min=0, max=64, help="How many nodes beside it, a process each."),
-    listen: str = typer.Option(
-        "", "--listen", help="HOST:PORT where nodes of other computers join and clients ask.", show_default=False
-    ),
-    address: str = typer.Option("", "--address", help="The address that others are told, if it is another one."),
-    secret_file: Path | None = typer.Option(
-        None, "--secret-file", help="What they must know, in a file; HOME has one if not given.", show_default=False
-    ),
-    transport: str = typer.Option(
-        "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
-    ),
+    listen: str = LISTEN,
+    address: str = ADDRESS,
+    secret_file: Path | None = OWN_SECRET,
+    transport: str = TRANSPORT,
     storage: str = typer.Option("256MB", help="Memory of each node for chunks, passing through and in use."),
-    query_storage: str = typer.Option(
-        "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
-    ),
+    query_storage: str = QUERY_STORAGE,
     memory: str = typer.Option("1GB", help="Memory of each node's DuckDB, beside --storage."),
     results: str = typer.Option("64MB", help="Memory of each node for partial results; 0 to keep none."),
     queries: int = typer.Option(4, min=1, max=1000, help="Queries that a node runs at once; others wait in line."),
@@ -72,7 +77,6 @@ def start(
     Example: cumulus ring start --from tpch/ --nodes 4
     """
     from cumulus_ring.links.link_faults import link_faults
-    from cumulus_ring.process.home import SECRET
     from cumulus_ring.process.settings import TRANSPORTS, RingOptions
 
     if transport not in TRANSPORTS:
@@ -80,7 +84,7 @@ def start(
             f"--transport {transport}: chunks do not travel by that", hint=f"It is one of {', '.join(TRANSPORTS)}."
         )
     link_faults(faults)  # what is wrong is told before anything is made
-    _check_listening(listen, address, nodes, secret_file)
+    _check_places(source, listen, address, nodes, secret_file)
     if replicas > 1 and not adopt:
         raise UsageError(f"--replicas {replicas}: only what nodes adopt is kept", hint="Give --adopt, too.")
     if replicas > nodes and not listen:
@@ -108,13 +112,7 @@ def start(
         failure_s=failure,
         results=_results(results),
     )
-    many = "" if nodes == 1 else "s"
-    told = f'{home}: {nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
-    if listen:
-        told = (
-            f"{told}. Join: cumulus ring join {listen} --secret-file {secret_file or home / SECRET} --source {source}"
-        )
-    _run(options, f"{told}. Stop: cumulus ring stop --home {home}", foreground)
+    _run(options, _told_at_start(options, source, home, secret_file), foreground)
 
 
 def _results(text: str) -> int:
@@ -122,11 +120,25 @@ def _results(text: str) -> int:
     return 0 if text.strip() == "0" else size_in(text, "--results")
 
 
-def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | None) -> None:
-    """Raise UsageError if others cannot join as it is said."""
+def _told_at_start(options: RingOptions, source: Path, home: Path, secret_file: Path | None) -> str:
+    """Return what is told of a ring that has started: how to ask it, to join it and to stop it."""
+    from cumulus_ring.process.home import SECRET
+
+    many = "" if options.nodes == 1 else "s"
+    told = f'{home}: {options.nodes} node{many} over {source}. Ask: cumulus ring query "SELECT …" --home {home}'
+    if options.listen:
+        secret = secret_file or home / SECRET
+        told = f"{told}. Join: cumulus ring join {options.listen} --secret-file {secret} --source {source}"
+    return f"{told}. Stop: cumulus ring stop --home {home}"
+
+
+def _check_places(source: Path, listen: str, address: str, nodes: int, secret_file: Path | None) -> None:
+    """Raise UsageError if the source is on no disk, or others cannot join as it is said."""
+    from cumulus.durable.folders import refuse_remote
     from cumulus.transport.secret_file import read_secret
     from cumulus_ring.process.ring_places import keeper_address
 
+    refuse_remote(source, "--from")
     if not listen:
         if not nodes:
             raise UsageError("a ring of no nodes", hint="Give --listen HOST:PORT, where nodes join; or some --nodes.")
@@ -147,13 +159,13 @@ def _check_listening(listen: str, address: str, nodes: int, secret_file: Path | 
 def client_of(home: Path, ring: str, secret_file: Path | None) -> RingClient:
     """Return a client of the ring of a home; or of the one at an address, if that is given."""
     from cumulus_ring.process.client import RingClient
-    from cumulus_ring.process.ring_places import KeeperPlace
+    from cumulus_ring.process.ring_places import RingByAddress
 
     if not ring:
         if secret_file is not None:
             raise UsageError("--secret-file is for a ring by its address", hint="Give --ring HOST:PORT, too.")
         return RingClient(home)
-    return RingClient(KeeperPlace(ring, "" if secret_file is None else secret_file))
+    return RingClient(RingByAddress(ring, "" if secret_file is None else secret_file))
 
 
 def _run(options: RingOptions, told: str, foreground: bool) -> None:
@@ -162,7 +174,7 @@ def _run(options: RingOptions, told: str, foreground: bool) -> None:
     from cumulus_ring.process.ring_supervisor import RingSupervisor
     from cumulus_ring.process.ring_supervisor import start as start_apart
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     if not foreground:
         start_apart(options)
         console.print(told, soft_wrap=True)

@@ -102,8 +102,8 @@ class OpenLink:
         """Take the other side for gone when nothing has come from its computer for so long."""
         limit_absence(self._socket, seconds)
 
-    def limit_waiting(self, seconds: float) -> None:
-        """Let a call that waits for the other side for so long raise TimeoutError."""
+    def limit_waiting(self, seconds: float | None) -> None:
+        """Let a call that waits for the other side for so long raise TimeoutError; None: for ever."""
         self._socket.settimeout(seconds)
 
     def ends(self) -> tuple[str, str]:

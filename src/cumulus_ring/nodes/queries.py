@@ -40,6 +40,10 @@ class FailingFeed(Feed, Protocol):
         """Let blocked and later pulls raise an error."""
 
 
+TakeBatch = Callable[[pa.RecordBatch], None]
+"""Takes some rows of a result; may block, and raise whatever ends the query."""
+
+
 class AnyQuery(Protocol):
     """A query that runs at a node: NodeQuery, or one that asks other nodes for parts."""
 
@@ -51,8 +55,8 @@ class AnyQuery(Protocol):
     def is_cancelled(self) -> bool:
         """Whether it is to end with an error."""
 
-    def run(self) -> pa.Table:
-        """Return the result; once."""
+    def run(self, take: TakeBatch | None = None) -> pa.Table:
+        """Return the result; once. `take` gets its batches, and then a table without rows is returned."""
 
     def cancel(self, error: CumulusError | None = None) -> None:
         """End it, from any thread; return when it has ended."""
@@ -81,8 +85,14 @@ class NodeQuery:
         self._state = threading.Lock()
         self._over = threading.Event()
 
-    def run(self) -> pa.Table:
+    def run(self, take: TakeBatch | None = None) -> pa.Table:
         """Return the result; once.
+
+        Parameters
+        ----------
+        take
+            Gets the batches of it as they come, and then a table without rows is returned. While it has one, the memory
+            of chunks may be held in which its rows are.
 
         Raises
         ------
@@ -98,7 +108,7 @@ class NodeQuery:
                 if self._error is not None:
                     raise self._error
                 self._cursor = cursor = self._engine.cursor()
-            return self._execute(cursor)
+            return self._execute(cursor, take)
         except (duckdb.Error, RuntimeError) as problem:  # an interrupt may come in any call
             raise self._cause(problem) from None
         except CumulusError as problem:
@@ -129,13 +139,15 @@ class NodeQuery:
                 if self._cursor is not None:
                     self._cursor.interrupt()
 
-    def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+    def _execute(self, cursor: duckdb.DuckDBPyConnection, take: TakeBatch | None) -> pa.Table:
         with planned_query(cursor, self.sql, self._tables) as (plan, sources):
             feeds = self._ask_for(plan)
             try:
                 for occurrence, source in zip(plan.occurrences, sources, strict=True):
                     source.open_feed = self._opening(plan, occurrence.number, feeds)
-                return cursor.sql(plan.sql).to_arrow_table()
+                if take is None:
+                    return cursor.sql(plan.sql).to_arrow_table()
+                return _given(cursor.sql(plan.sql), take)
             finally:
                 feeds.end()
 
@@ -179,7 +191,24 @@ class NodeQuery:
             cursor.close()
 
 
+def _given(rows: duckdb.DuckDBPyRelation, take: TakeBatch) -> pa.Table:
+    """Give all rows to who takes them; return a table without any.
+
+    An error keeps what stands in the functions that it went through, so nothing is left there that holds chunks.
+    """
+    batch: pa.RecordBatch | None = None
+    reader: pa.RecordBatchReader = rows.to_arrow_reader(_BATCH_ROWS)
+    try:
+        for batch in reader:
+            take(batch)
+        return reader.schema.empty_table()
+    finally:
+        del batch, reader
+
+
 _AGAIN_S = 0.02
+_BATCH_ROWS = 20_480
+"""So many rows of a result are given at once to who takes them as they come: ten of DuckDB's vectors."""
 
 
 class NodeQueries:
@@ -204,8 +233,8 @@ class NodeQueries:
         """Return a query for `run`."""
         return NodeQuery(self._engine, sql, tables, ask_for)
 
-    def run(self, query: AnyQuery, timeout_s: float | None = None) -> pa.Table:
-        """Run a query when its turn comes, and return its result; as `NodeQuery.run`.
+    def run(self, query: AnyQuery, timeout_s: float | None = None, take: TakeBatch | None = None) -> pa.Table:
+        """Run a query when its turn comes, and return its result; as `NodeQuery.run`, which `take` is for.
 
         Parameters
         ----------
@@ -221,7 +250,7 @@ class NodeQueries:
             timer.start()
         try:
             self._wait_for_turn(query)
-            return query.run()
+            return query.run(take)
         finally:
             if timer is not None:
                 timer.cancel()

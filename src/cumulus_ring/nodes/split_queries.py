@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cumulus_ring.nodes.occurrences import RingTable
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed
-from cumulus_ring.nodes.queries import FailingFeed, NodeQuery
+from cumulus_ring.nodes.queries import FailingFeed, NodeQuery, TakeBatch
 from cumulus_ring.nodes.splitting import PARTIALS, SplitQuery, WholeQuery, split_query
 
 
@@ -26,7 +26,7 @@ class SplitPlanning(NodeQuery):
         super().__init__(engine, sql, tables, nothing_is_asked)
         self.decision: SplitQuery | WholeQuery | None = None
 
-    def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+    def _execute(self, cursor: duckdb.DuckDBPyConnection, take: TakeBatch | None) -> pa.Table:
         self.decision = split_query(cursor, self.sql, self._tables)
         return pa.table({})
 
@@ -38,7 +38,7 @@ class MergingQuery(NodeQuery):
         super().__init__(engine, sql, {}, nothing_is_asked)
         self._partials = partials
 
-    def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+    def _execute(self, cursor: duckdb.DuckDBPyConnection, take: TakeBatch | None) -> pa.Table:
         cursor.register(PARTIALS, pa.concat_tables(self._partials))
         try:
             return cursor.sql(self.sql).to_arrow_table()

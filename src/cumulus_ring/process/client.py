@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cumulus.transport.greeting import Credentials
 from cumulus.views.tables import Result
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
-from cumulus_ring.process.ring_places import HomePlace, KeeperPlace, RingPlace
+from cumulus_ring.process.ring_places import RingByAddress, RingByHome, RingPlace
 from cumulus_ring.process.wire import LONGEST_SECONDS, error_of, receive_said, send_said
 
 CLIENT = "client"
@@ -47,6 +48,79 @@ class RingAnswer(Result):
         self.node = node
 
 
+class HeldTable:
+    """The rows of a table on a ring as they come, as a context and an iterator of Arrow record batches.
+
+    `close`, or the end of the context, lets go of what is not taken.
+
+    Attributes
+    ----------
+    node
+        Which node gives them.
+    """
+
+    def __init__(self, link: OpenLink, node: Name, sql: str, epoch: int) -> None:
+        self.node = node
+        self._link = link
+        self._schema: pa.Schema | None = None
+        self._first: list[pa.RecordBatch] = []
+        self._is_over = False
+        try:
+            send_said(link, {"ask": "hold", "sql": sql, "epoch": epoch})
+            self._first = self._next()
+        except OSError as problem:
+            raise self._gone(problem) from None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        assert self._schema is not None, "the first batch, or the end, has them"
+        return self._schema
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a reader, for what takes one: polars, DuckDB, pandas."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        batches, self._first = self._first, []
+        while batches:
+            yield from batches
+            batches = [] if self._is_over else self._next()
+
+    def __enter__(self) -> HeldTable:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more; the node ends what it does for this."""
+        self._is_over = True
+        self._link.close()
+
+    def _next(self) -> list[pa.RecordBatch]:
+        """Return the next rows; none at the end."""
+        try:
+            said, rows = receive_said(self._link)
+        except (LinkClosedError, RemoteProtocolError, OSError) as problem:
+            raise self._gone(problem) from None
+        if "error" in said:
+            self.close()
+            raise error_of(said["error"])
+        assert rows is not None, "rows, or none of them, have columns"
+        self._schema = rows.schema
+        if "more" in said:
+            return list(rows.to_batches())
+        self.close()
+        return []
+
+    def _gone(self, problem: Exception) -> NodeLostError:
+        self.close()
+        return NodeLostError(
+            f"{self.node} has gone before it has given all rows: {problem}", hint="Ask again: others have its chunks."
+        )
+
+
 class RingClient:
     """Asks the nodes of a ring; several threads may use it, and each call is a connection of its own.
 
@@ -63,8 +137,8 @@ class RingClient:
         If the ring does not run.
     """
 
-    def __init__(self, home: str | Path | KeeperPlace) -> None:
-        self.place: RingPlace = home if isinstance(home, KeeperPlace) else HomePlace(home)
+    def __init__(self, home: str | Path | RingByAddress) -> None:
+        self.place: RingPlace = home if isinstance(home, RingByAddress) else RingByHome(home)
         self._name = f"client-{uuid.uuid4().hex[:12]}"
         self.place.read()
 
@@ -77,7 +151,7 @@ class RingClient:
     @property
     def home(self) -> Path:
         """The home of the ring, of a client that was given it."""
-        assert isinstance(self.place, HomePlace), "it was given an address"
+        assert isinstance(self.place, RingByHome), "it was given an address"
         return self.place.home
 
     @property
@@ -115,12 +189,45 @@ class RingClient:
             raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
         until = None if timeout is None else time.monotonic() + timeout
         if node == ANY_NODE:
-            bids = self._bids(sql, epoch, timeout)
-            node = min(bids, key=lambda name: (bids[name], name))
+            node = cheapest(bids_for(self, sql, epoch, timeout))
         left = None if until is None else max(_LEAST_SECONDS, until - time.monotonic())
         said, rows = self._ask(node, {**asked, "timeout_s": left}, timeout_s=left)
         assert rows is not None, "a result without rows has columns"
         return RingAnswer(rows, said["epoch"], said["node"])
+
+    def hold(
+        self,
+        table: str,
+        columns: Sequence[str] = (),
+        where: str = "",
+        *,
+        node: Name = ANY_NODE,
+        epoch: int = 0,
+    ) -> HeldTable:
+        """Return a stream of a table's rows as Arrow, batch by batch, in the order in which its chunks come by.
+
+        The chunks are asked for at once; each batch is taken from what is at the node when it is its turn, and let go
+        when the next one is taken, or the stream closed (paper 004, section 8.3). So another engine can scan a table of
+        the ring as its own.
+
+        Parameters
+        ----------
+        columns
+            All, if none are given.
+        where
+            A condition in DuckDB's dialect, over any columns of the table.
+        node, epoch
+            As in `query`.
+
+        Raises
+        ------
+        UsageError, SqlError, RingError
+            As `query`; what is found later comes when a batch is taken.
+        """
+        chosen = ", ".join(map(_quoted, columns)) or "*"
+        sql = f"SELECT {chosen} FROM {_quoted(table)}" + (f" WHERE ({where})" if where else "")
+        name = self._less_busy(_CONNECT_SECONDS) if node == ANY_NODE else node
+        return HeldTable(self._connected(name, _CONNECT_SECONDS), name, sql, epoch)
 
     def explain(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask the ring for, and how it would run: as text, and as JSON has it."""
@@ -198,17 +305,6 @@ class RingClient:
             raise error_of(answer["error"])
         return answer, rows
 
-    def _bids(self, sql: str, epoch: int, timeout_s: float | None) -> dict[Name, float]:
-        """Return what a query would cost at each node, in milliseconds, by asking one of them, taken at random."""
-        names = list(self.nodes)
-        random.shuffle(names)
-        for name in names:
-            with suppress(NodeLostError, UsageError):
-                said, _ = self._ask(name, {"ask": "bids", "sql": sql, "epoch": epoch}, _STATUS_SECONDS, timeout_s)
-                bids: dict[Name, float] = said["bids"]
-                return bids
-        raise NodeLostError("no node of the ring answers", hint=self.place.told)
-
     def _less_busy(self, seconds: float) -> Name:
         """Return which of two nodes that answer, taken at random, has fewer queries, running or in line.
 
@@ -224,7 +320,7 @@ class RingClient:
             if len(queries) == 2:
                 break
         if not queries:
-            raise NodeLostError("no node of the ring answers", hint=self.place.told)
+            raise NodeLostError("no node of the ring answers", hint=self.place.where_to_look)
         return min(queries, key=queries.__getitem__)
 
     def _connected(self, name: Name, seconds: float) -> OpenLink:
@@ -245,3 +341,32 @@ class RingClient:
                     raise NodeLostError(
                         f"{name} does not answer: {problem.message}", hint="Ask another node."
                     ) from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def bids_for(client: RingClient, sql: str, epoch: int = 0, timeout_s: float | None = None) -> dict[Name, float]:
+    """Return what a query would cost at each node, in milliseconds, by asking one of them, taken at random.
+
+    Raises
+    ------
+    NodeLostError
+        If no node answers.
+    CumulusError
+        As `RingClient.query`.
+    """
+    names = list(client.nodes)
+    random.shuffle(names)
+    for name in names:
+        with suppress(NodeLostError, UsageError):
+            said, _ = client._ask(name, {"ask": "bids", "sql": sql, "epoch": epoch}, _STATUS_SECONDS, timeout_s)
+            bids: dict[Name, float] = said["bids"]
+            return bids
+    raise NodeLostError("no node of the ring answers", hint=client.place.where_to_look)
+
+
+def cheapest(bids: Mapping[Name, float]) -> Name:
+    """Return the node of the lowest bid; of equal ones, the first by name."""
+    return min(bids, key=lambda name: (bids[name], name))

@@ -34,7 +34,7 @@ from cumulus_ring.links.open_link import LinkAddress
 from cumulus_ring.links.slots import BufferPool, DescriptorPool, SlotPool, allow_descriptors
 from cumulus_ring.process.chunk_peers import ChunkPeers
 from cumulus_ring.process.client import CLIENT
-from cumulus_ring.process.joined_process import this_machine
+from cumulus_ring.process.membership.joined_process import this_machine
 from cumulus_ring.process.neighbours import NeighbourLinks
 from cumulus_ring.process.node import RunningNode
 from cumulus_ring.process.service import ClientService

@@ -13,7 +13,7 @@ from cumulus.transport.secret_file import read_secret
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink, closing_reason
 from cumulus_ring.process.home import LOG, RingAddress, read_address
-from cumulus_ring.process.keeper_door import ASK, KEEPER, KEEPER_EPOCH
+from cumulus_ring.process.membership.keeper_door import ASK, KEEPER, KEEPER_EPOCH
 from cumulus_ring.process.settings import RingOptions
 from cumulus_ring.process.wire import error_of, receive_said, send_said
 
@@ -31,11 +31,11 @@ class RingPlace(Protocol):
         """Let a node go, and wait until it has gone."""
 
     @property
-    def told(self) -> str:
-        """Where to look when no node answers."""
+    def where_to_look(self) -> str:
+        """What to do when no node answers."""
 
 
-class HomePlace:
+class RingByHome:
     """The home of a ring, on this computer.
 
     Raises
@@ -62,15 +62,15 @@ class HomePlace:
                 f"{self.home}: nodes of this ring stay as long as it runs",
                 hint="Start it with --listen HOST:PORT, and nodes may come and go.",
             )
-        KeeperPlace(address.door, bytes.fromhex(address.secret)).remove(node, wait_s)
+        RingByAddress(address.door, bytes.fromhex(address.secret)).remove(node, wait_s)
 
     @property
-    def told(self) -> str:
-        """Where to look when no node answers."""
+    def where_to_look(self) -> str:
+        """What to do when no node answers."""
         return f"See {self.home / LOG}."
 
 
-class KeeperPlace:
+class RingByAddress:
     """The keeper of a ring, on any computer.
 
     Parameters
@@ -111,8 +111,8 @@ class KeeperPlace:
         self._ask({"ask": "remove", "name": node, "wait_s": wait_s}, None)
 
     @property
-    def told(self) -> str:
-        """Where to look when no node answers."""
+    def where_to_look(self) -> str:
+        """What to do when no node answers."""
         return f"Ask cumulus ring status --ring {self.text} --secret-file F, or see the log of its keeper."
 
     def _ask(self, said: dict[str, Any], seconds: float | None) -> dict[str, Any]:

@@ -18,22 +18,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cumulus.errors import CumulusError, InputError, RingError, StoreError, UsageError
+from cumulus.errors import CumulusError, RingError, StoreError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import place_text
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
 from cumulus.transport.forked_processes import ForkServer
 from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded, ProcessListener
 from cumulus.transport.supervisor import Supervisor
-from cumulus_ring.chunks.catalogue import Catalogue
 from cumulus_ring.chunks.kept_versions import links_folder
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
-from cumulus_ring.process.joined_process import JoinedProcess, this_machine
-from cumulus_ring.process.keeper_door import JoinWish, KeeperDoor, RemoveWish, refuse
-from cumulus_ring.process.ring_members import MemberPlace, RingMembers
+from cumulus_ring.process.membership.joined_process import JoinedProcess, this_machine
+from cumulus_ring.process.membership.keeper_door import JoinWish, KeeperDoor, RemoveWish, refuse
+from cumulus_ring.process.membership.ring_members import MemberPlace, RingMembers
+from cumulus_ring.process.ring_source import RingSource
 from cumulus_ring.process.settings import NodePlace, RingOptions
-from cumulus_ring.process.told_versions import said_versions
 from cumulus_ring.process.wire import send_said
 
 _MODULE, _NODE_MODULE = "cumulus_ring.process.ring_supervisor", "cumulus_ring.process.process"
@@ -62,15 +61,9 @@ class RingSupervisor:
         """Node → since when it does not answer."""
         self._broken: dict[frozenset[Name], tuple[int, int]] = {}
         """Pair of nodes → in how many ring epochs in a row their link has broken, and the last of these."""
-        self._adopting: dict[int, set[Name]] = {}
-        """Epoch → who has not adopted its share."""
-        self._told: dict[int, Catalogue] = {}
-        """What all nodes have been told of the source."""
         self._door: KeeperDoor | None = None
         self._queries: dict[Name, int] = {}
         """Node → how many queries it has, running and in line."""
-        self._trouble = ""
-        """What was said last of a source that cannot be read."""
         self._is_told = False
         """Whether the home says where the nodes are."""
 
@@ -87,11 +80,11 @@ class RingSupervisor:
         try:
             with ExitStack() as opened:
                 forks = opened.enter_context(ForkServer([_NODE_MODULE], self._note))
-                source = opened.enter_context(
-                    closing(VersionRetention(self._options.source, self._home, self._options.keep))
-                )
+                versions = VersionRetention(self._options.source, self._home, self._options.keep)
+                opened.enter_context(closing(versions))
                 self._door = self._opened_door(home, opened)
-                self._begin(source)
+                self._source = RingSource(self._options, versions, self._note)
+                self._source.begin(self._options.names())
                 nodes = opened.enter_context(
                     Supervisor(
                         self._processes(),
@@ -108,7 +101,7 @@ class RingSupervisor:
                 if not self._is_told:
                     raise StoreError(f"{self._home / ADDRESS} cannot be written", hint="Make room there.")
                 on_up()
-                self._watch(nodes, home, source, is_stopped)
+                self._watch(nodes, home, is_stopped)
                 for name in self._unanswered:  # it would not hear that it is to end
                     nodes.give_up(name)
         except CumulusError as error:
@@ -128,7 +121,7 @@ class RingSupervisor:
     def _argument(self, *more: Name) -> dict[str, Any]:
         """Return what each node is told at its start."""
         members = [*self._members.names, *more]
-        return {"options": self._options.to_json(), "members": members, "versions": said_versions(self._told, {})}
+        return {"options": self._options.to_json(), "members": members, "versions": self._source.said()}
 
     def _beside(self, name: Name) -> dict[str, Any]:
         """Return what a node beside the home is told."""
@@ -138,9 +131,7 @@ class RingSupervisor:
         place = NodePlace(str(self._home / name), options.source, links, host, options.address, options.threads)
         return {**self._argument(), "place": asdict(place)}
 
-    def _watch(
-        self, nodes: Supervisor, home: RingHome, source: VersionRetention, is_stopped: Callable[[], bool]
-    ) -> None:
+    def _watch(self, nodes: Supervisor, home: RingHome, is_stopped: Callable[[], bool]) -> None:
         asked = time.monotonic()
         while not is_stopped():
             occurrence = nodes.wait(_LOOK_SECONDS)
@@ -150,76 +141,27 @@ class RingSupervisor:
                 case LinkLost(name, peer, reason=reason) if name in self._members and peer in self._members:
                     self._link_lost(nodes, home, name, peer, reason)
                 case MachineMessage(name, payload):
-                    self._hear(nodes, source, name, json.loads(payload))
+                    self._hear(nodes, name, json.loads(payload))
             self._grant_wishes(nodes)
-            self._admit(nodes, home, source)
+            self._admit(nodes, home)
             if time.monotonic() - asked >= _ASK_SECONDS:
                 self._find_hung(nodes, home)
                 self._let_go(nodes, home)
-                self._refresh(nodes, source)
+                self._source.refresh(nodes, self._members.names)
                 if not self._is_told:
                     self._tell_where(nodes, home)
                 asked = time.monotonic()
 
-    # --- the source -------------------------------------------------------------------------------------------------
-
-    def _begin(self, source: VersionRetention) -> None:
-        """Read the source for the first time; what nodes have adopted before needs none."""
-        try:
-            source.refresh()
-        except InputError as problem:
-            if not (self._options.adopt and source.epochs):
-                raise
-            self._note(f"{problem.message}; the nodes have adopted epoch {source.epochs[-1]}")
-        if source.unlinked:
-            self._note(source.unlinked)
-        self._told = dict(source.catalogues)
-        self._adopting[source.epochs[-1]] = set(self._options.names())
-
-    def _refresh(self, nodes: Supervisor, source: VersionRetention) -> None:
-        """Look whether there is another epoch, and tell the nodes."""
-        before, trouble = source.epochs, ""
-        try:
-            source.refresh()
-        except CumulusError as problem:
-            trouble = problem.message
-        if trouble and trouble != self._trouble:
-            self._note(f"the epochs that are there stay: {trouble}")
-        self._trouble = trouble
-        if source.epochs != before:
-            self._adopting[source.epochs[-1]] = set(self._members.names)
-            self._note(f"epoch {source.epochs[-1]} of the tables")
-            self._tell_versions(nodes, source)
-
-    def _tell_versions(self, nodes: Supervisor, source: VersionRetention) -> None:
-        held = dict(source.catalogues)
-        said = json.dumps({"versions": said_versions(held, self._told)}).encode()
-        self._told = held
-        for name in nodes.pids():  # those that join, too: they were told before
-            nodes.send(name, said)
-
-    def _hear(self, nodes: Supervisor, source: VersionRetention, name: Name, said: dict[str, Any]) -> None:
+    def _hear(self, nodes: Supervisor, name: Name, said: dict[str, Any]) -> None:
         match said:
             case {"adopted": [int(epoch), int(count)]}:
-                self._adopted(nodes, source, name, epoch, count)
+                self._source.adopted(nodes, name, epoch, count)
             case {"prepared": str(leaving), "trouble": str(trouble)}:
                 self._prepared(nodes, name, leaving, trouble)
             case {"leaves": True}:
                 self._remove(nodes, RemoveWish(name, 0.0))
             case _:
                 self._note(f"{name} says {str(said)[:200]}, which nobody understands")
-
-    def _adopted(self, nodes: Supervisor, source: VersionRetention, name: Name, epoch: int, count: int) -> None:
-        """A node has adopted its share of an epoch; when all nodes have, its files may go."""
-        waited_for = self._adopting.get(epoch, set())
-        if name not in waited_for:
-            return
-        waited_for.discard(name)
-        self._note(f"{name} has adopted its {count} chunks of epoch {epoch}")
-        if not waited_for and epoch in source.epochs:
-            self._note(f"epoch {epoch} needs its files no more")
-            source.let_go(epoch)
-            self._tell_versions(nodes, source)
 
     # --- nodes that come and go -------------------------------------------------------------------------------------
 
@@ -253,7 +195,7 @@ class RingSupervisor:
         self._members.join(name, MemberPlace(wish.machine, wish.rack))
         self._note(f"{name} joins from {wish.address}")
 
-    def _admit(self, nodes: Supervisor, home: RingHome, source: VersionRetention) -> None:
+    def _admit(self, nodes: Supervisor, home: RingHome) -> None:
         """Close the ring with the nodes that have become ready."""
         ready = [name for name in self._members.joining if name in nodes.addresses()]
         for name in ready:

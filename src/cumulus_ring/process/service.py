@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
-from cumulus_ring.nodes import AnyQuery, NodeQueries
+from cumulus_ring.nodes import AnyQuery, NodeQueries, TakeBatch
 from cumulus_ring.process.node import RunningNode
 from cumulus_ring.process.splits import FragmentOrder, SplitRuns, order_of
 from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said, send_with
@@ -145,6 +145,10 @@ class _Connection:
                 return {"price": self._splits.price(chunks)}, None
             case {"ask": "held", "sql": str(), "table": str()}:
                 return {"held": self._splits.held(order_of(said))}, None
+            case {"ask": "hold", "sql": str(sql), "epoch": int(epoch)}:
+                if self._is_leaving.is_set():
+                    raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
+                return self._run(sql, epoch, None, is_split=False, take=self._send_batch)
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._splits.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
@@ -159,12 +163,24 @@ class _Connection:
             case _:
                 raise UsageError(f"{self._node.name} does not understand {str(said)[:200]}")
 
-    def _run(self, sql: str, epoch: int, timeout_s: float | None, *, is_split: bool) -> tuple[dict[str, Any], pa.Table]:
+    def _send_batch(self, batch: pa.RecordBatch) -> None:
+        """Send rows that somebody holds; a client that has gone ends the query."""
+        rows = pa.Table.from_batches([batch])
+        try:
+            send_said(self._link, {"more": True}, rows)
+        except (LinkClosedError, OSError):
+            raise QueryCancelledError("its client has gone", hint="Ask again.") from None
+        finally:
+            del rows, batch  # an error would keep them
+
+    def _run(
+        self, sql: str, epoch: int, timeout_s: float | None, *, is_split: bool, take: TakeBatch | None = None
+    ) -> tuple[dict[str, Any], pa.Table]:
         if timeout_s is not None and not 0.0 < timeout_s <= LONGEST_SECONDS:
             raise UsageError(f"{self._node.name} does not understand a timeout of {timeout_s} s")
         query, version = self._splits.prepare(sql, epoch, is_split=is_split)
         with self._cancelled_by(self._node.queries, query):
-            return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s)
+            return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s, take)
 
     def _run_fragment(self, order: FragmentOrder) -> tuple[dict[str, Any], pa.Table]:
         """Compute a part of another node's query; that node cancels it as a client does."""

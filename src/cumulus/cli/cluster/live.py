@@ -232,7 +232,7 @@ def _hosts(
         )
     places = places_in(place)
     ca = "" if tls_ca is None else str(tls_ca.absolute())
-    lease_s = parse_patience(lease)
+    lease_s = parse_patience(lease, "--lease")
     return HostSettings(tuple(agents), places, str(secret.absolute()), ca, insecure, lease_s, standbys, ack.value)
 
 
@@ -262,7 +262,9 @@ def stop(
     """
     from cumulus.cluster.live import daemon
 
-    found = _place(home, at, secret_file, tls_ca, insecure)
+    found = _place(
+        home, at, secret_file, tls_ca, insecure, "Give --secret-file: the file that the agents were started with."
+    )
     if isinstance(found, Path):
         daemon.stop(found.absolute())
     else:
@@ -271,9 +273,9 @@ def stop(
 
 
 def _place(
-    home: Path | None, at: str, secret_file: Path | None, tls_ca: Path | None, insecure: bool
+    home: Path | None, at: str, secret_file: Path | None, tls_ca: Path | None, insecure: bool, secret_hint: str
 ) -> Path | AgentPlace:
-    """Return where a cluster is to be found: its home, or an agent."""
+    """Return where a cluster is to be found: its home, or an agent; `secret_hint` says what that wants to know."""
     from cumulus.cluster.live.cluster_places import SCHEME, AgentPlace
     from cumulus.errors import UsageError
 
@@ -281,9 +283,10 @@ def _place(
         raise UsageError("give HOME, or --at HOST:PORT", hint="One of both: its home, or an agent of it.")
     if home is not None:
         return home
-    secret = "" if secret_file is None else str(secret_file)
+    if secret_file is None:
+        raise UsageError(f"--at {at}: a secret is needed", hint=secret_hint)
     url = at if at.startswith(SCHEME) else f"{SCHEME}{at}"
-    return AgentPlace(url, secret, "" if tls_ca is None else str(tls_ca), insecure=insecure)
+    return AgentPlace(url, str(secret_file), "" if tls_ca is None else str(tls_ca), insecure=insecure)
 
 
 def status(
@@ -299,15 +302,21 @@ def status(
 
     Example: cumulus cluster status live/
     """
-    from rich.console import Console
-
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus.cluster.live.client import ClusterClient
     from cumulus.cluster.live.status import silent_machines
     from cumulus.cluster.live.status_tables import status_tables
     from cumulus.explain.explanation import counted
 
-    console = Console(highlight=False, markup=False)
-    place = _place(home, at, secret_file, tls_ca, insecure)
+    console = plain_console()
+    place = _place(
+        home,
+        at,
+        secret_file,
+        tls_ca,
+        insecure,
+        "Give --secret-file: HOME/checkpoint/secret, or what `start` was given.",
+    )
     with ClusterClient(place, timeout_s=5.0) as client:
         while True:
             found: dict[str, dict[str, Any]] = client.status()

@@ -46,7 +46,7 @@ def resize(
         )
     asked = nodes or 0, tuple(host), places_in(place), switches or 0
     wish = ResizeWish(*asked, tuple(move), balance, tuple(split), tuple(join))
-    before, after = ask(home.absolute(), wish, parse_patience(timeout))
+    before, after = ask(home.absolute(), wish, parse_patience(timeout, "--timeout"))
     if before == after and not wish.is_of_all:
         print(f"{home}: it has {after.nodes} nodes already" if not split else f"{home}: it is split so already")
         return

@@ -36,10 +36,9 @@ def shell(
     Example: cumulus shell views.sql
     """
     # Imported here, for `cumulus --help` needs no engine.
-    from rich.console import Console
-
     from cumulus.cli.shell.commands import LeaveError, Shell
     from cumulus.cli.shell.targets import open_target
+    from cumulus.cli.terminal.consoles import plain_console
 
     shown = Shell(open_target(target, engine=engine, keep=keep, functions=functions_in(functions)))
     if command or not sys.stdin.isatty():
@@ -52,7 +51,7 @@ def shell(
         return
     from cumulus.cli.shell.prompt import lines
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(f"{shown.target.title}. Statements end with a semicolon; .help says what else there is.")
     for text in lines(shown.target):
         try:
@@ -94,15 +93,14 @@ def _given(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _show(results: Iterable[pa.Table | str], as_json: bool) -> None:
-    from rich.console import Console
-
+    from cumulus.cli.terminal.consoles import plain_console
     from cumulus.cli.terminal.tables import print_rows
 
     for result in results:
         if isinstance(result, str):
-            Console(highlight=False, markup=False).print(result, soft_wrap=True)
+            plain_console().print(result, soft_wrap=True)
         elif as_json:
             for row in result.to_pylist():
                 print(json.dumps(row, default=str, ensure_ascii=False))
         else:
-            print_rows(Console(highlight=False, markup=False), result, most=MOST if sys.stdout.isatty() else None)
+            print_rows(plain_console(), result, most=MOST if sys.stdout.isatty() else None)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+
+from cumulus.cli.terminal.consoles import plain_console
 
 if TYPE_CHECKING:
     from cumulus.epochs.progress import Epoch
@@ -21,7 +21,7 @@ class ProgressReporter:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._console = Console(file=sys.stderr if as_json else sys.stdout, highlight=False, markup=False)
+        self._console = plain_console(to_errors=as_json)
         self._live: Live | None = None
         self._epochs = 0
         self._last: Epoch | None = None

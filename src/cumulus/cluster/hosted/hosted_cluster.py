@@ -173,7 +173,7 @@ class HostedCluster:
                 str(self.home / STATE / _SECRET),
                 "" if tls is None else tls.ca,
                 settings.insecure,
-                parse_patience(settings.lease),
+                parse_patience(settings.lease, "lease"),
                 settings.standby,
                 spares_first=True,
             )

@@ -154,11 +154,7 @@ def serve(
 def _with_wish(live: LiveSettings, wish: ResizeWish) -> LiveSettings:
     """Return how a cluster is to go on; UsageError if hosts are wished for, and it has none."""
     if live.hosts is None:
-        if wish.hosts or wish.place:
-            raise UsageError(
-                "all machines of this cluster are on this computer, and it was told no secret of agents",
-                hint="Stop it, and start it with --host and --agents-secret: what its machines have goes there.",
-            )
+        wish.require_no_hosts()
         return live
     agents = (*live.hosts.agents, *(each for each in wish.hosts if each not in live.hosts.agents))
     return replace(live, hosts=replace(live.hosts, agents=agents, place=wish.place))

@@ -15,6 +15,9 @@ from cumulus.cluster.live.address import STATE, read_address
 from cumulus.cluster.live.cluster_places import HomePlace
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.planning.table_assignment import splits_asked_for, with_splits
+from cumulus.cluster.processes.home import plan_of
+from cumulus.cluster.processes.host_places import has_places
+from cumulus.cluster.processes.resizing import plan_of_resize
 from cumulus.durable.files import write_durably
 from cumulus.errors import CumulusError, DelayError, ProcessError, UsageError
 
@@ -69,6 +72,14 @@ class ResizeWish:
         """Whether something changes if there are as many machines as now."""
         return bool(self.place or self.moves or self.is_balanced)
 
+    def require_no_hosts(self) -> None:
+        """Raise UsageError if it names hosts: a cluster whose machines are all on this computer has none."""
+        if self.hosts or self.place:
+            raise UsageError(
+                "all machines of this cluster are on this computer, and it was told no secret of agents",
+                hint="Stop it, and start it with --host and --agents-secret: what its machines have goes there.",
+            )
+
 
 def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[Counts, Counts]:
     """Ask the cluster of a home for other machines, and wait until they run; return how many there were, and are.
@@ -80,7 +91,9 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[Counts, Counts]:
     NotRunningError
         If the cluster does not run, or ends meanwhile.
     UsageError
-        If somebody else has asked, and has no answer yet; or a table cannot be split so.
+        If somebody else has asked, and has no answer yet; or a table cannot be split so, or slots cannot move so.
+    LayoutError
+        If the program would be divided otherwise.
     ProcessError
         With what the cluster has against it; it goes on as it was.
     DelayError
@@ -90,9 +103,13 @@ def ask(home: Path, wish: ResizeWish, seconds: float) -> tuple[Counts, Counts]:
     was = Counts(before.nodes, before.switches, before.splits)
     splits = with_splits(before.splits, wish.splits, wish.joins)
     wanted = Counts(wish.nodes or was.nodes, wish.switches or was.switches, splits)
-    splits_asked_for(program, splits, wanted.switches, Mode(before.mode))  # before anything is stopped
+    splits_asked_for(program, splits, wanted.switches, Mode(before.mode))
     if was == wanted and not wish.is_of_all:
         return was, was
+    if not has_places(before.root):
+        wish.require_no_hosts()
+    changes = wanted.nodes, wanted.switches, before.cuts, wish.moves, splits
+    plan_of_resize(plan_of(program, before), before, *changes)  # before anything is stopped
     path, said = home / STATE / _WISH, home / STATE / _ANSWER
     if path.exists():
         raise UsageError(f"{home}: another resize has been asked for", hint=f"Wait for it, or remove {path}.")

@@ -182,9 +182,8 @@ def _place(program: Program, text: str, name: str) -> tuple[At, SqlType | None]:
                 )
             place = columns.index(column)
             return (kind, found, place), known[found][place].type
-    raise UsageError(
-        f"--cut {text}: there is no table or map {before!r}", hint=f"{_HOW} There are: {', '.join((*tables, *maps))}."
-    )
+    wrong = f"there is no table or map {before!r}" if before else "it names no column of a table, and no key of a map"
+    raise UsageError(f"--cut {text}: {wrong}", hint=f"{_HOW} There are: {', '.join((*tables, *maps))}.")
 
 
 class _Alike:

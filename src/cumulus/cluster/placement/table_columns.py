@@ -26,8 +26,9 @@ def table_column(program: Program, option: str, text: str) -> tuple[str, str]:
     before, _, behind = text.rpartition(".")
     name = find_name(before, tables)
     if name is None:
+        wrong = f"there is no table {before!r}" if before else "it names no column of a table"
         raise UsageError(
-            f"{option} {text}: there is no table {before!r}",
+            f"{option} {text}: {wrong}",
             hint=f"Write {option} TABLE.COLUMN; tables: {', '.join(tables)}.",
         )
     column = find_name(behind, tables[name].column_names)

@@ -144,6 +144,46 @@ def open_home(
     return Home(program, sources, out, checkpoint, **wanted)
 
 
+def plan_of_resize(
+    plan: ClusterPlan,
+    before: ClusterSettings,
+    nodes: int,
+    switches: int,
+    cuts: Sequence[str],
+    moves: Sequence[str],
+    splits: Sequence[str],
+) -> ClusterPlan:
+    """Return the plan of a cluster with other machines; all that can be refused without its state is refused here.
+
+    Parameters
+    ----------
+    plan, before
+        As the cluster is.
+    nodes, switches, cuts, moves, splits
+        As `resize` takes them.
+
+    Raises
+    ------
+    LayoutError
+        If the program would be divided otherwise.
+    UsageError
+        If slots cannot move so, the cuts make another number of regions, or a table cannot be split so.
+    """
+    after = plan_cluster(plan.program, nodes, switches, Mode(before.mode), cuts=cuts, splits=splits)
+    if cuts and moves:
+        raise UsageError(
+            f"--move {moves[0]}: keys lie by --cut {cuts[0]}, and not by slots",
+            hint="Leave it out: regions move with other cuts, when the cluster is started.",
+        )
+    moved_slots(SlotTable([0] * SLOTS), moves, nodes)
+    if after.division != plan.division:
+        raise LayoutError(
+            f"on {nodes} nodes this program is divided otherwise than on {before.nodes}",
+            hint=f"Give {before.shape_text}, or start with new folders.",
+        )
+    return after
+
+
 def resize(
     home: Home,
     nodes: int,
@@ -180,19 +220,7 @@ def resize(
         If the state of a machine on another host cannot be moved.
     """
     before = home.settings
-    after = plan_cluster(home.plan.program, nodes, switches, Mode(before.mode), cuts=cuts, splits=splits)
-    if cuts and moves:
-        raise UsageError(
-            f"--move {moves[0]}: keys lie by --cut {cuts[0]}, and not by slots",
-            hint="Leave it out: regions move with other cuts, when the cluster is started.",
-        )
-    if moves:
-        moved_slots(SlotTable([0] * SLOTS), moves, nodes)  # before anything is done
-    if after.division != home.plan.division:
-        raise LayoutError(
-            f"on {nodes} nodes this program is divided otherwise than on {before.nodes}",
-            hint=f"Give {before.shape_text}, or start with new folders.",
-        )
+    after = plan_of_resize(home.plan, before, nodes, switches, cuts, moves, splits)
     homes = tuple((*at, column) for at, column in after.layout.homes.items())
     settings = replace(before, nodes=nodes, switches=switches, cuts=tuple(cuts), splits=tuple(splits), homes=homes)
     settings = replace(settings, layout=before.layout + 1, slots=())

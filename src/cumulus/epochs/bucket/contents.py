@@ -11,6 +11,7 @@ import pyarrow as pa
 from cumulus.catalog.arrow import from_ipc, to_ipc
 from cumulus.epochs.bucket.net_changes import InputChange
 from cumulus.epochs.bucket.positions import DumpedPositions
+from cumulus.scalars.python_code import canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +44,9 @@ class BucketContents:
         packed, size, compressed = pickle.loads(data)
         positions, waiting = pickle.loads(pa.decompress(compressed, size, codec="lz4", asbytes=True))
         maps = {name: from_ipc(table) for name, table in packed.items()}
-        return cls(maps, positions, [InputChange(*each) for each in waiting])
+        return cls(maps, positions, [_restored(InputChange(*each)) for each in waiting])
+
+
+def _restored(change: InputChange) -> InputChange:
+    """Return a change whose row equals others with its values: pickle makes another NaN of each."""
+    return change._replace(row=tuple(map(canonical, change.row)))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from cumulus.catalog.arrow import plain_list
 from cumulus.catalog.events import (
     DELETE,
@@ -27,6 +29,7 @@ from cumulus.catalog.events import (
 from cumulus.catalog.schema import Relation
 from cumulus.epochs.formats.unavailable import lacking_reason
 from cumulus.epochs.intake.packing import Payload
+from cumulus.scalars.python_code import canonical
 
 Key = tuple[Any, ...]
 Position = tuple[int, int]
@@ -78,12 +81,12 @@ def static_refusal(change: InputChange) -> Refused:
 
 
 def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputChange]]:
-    """Return table → changes, in the order of the payloads."""
+    """Return table → changes, in the order of the payloads; rows of equal values are equal, also with NaN."""
     found: dict[str, list[InputChange]] = {}
     for payload in payloads:
         if not payload.rows.num_rows:
             continue
-        columns = [plain_list(column) for column in payload.rows.columns]
+        columns = [_comparable(column) for column in payload.rows.columns]
         names = payload.rows.column_names
         operations = columns[names.index(OP_COLUMN)]
         positions = columns[names.index(POSITION_COLUMN)]
@@ -95,6 +98,11 @@ def changes_of(payloads: Iterable[Payload], epoch: int) -> dict[str, list[InputC
             lacking = map(tuple, (places or () for places in columns[names.index(LACKING_COLUMN)]))
         found.setdefault(payload.relation, []).extend(map(InputChange._make, zip(*fields, lacking, strict=False)))
     return found
+
+
+def _comparable(column: Any) -> list[Any]:
+    values = plain_list(column)
+    return [canonical(value) for value in values] if pa.types.is_floating(column.type) else values
 
 
 def drop_repeated(

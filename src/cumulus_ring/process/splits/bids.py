@@ -19,7 +19,7 @@ from cumulus.errors import CumulusError, RemoteProtocolError
 from cumulus.machine import Name
 from cumulus_ring.chunks.catalogue import Catalogue
 from cumulus_ring.links.open_link import LinkClosedError
-from cumulus_ring.nodes import NodeQuery, QueryPlan, plan_query
+from cumulus_ring.nodes import NodeQuery, QueryPlan, TakeBatch, plan_query
 from cumulus_ring.nodes.split_queries import nothing_is_asked
 from cumulus_ring.process.node import RunningNode, tables_by_name
 from cumulus_ring.process.splits.doors import NodeDoors
@@ -42,7 +42,7 @@ class BidPlanning(NodeQuery):
         self._catalogue = catalogue
         self.chunks: dict[int, int] = {}
 
-    def _execute(self, cursor: duckdb.DuckDBPyConnection) -> pa.Table:
+    def _execute(self, cursor: duckdb.DuckDBPyConnection, take: TakeBatch | None) -> pa.Table:
         plan = plan_query(cursor, self.sql, self._tables)
         self.chunks = chunks_of(plan, self._catalogue)
         return pa.table({})

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from cumulus.errors import CumulusError, QueryCancelledError
+from cumulus_ring.nodes import TakeBatch
 
 Found = TypeVar("Found")
 
@@ -54,8 +55,13 @@ class SteppedQuery(ABC):
         if is_started:
             self._over.wait()
 
-    def run(self) -> pa.Table:
+    def run(self, take: TakeBatch | None = None) -> pa.Table:
         """Return the result; once.
+
+        Parameters
+        ----------
+        take
+            Gets the batches of it when it is whole, and then a table without rows is returned.
 
         Raises
         ------
@@ -65,7 +71,12 @@ class SteppedQuery(ABC):
         with self._state:
             self._is_started = True
         try:
-            return self._run()
+            rows = self._run()
+            if take is None:
+                return rows
+            for batch in rows.to_batches():
+                take(batch)
+            return rows.slice(0, 0)
         except CumulusError as problem:
             with self._state:
                 error = self._error

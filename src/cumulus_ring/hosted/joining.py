@@ -18,8 +18,8 @@ from cumulus.machine import Name
 from cumulus.transport.greeting import is_loopback
 from cumulus.transport.secret_file import read_secret
 from cumulus_ring.links.open_link import LinkClosedError, closing_reason
-from cumulus_ring.process.joined_process import this_machine
-from cumulus_ring.process.keeper_door import JOIN, releases
+from cumulus_ring.process.membership.joined_process import this_machine
+from cumulus_ring.process.membership.keeper_door import JOIN, releases
 from cumulus_ring.process.process import NodeProcess
 from cumulus_ring.process.ring_places import SCHEME, connect_to_keeper, keeper_address
 from cumulus_ring.process.settings import NodePlace

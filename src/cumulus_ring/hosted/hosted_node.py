@@ -20,7 +20,7 @@ from typing import Any
 
 from cumulus.errors import CumulusError, ProcessError
 from cumulus.transport.local_process import machine_environment
-from cumulus_ring.process.joining import join
+from cumulus_ring.hosted.joining import join
 from cumulus_ring.process.process import NodeProcess
 from cumulus_ring.process.settings import NodePlace
 
@@ -64,7 +64,7 @@ def keep_node(task: NodeTask, number: int, address: str) -> None:
     said |= {"folder": str(base / f"node{number + 1}"), "source": source, "threads": task.threads, "address": address}
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cumulus_ring.process.hosted_node"],
+            [sys.executable, "-m", "cumulus_ring.hosted.hosted_node"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

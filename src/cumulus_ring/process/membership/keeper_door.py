@@ -31,6 +31,8 @@ JOIN, ASK = "join", "ring"
 """What a connection is for: that of a node, and that of a client."""
 KEEPER_EPOCH = 1
 """The keeper is in no ring epoch; its connections are all in this one."""
+_PATIENCE_S = 30.0
+"""How long a node may take to say what it wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class KeeperDoor:
 
     def _serve_node(self, link: OpenLink) -> None:
         try:
+            link.limit_waiting(_PATIENCE_S)
             self._wishes.put(_wish(link, receive_asked(link)))
         except CumulusError as problem:
             refuse(link, problem)

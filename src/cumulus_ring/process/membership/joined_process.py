@@ -50,6 +50,7 @@ class JoinedProcess:
         self._over = Event()
         self._is_stopped = False
         link.limit_absence(absence_s)
+        link.limit_waiting(None)
         self._reader = Thread(target=self._hear, name=f"frames of {name}", daemon=True)
         self._writer = Thread(target=self._send, name=f"frames for {name}", daemon=True)
         self._reader.start()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cumulus.errors import UsageError
 from cumulus.machine import Name
-from cumulus_ring.process.keeper_door import RemoveWish
+from cumulus_ring.process.membership.keeper_door import RemoveWish
 
 MOST_MEMBERS = 64
 _RESERVED = frozenset(("any", "keeper"))

@@ -9,29 +9,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from cumulus.errors import CumulusError, ProcessError
+from cumulus.errors import ProcessError
+from cumulus_ring.hosted.hosted_node import NodeTask, keep_node
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import SECRET, read_address
-from cumulus_ring.process.hosted_node import NodeTask, keep_node
 from cumulus_ring.process.ring_supervisor import RingSupervisor
 from cumulus_ring.process.settings import RingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cumulus.cluster.hosted.hosted_cluster import EngineTasks
+
 _START_S, _LOOK_S = 120.0, 0.1
-
-
-class EngineTasks(Protocol):
-    """The tasks or actors in which nodes run."""
-
-    def problem(self) -> CumulusError | None:
-        """Return why they do not run, or have ended; None while they may."""
-
-    def end(self) -> None:
-        """End those that have not ended by themselves."""
 
 
 class HostedRing(RingClient):
