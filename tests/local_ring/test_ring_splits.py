@@ -145,7 +145,7 @@ def test_at_another_epoch_only_new_files_are_computed(tmp_path: Path) -> None:
 
 def test_explain_says_how_a_query_goes(ring: RingClient) -> None:
     text, said = ring.explain(select("q3"))
-    assert "# split by lineitem: each node reads the row groups that it owns (" in text
+    assert "# split by lineitem, whose row groups are read where they are owned: " in text
     assert (said["goes"], said["table"]) == ("split", "lineitem")
     assert sum(said["shares"].values()) == said["requests"][0]["row_group_count"]
     text, said = ring.explain("SELECT DISTINCT l_tax FROM lineitem")
@@ -238,5 +238,5 @@ def test_a_lost_node_is_made_up_for(source: Path, tmp_path: Path, oracle: duckdb
             pytest.fail(str(answer))
         assert isinstance(answer, pa.Table), answer
         expect_equal(answer, oracle.sql(sql).to_arrow_table())
-        assert client.status()["nodes"]["node1"]["splits"]["asked again"] == 1
+        assert client.status()["nodes"]["node1"]["splits"]["asked again"] >= 1
         expect_quiet(client)

@@ -5,7 +5,7 @@ the split table computes the partial query over these, all at once, while the ot
 results come back as Arrow, and are merged in the DuckDB of the node that was asked.
 
 Which rows are whose follows from the list of members that an order names, so fragments fit together even if the ring
-changes meanwhile. Only a node that is lost makes a difference: all fragments are computed once more, by the others.
+changes meanwhile. Only a node that is lost makes a difference: all fragments are computed again, by the others.
 
 Fragments have a line of their own. So a node whose queries all wait for fragments of others still computes theirs.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -96,7 +97,7 @@ class SplitRuns:
             shares = self.shares(decision, catalogue)
             told = ", ".join(f"{count} of {name}" for name, count in shares.items())
             kept = self._all_held(decision, catalogue)
-            line = f"split by {decision.alias}: each node reads the row groups that it owns ({told}), and others rotate"
+            line = f"split by {decision.alias}, whose row groups are read where they are owned: {told}"
             said = {"goes": "split", "table": decision.table.name, "alias": decision.alias, "shares": dict(shares)}
             said["kept"] = kept
             if count := sum(kept.values()):
@@ -190,7 +191,7 @@ _COUNTED = (
 class SplitRun(SteppedQuery):
     """One query that may be split.
 
-    `run` raises LimitError if partial results are too large, and NodeLostError if nodes were lost twice.
+    `run` raises LimitError if partial results are too large, and NodeLostError if nodes are lost again and again.
     """
 
     def __init__(self, runs: SplitRuns, sql: str, catalogue: Catalogue) -> None:
@@ -229,24 +230,30 @@ class SplitRun(SteppedQuery):
         return self._do(query, query.run)
 
     def _partials(self, split: SplitQuery) -> list[pa.Table]:
-        """Return the results of all fragments; if a node is lost, of another try."""
+        """Return the results of all fragments; if a node is lost, of another try.
+
+        One lost node may take the ring two meetings: first a link breaks, then the node is known to be lost.
+        """
         doors = self._runs.doors
-        for is_last in (False, True):
+        until = None
+        while True:
             ring_epoch, members = doors.members
-            order = self._runs.order(split, self._catalogue, members)
-            group = FragmentGroup(self._fragments(split, order, ring_epoch), self._runs.most)
+            group = FragmentGroup(
+                self._fragments(split, self._runs.order(split, self._catalogue, members), ring_epoch), self._runs.most
+            )
             try:
                 partials: list[pa.Table] = self._do(group, group.run)
                 return partials
             except PeerLostError as problem:
-                if is_last:
+                now = time.monotonic()
+                until = until or now + doors.absence_s + _EXTRA_SECONDS
+                if now > until:
                     raise NodeLostError(
-                        f"nodes were lost twice while they computed parts of the query: {problem.message}",
+                        f"nodes were lost again and again while they computed parts of the query: {problem.message}",
                         hint="Ask again when the ring is quiet.",
                     ) from None
                 self._runs.count("asked again")
-                doors.await_change(ring_epoch, doors.absence_s + _EXTRA_SECONDS, lambda: self.is_cancelled)
-        raise AssertionError("the last try has a result or an error")
+                doors.await_change(ring_epoch, until - now, lambda: self.is_cancelled)
 
     def _fragments(self, split: SplitQuery, order: FragmentOrder, ring_epoch: int) -> list[Fragment]:
         node = self._runs.node
