@@ -23,6 +23,7 @@ from cumulus_ring.nodes import NodeQuery, QueryPlan, TakeBatch, plan_query
 from cumulus_ring.nodes.split_queries import nothing_is_asked
 from cumulus_ring.process.node import RunningNode, tables_by_name
 from cumulus_ring.process.splits.doors import NodeDoors
+from cumulus_ring.process.splits.recent import RecentValues
 from cumulus_ring.process.wire import receive_said, send_said
 
 _ANSWER_SECONDS = 1.0
@@ -31,20 +32,29 @@ _ANSWER_SECONDS = 1.0
 class BidPlanning(NodeQuery):
     """Plans a query as a step that can be cancelled; its result has no rows.
 
+    Parameters
+    ----------
+    planned
+        Chunks of queries that were planned before, by text and epoch.
+
     Attributes
     ----------
     chunks
         Number of each chunk that the query reads, and about how many bytes it has.
     """
 
-    def __init__(self, node: RunningNode, sql: str, catalogue: Catalogue) -> None:
+    def __init__(
+        self, node: RunningNode, sql: str, catalogue: Catalogue, planned: RecentValues[dict[int, int]]
+    ) -> None:
         super().__init__(node.engine, sql, tables_by_name(catalogue), nothing_is_asked)
-        self._catalogue = catalogue
+        self._catalogue, self._planned = catalogue, planned
         self.chunks: dict[int, int] = {}
 
     def _execute(self, cursor: duckdb.DuckDBPyConnection, take: TakeBatch | None) -> pa.Table:
-        plan = plan_query(cursor, self.sql, self._tables)
-        self.chunks = chunks_of(plan, self._catalogue)
+        key = (self.sql, self._catalogue.version)
+        known = self._planned.find(key)
+        self.chunks = chunks_of(plan_query(cursor, self.sql, self._tables), self._catalogue) if known is None else known
+        self._planned.keep(key, self.chunks)
         return pa.table({})
 
 

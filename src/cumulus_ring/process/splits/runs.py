@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -46,9 +46,10 @@ from cumulus_ring.process.splits.fragments import (
     RemoteFragment,
 )
 from cumulus_ring.process.splits.kept_results import KeptResults
+from cumulus_ring.process.splits.recent import RecentValues
 from cumulus_ring.process.splits.steps import SteppedQuery
 
-_KEPT_DECISIONS = 256
+_KEPT_DECISIONS, _KEPT_PLANS = 256, 64
 _EXTRA_SECONDS = 10.0
 """How much longer than to notice that a node is lost the others may take to meet anew."""
 
@@ -66,7 +67,9 @@ class SplitRuns:
         self.node, self.doors = node, doors
         self.most = _memory_limit(node)
         self.kept = KeptResults(node.options.results)
-        self._decisions: OrderedDict[tuple[str, int], SplitQuery | WholeQuery] = OrderedDict()
+        self.decisions = RecentValues[SplitQuery | WholeQuery](_KEPT_DECISIONS)
+        """Of queries, by text and epoch."""
+        self._planned = RecentValues[dict[int, int]](_KEPT_PLANS)
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -121,7 +124,7 @@ class SplitRuns:
 
     def bid_planning(self, sql: str, epoch: int) -> BidPlanning:
         """Return what plans a query for `bids`."""
-        return BidPlanning(self.node, sql, self.node.catalogue(epoch))
+        return BidPlanning(self.node, sql, self.node.catalogue(epoch), self._planned)
 
     def bids(self, planning: BidPlanning) -> dict[Name, float]:
         """Return the prices of a query at all nodes that answer, in milliseconds."""
@@ -166,21 +169,6 @@ class SplitRuns:
             return WholeQuery("the ring has one node")
         return decision
 
-    def known(self, sql: str, version: int) -> SplitQuery | WholeQuery | None:
-        """Return what was decided of a query before."""
-        with self._lock:
-            found = self._decisions.get((sql, version))
-            if found is not None:
-                self._decisions.move_to_end((sql, version))
-            return found
-
-    def know(self, sql: str, version: int, decision: SplitQuery | WholeQuery) -> None:
-        """Keep a decision."""
-        with self._lock:
-            self._decisions[sql, version] = decision
-            while len(self._decisions) > _KEPT_DECISIONS:
-                self._decisions.popitem(last=False)
-
 
 _COUNTED = (
     *("split", "whole", "fragments", "asked again", "computed whole after all"),
@@ -201,13 +189,13 @@ class SplitRun(SteppedQuery):
 
     def _run(self) -> pa.Table:
         version = self._catalogue.version
-        decision = self._runs.known(self._sql, version)
+        decision = self._runs.decisions.find((self._sql, version))
         if decision is None:
             planning = SplitPlanning(self._runs.node.engine, self._sql, self._tables)
             self._do(planning, planning.run)
             decision = planning.decision
             assert decision is not None, "it is planned"
-            self._runs.know(self._sql, version, decision)
+            self._runs.decisions.keep((self._sql, version), decision)
         decision = self._runs.checked(decision)
         if isinstance(decision, WholeQuery):
             self._runs.count("whole")
