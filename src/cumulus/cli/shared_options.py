@@ -1,4 +1,4 @@
-"""Options that several commands have: `--storage` of those that take addresses of object stores, `--dispatch`, `--arity`
+"""Options that several commands have: `--storage` of those that take addresses of object stores; `--dispatch`, `--arity`
 and `--gc` of those that plan or run a cluster.
 """
 
