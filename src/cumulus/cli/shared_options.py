@@ -1,5 +1,7 @@
-"""Options that several commands have: `--storage` of those that take addresses of object stores; `--dispatch`, `--arity`
-and `--gc` of those that plan or run a cluster.
+"""Options that several commands have.
+
+`--storage` is of those that take addresses of object stores, `--dispatch`, `--arity` and `--gc` are of those that plan
+or run a cluster.
 """
 
 from __future__ import annotations
