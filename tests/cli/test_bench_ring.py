@@ -61,7 +61,7 @@ def test_each_query_is_planned_and_answered_by_each_ring(tmp_path: Path) -> None
         assert row["chunks"] >= row["scans"] >= 1
         assert row["within"] == (row["plan_cpu_ms"] + row["requests_cpu_ms"] <= row["goal"])
     asked = [(row["ring"], row["query"]) for row in of["queries"]]
-    assert asked == [(ring, query) for ring in ("held", "cold", "hot") for query in (*tpch.QUERIES, "total")]
+    assert asked == [(ring, query) for ring in ("held", "cold", "hot", "split") for query in (*tpch.QUERIES, "total")]
     totals = {row["ring"]: row for row in of["queries"] if row["query"] == "total"}
     for ring, total in totals.items():
         each = [row for row in of["queries"] if row["ring"] == ring and row["query"] != "total"]

@@ -13,7 +13,7 @@ from cumulus_ring.commands.running import HOME, RING, SECRET_FILE, client_of
 
 SQL = typer.Argument(..., help="One SELECT over the tables of the ring.")
 EPOCH = typer.Option(0, "--epoch", min=0, help="Which epoch of the tables; 0 for the last one.")
-NODE = typer.Option("any", "--node", help="Which node is to answer; any for the less busy of two.")
+NODE = typer.Option("any", "--node", help="Which node is to answer; any for the one with the lowest price.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 
 
@@ -25,6 +25,7 @@ def query(
     node: str = NODE,
     epoch: int = EPOCH,
     timeout: float | None = typer.Option(None, "--timeout", min=0.001, help="Give the query up after so many seconds."),
+    split: bool = typer.Option(True, "--split/--no-split", help="Whether all nodes may compute parts of it."),
     as_json: bool = AS_JSON,
     as_csv: bool = AS_CSV,
     parquet: Path | None = PARQUET,
@@ -37,7 +38,7 @@ def query(
     from cumulus.cli.terminal.consoles import plain_console
 
     output = RowOutput(as_json, as_csv, parquet, arrow)
-    answer = client_of(home, ring, secret_file).query(sql, node=node, epoch=epoch, timeout=timeout)
+    answer = client_of(home, ring, secret_file).query(sql, node=node, epoch=epoch, timeout=timeout, split=split)
     output.write(answer.arrow())
     if as_json or as_csv:
         return

@@ -29,6 +29,9 @@ OWN_SECRET = typer.Option(
 QUERY_STORAGE = typer.Option(
     "", help="How much of it queries may use in place; beyond that chunks are copied for them.", show_default=False
 )
+TRANSPORT = typer.Option(
+    "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
 _LEAST_STORAGE = 1_000_000
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -43,12 +46,11 @@ def start(
     listen: str = LISTEN,
     address: str = ADDRESS,
     secret_file: Path | None = OWN_SECRET,
-    transport: str = typer.Option(
-        "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
-    ),
+    transport: str = TRANSPORT,
     storage: str = typer.Option("256MB", help="Memory of each node for chunks, passing through and in use."),
     query_storage: str = QUERY_STORAGE,
     memory: str = typer.Option("1GB", help="Memory of each node's DuckDB, beside --storage."),
+    results: str = typer.Option("64MB", help="Memory of each node for partial results; 0 to keep none."),
     queries: int = typer.Option(4, min=1, max=1000, help="Queries that a node runs at once; others wait in line."),
     disk: str = typer.Option(
         "", help="How much disk each node may take for its chunks; no limit if not given.", show_default=False
@@ -108,8 +110,14 @@ def start(
         faults=faults,
         record=record,
         failure_s=failure,
+        results=_results(results),
     )
     _run(options, _told_at_start(options, source, home, secret_file), foreground)
+
+
+def _results(text: str) -> int:
+    """Return how many bytes of partial results a node keeps."""
+    return 0 if text.strip() == "0" else size_in(text, "--results")
 
 
 def _told_at_start(options: RingOptions, source: Path, home: Path, secret_file: Path | None) -> str:

@@ -303,6 +303,10 @@ class RingNode:
         """Return the chunks of this node that are in the ring."""
         return [each for each in self._owned.values() if each.state == "loaded"]
 
+    def lacks(self, chunk: ChunkId) -> bool:
+        """Whether a chunk would have to come: it is not this node's, and not in its memory."""
+        return chunk not in self._owned and self.buffers.find(chunk) is None
+
     def status(self) -> RingStatus:
         """Return what can be seen of this node."""
         states = [each.state for each in self._owned.values()]

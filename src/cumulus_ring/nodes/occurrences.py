@@ -88,26 +88,37 @@ def rewrite(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str
     UnsupportedError
         Anything but one SELECT, parameters, or functions that read what is not on the ring.
     """
-    tree = _parse(connection, sql)
-    walk = _Mentions(sql, tables, connection)
-    walk.visit(tree["statements"][0]["node"], {})
+    tree, walk = find_mentions(connection, sql, tables)
     mark = "__"
     while any(mark in name for name in walk.common_names):
         mark += "_"  # a WITH of an occurrence's name would hide it
-    shared = {number for readers in walk.readers if readers.count > 1 for number in readers.inside}
+    shared = {number for readers in walk.readers.values() if readers.count > 1 for number in readers.inside}
     found = []
     for number, (part, table) in enumerate(walk.mentions):
         name = f"{table.name}{mark}{number}"
         part["table_name"], part["qualified_name"] = name, {"path": [name]}
         found.append(Occurrence(number, table, name, part["alias"], number in shared))
     text = printed(connection, tree)
-    if _meaning(parsed_whole(connection, text)) != _meaning(tree):
+    if not same_meaning(connection, text, tree):
         raise UnsupportedError(
             "DuckDB cannot say this query again with the same meaning",
             hint="Put what stands in parentheses into a FROM: SELECT * FROM (SELECT …).",
             feature="query in parentheses",
         )
     return RewrittenQuery(text, tuple(found), walk.locations)
+
+
+def find_mentions(
+    connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]
+) -> tuple[Tree, Mentions]:
+    """Parse one SELECT and find the tables in it; errors are those of `rewrite`.
+
+    Each mention in the tree gets an alias and the names of all of its columns.
+    """
+    tree = _parse(connection, sql)
+    walk = Mentions(sql, tables, connection)
+    walk.visit(tree["statements"][0]["node"], {})
+    return tree, walk
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
@@ -153,42 +164,55 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _meaning(part: Any) -> Any:
+def same_meaning(connection: duckdb.DuckDBPyConnection, text: str, tree: Tree) -> bool:
+    """Whether a text has a tree, as it should have if it was printed from it."""
+    return bool(meaning(parsed_whole(connection, text)) == meaning(tree))
+
+
+def meaning(part: Any) -> Any:
     """Return a tree without the places in its text, and VALUES as they are wherever they stand."""
     match part:
         case {"type": "SUBQUERY", "alias": "valueslist", "subquery": {"node": {"from_table": values}}}:
-            return _meaning(values)
+            return meaning(values)
         case dict():
-            return {key: _meaning(each) for key, each in part.items() if not key.startswith("query_location")}
+            return {key: meaning(each) for key, each in part.items() if not key.startswith("query_location")}
         case list():
-            return [_meaning(each) for each in part]
+            return [meaning(each) for each in part]
         case _:
             return part
 
 
 @dataclass(slots=True)
-class _Readers:
+class Readers:
     """How often a WITH is read, and which occurrences stand in it."""
 
     count: int
     inside: set[int]
 
 
-class _Mentions:
-    """Finds tables in a query, with the WITHs that hide them, and renames them where they stand."""
+class Mentions:
+    """Finds tables in a query, with the WITHs that hide them, and renames them where they stand.
+
+    Attributes
+    ----------
+    mentions
+        Each part of the tree that is a table of the ring, with the table, in the order of the text.
+    readers
+        ``id`` of a WITH's part of the tree → its readers.
+    """
 
     def __init__(self, sql: str, tables: Mapping[str, RingTable], connection: duckdb.DuckDBPyConnection) -> None:
         self.mentions: list[tuple[Tree, RingTable]] = []
         self.common_names: set[str] = set()
-        self.readers: list[_Readers] = []
+        self.readers: dict[int, Readers] = {}
         self.locations: dict[str, tuple[int, int]] = {}
         self._sql = sql
         self._bytes = sql.encode()
         self._tables = tables
         self._connection = connection
-        self._inside: list[_Readers] = []
+        self._inside: list[Readers] = []
 
-    def visit(self, part: Any, scope: Mapping[str, _Readers]) -> None:
+    def visit(self, part: Any, scope: Mapping[str, Readers]) -> None:
         """Go through a part of a query in which some WITHs can be read, by folded name."""
         match part:
             case list():
@@ -210,7 +234,7 @@ class _Mentions:
             case _:
                 pass
 
-    def _show(self, part: Tree, scope: Mapping[str, _Readers]) -> None:
+    def _show(self, part: Tree, scope: Mapping[str, Readers]) -> None:
         """Read SHOW TABLES, DESCRIBE and SUMMARIZE, which say of tables of the ring what DuckDB says of its own."""
         if part["query"] is None:
             if part["show_type"] == "SHOW":
@@ -226,15 +250,15 @@ class _Mentions:
             part.update(found)
         self._each(part, scope)
 
-    def _each(self, part: Tree, scope: Mapping[str, _Readers]) -> None:
+    def _each(self, part: Tree, scope: Mapping[str, Readers]) -> None:
         for each in part.values():
             self.visit(each, scope)
 
-    def _query_node(self, node: Tree, commons: list[Tree], scope: Mapping[str, _Readers]) -> None:
+    def _query_node(self, node: Tree, commons: list[Tree], scope: Mapping[str, Readers]) -> None:
         seen = dict(scope)
         for common in commons:
-            readers = _Readers(0, set())
-            self.readers.append(readers)
+            readers = Readers(0, set())
+            self.readers[id(common)] = readers
             self.common_names.add(common["key"])
             query = common["value"]["query_node"]
             # Only a recursive WITH sees itself; in any other its own name is what it was outside.
@@ -258,7 +282,7 @@ class _Mentions:
         said = {"error": False, "statements": [{"node": {**alone, **rest, "aggregate_handling": "STANDARD_HANDLING"}}]}
         item["alias"] = printed(self._connection, said).removeprefix("SELECT ").removesuffix(";")
 
-    def _table(self, part: Tree, scope: Mapping[str, _Readers]) -> None:
+    def _table(self, part: Tree, scope: Mapping[str, Readers]) -> None:
         name, schema, catalog = part["table_name"], folded(part["schema_name"]), folded(part["catalog_name"])
         key = folded(name)
         if key in scope and schema in ("", "recurring") and not catalog:

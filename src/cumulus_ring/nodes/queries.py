@@ -42,6 +42,26 @@ class FailingFeed(Feed, Protocol):
 
 TakeBatch = Callable[[pa.RecordBatch], None]
 """Takes some rows of a result; may block, and raise whatever ends the query."""
+
+
+class AnyQuery(Protocol):
+    """A query that runs at a node: NodeQuery, or one that asks other nodes for parts."""
+
+    @property
+    def sql(self) -> str:
+        """Its text."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it is to end with an error."""
+
+    def run(self, take: TakeBatch | None = None) -> pa.Table:
+        """Return the result; once. `take` gets its batches, and then a table without rows is returned."""
+
+    def cancel(self, error: CumulusError | None = None) -> None:
+        """End it, from any thread; return when it has ended."""
+
+
 AskFor = Callable[[QueryPlan], QueryFeeds]
 """What is told of a plan before it runs, so that all requests go out at once; must not block."""
 
@@ -204,8 +224,8 @@ class NodeQueries:
         assert most > 0, "none would ever run"
         self._engine = engine
         self._most = most
-        self._running: list[NodeQuery] = []
-        self._line: list[NodeQuery] = []
+        self._running: list[AnyQuery] = []
+        self._line: list[AnyQuery] = []
         self._is_closed = False
         self._changed = threading.Condition()
 
@@ -213,7 +233,7 @@ class NodeQueries:
         """Return a query for `run`."""
         return NodeQuery(self._engine, sql, tables, ask_for)
 
-    def run(self, query: NodeQuery, timeout_s: float | None = None, take: TakeBatch | None = None) -> pa.Table:
+    def run(self, query: AnyQuery, timeout_s: float | None = None, take: TakeBatch | None = None) -> pa.Table:
         """Run a query when its turn comes, and return its result; as `NodeQuery.run`, which `take` is for.
 
         Parameters
@@ -241,12 +261,12 @@ class NodeQueries:
                 self._changed.notify_all()
 
     @property
-    def queries(self) -> tuple[NodeQuery, ...]:
+    def queries(self) -> tuple[AnyQuery, ...]:
         """All that run, then those in line."""
         with self._changed:
             return (*self._running, *self._line)
 
-    def cancel(self, query: NodeQuery, error: CumulusError | None = None) -> None:
+    def cancel(self, query: AnyQuery, error: CumulusError | None = None) -> None:
         """End a query, running or in line."""
         query.cancel(error)
         with self._changed:
@@ -264,7 +284,7 @@ class NodeQueries:
         with self._changed:
             self._changed.wait_for(lambda: not self._running and not self._line)
 
-    def _wait_for_turn(self, query: NodeQuery) -> None:
+    def _wait_for_turn(self, query: AnyQuery) -> None:
         with self._changed:
             if self._is_closed:
                 raise ClosedError("the node has stopped", hint="Ask another node.")

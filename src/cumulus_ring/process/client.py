@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ ANY_NODE = "any"
 _GRACE_SECONDS = 0.3
 """How long an answer may take when its time is over: it says best why."""
 _CONNECT_SECONDS, _STATUS_SECONDS, _ATTEMPT_SECONDS = 10.0, 2.0, 1.0
+_LEAST_SECONDS = 0.001
 
 
 class RingAnswer(Result):
@@ -158,17 +159,21 @@ class RingClient:
         """The nodes of the ring that are not lost, in the order in which chunks go round."""
         return tuple(self.place.read().nodes)
 
-    def query(self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0, timeout: float | None = None) -> RingAnswer:
+    def query(
+        self, sql: str, *, node: Name = ANY_NODE, epoch: int = 0, timeout: float | None = None, split: bool = True
+    ) -> RingAnswer:
         """Return the result of one SELECT over the tables of the ring.
 
         Parameters
         ----------
         node
-            Which one is to answer; ``any`` for the one of two, taken at random, with fewer queries.
+            Which one is to answer; ``any`` for the one that would do it for the lowest price.
         epoch
             Of an output folder; 0 for the last one.
         timeout
             Seconds until the query is given up, wherever it is by then: its rows may be on their way.
+        split
+            Whether all nodes may compute parts of it.
 
         Raises
         ------
@@ -179,10 +184,14 @@ class RingClient:
         RingError
             If it has no answer: QueryTimeoutError, ChunkError, NodeLostError.
         """
-        asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout}
+        asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout, "split": split}
         if timeout is not None and not 0.0 < timeout <= LONGEST_SECONDS:
             raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
-        said, rows = self._ask(node, asked, timeout_s=timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        if node == ANY_NODE:
+            node = cheapest(bids_for(self, sql, epoch, timeout))
+        left = None if until is None else max(_LEAST_SECONDS, until - time.monotonic())
+        said, rows = self._ask(node, {**asked, "timeout_s": left}, timeout_s=left)
         assert rows is not None, "a result without rows has columns"
         return RingAnswer(rows, said["epoch"], said["node"])
 
@@ -336,3 +345,28 @@ class RingClient:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def bids_for(client: RingClient, sql: str, epoch: int = 0, timeout_s: float | None = None) -> dict[Name, float]:
+    """Return what a query would cost at each node, in milliseconds, by asking one of them, taken at random.
+
+    Raises
+    ------
+    NodeLostError
+        If no node answers.
+    CumulusError
+        As `RingClient.query`.
+    """
+    names = list(client.nodes)
+    random.shuffle(names)
+    for name in names:
+        with suppress(NodeLostError, UsageError):
+            said, _ = client._ask(name, {"ask": "bids", "sql": sql, "epoch": epoch}, _STATUS_SECONDS, timeout_s)
+            bids: dict[Name, float] = said["bids"]
+            return bids
+    raise NodeLostError("no node of the ring answers", hint=client.place.where_to_look)
+
+
+def cheapest(bids: Mapping[Name, float]) -> Name:
+    """Return the node of the lowest bid; of equal ones, the first by name."""
+    return min(bids, key=lambda name: (bids[name], name))

@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,6 +222,11 @@ class RingHost:
     def chunk_sent(self, slot: Slot) -> None:
         """A chunk has left, or its link has ended: the slot is not needed for that any more."""
         self.tell(ChunkSent(slot))
+
+    def lacking(self, chunks: Iterable[ChunkId]) -> list[ChunkId]:
+        """Return those chunks that would have to come from other nodes."""
+        with self._lock:
+            return [each for each in chunks if self._node.lacks(each)]
 
     def link_counts(self) -> dict[str, Any]:
         """Return what has gone through each link, for JSON."""

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from cumulus.catalog.names import folded
@@ -25,8 +26,9 @@ from cumulus_ring.links.slots import SlotPool
 from cumulus_ring.machine.messages import ChunkId, Reconfigured, Refreshed, RefreshFailed
 from cumulus_ring.nodes import EngineLimits, NodeQueries, NodeQuery, QueryPlan, open_engine, plan_query
 from cumulus_ring.nodes.explain import explain_json, explain_text, scan_requests
+from cumulus_ring.nodes.query_pace import QueryPace
 from cumulus_ring.process.host import NodeLinks, RingHost
-from cumulus_ring.process.query_scans import QueryScans
+from cumulus_ring.process.query_scans import OwnRows, QueryScans
 from cumulus_ring.process.recording import RECORD
 from cumulus_ring.process.settings import NodePlace, RingOptions
 
@@ -74,7 +76,7 @@ class RunningNode:
         adopted: Adopted,
     ) -> None:
         self.name = name
-        self._options = options
+        self.options = options
         self._versions = versions
         self._members = members
         self._ring_epoch = 0
@@ -91,7 +93,10 @@ class RunningNode:
         if place.links:  # others bring what one that has joined does not find
             self._adopt(is_first=True)
         self._engine = open_engine(EngineLimits(folder / "spill", options.memory, place.threads))
+        self.pace = QueryPace()
         self.queries = NodeQueries(self._engine, options.queries)
+        self.fragments = NodeQueries(self._engine, options.queries)
+        """Parts of queries; none of them waits for another node's query."""
         self.host = RingHost(
             name,
             settings,
@@ -107,6 +112,7 @@ class RunningNode:
         """End all queries and all threads."""
         self._is_ending.set()
         self.queries.close()
+        self.fragments.close()
         self.host.close()
         self._engine.close()
         self._store.close()
@@ -133,25 +139,38 @@ class RunningNode:
         EpochMissingError
             If the ring does not have that epoch.
         """
-        catalogue = self._catalogue(epoch)
-        most = self._options.largest_batch
+        catalogue = self.catalogue(epoch)
+        return self.reading(sql, catalogue), catalogue.version
+
+    def reading(self, sql: str, catalogue: Catalogue, own: OwnRows | None = None) -> NodeQuery:
+        """Return a query over tables of the ring, of one of which it may read the node's own rows alone."""
 
         def ask_for(plan: QueryPlan) -> QueryScans:
-            return QueryScans(self.host, self._versions, catalogue, plan, most)
+            return QueryScans(self.host, self._versions, catalogue, plan, self.options.largest_batch, self.pace, own)
 
-        return self.queries.prepare(sql, _by_name(catalogue), ask_for), catalogue.version
+        return self.queries.prepare(sql, tables_by_name(catalogue), ask_for)
+
+    @property
+    def engine(self) -> duckdb.DuckDBPyConnection:
+        """The DuckDB of the node; work takes cursors of it."""
+        return self._engine
+
+    @property
+    def query_count(self) -> int:
+        """How many queries and parts of queries the node has, running or in line."""
+        return len(self.queries.queries) + len(self.fragments.queries)
 
     def explain(self, sql: str, epoch: int) -> tuple[str, dict[str, Any]]:
         """Return what a query would ask for and how it would run, as text and as JSON."""
-        catalogue = self._catalogue(epoch)
+        catalogue = self.catalogue(epoch)
         with self._engine.cursor() as cursor:
-            plan = plan_query(cursor, sql, _by_name(catalogue))
+            plan = plan_query(cursor, sql, tables_by_name(catalogue))
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 
     def tables(self, epoch: int) -> dict[str, dict[str, int]]:
         """Return the tables of an epoch by name, in the order of names, each with its numbers of rows and columns."""
-        found = sorted(self._catalogue(epoch).tables, key=lambda table: table.name)
+        found = sorted(self.catalogue(epoch).tables, key=lambda table: table.name)
         return {table.name: {"rows": table.rows, "columns": len(table.schema)} for table in found}
 
     def status(self) -> dict[str, Any]:
@@ -161,7 +180,7 @@ class RunningNode:
             **asdict(status.machine),
             "members": list(self._members),
             "epochs": list(self._versions.epochs),
-            "queries": [query.sql for query in self.queries.queries],
+            "queries": [query.sql for query in (*self.queries.queries, *self.fragments.queries)],
             "store": {"bytes": self._store.bytes, **asdict(self._store.counts)},
             "memory": asdict(self._pool.counts()),
             "peak_resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -171,7 +190,7 @@ class RunningNode:
             "reads_waiting": status.reads_waiting,
         }
 
-    def _catalogue(self, epoch: int) -> Catalogue:
+    def catalogue(self, epoch: int) -> Catalogue:
         """Return the tables of an epoch that the machine has been told of: nobody knows the chunks of a newer one."""
         until = time.monotonic() + _CATCH_UP_S
         while time.monotonic() < until:
@@ -217,7 +236,7 @@ class RunningNode:
         CumulusError
             If it cannot be had.
         """
-        self._keep_share(self._versions.share(self.name, members, self._options.replicas))
+        self._keep_share(self._versions.share(self.name, members, self.options.replicas))
 
     def give(self, number: ChunkId) -> pa.Buffer:
         """Return a chunk for another node, as the store has it.
@@ -235,10 +254,10 @@ class RunningNode:
 
     def _adopt(self, *, is_first: bool = False) -> None:
         """Keep this node's share; at the start of a ring there is nobody who could bring what it lacks."""
-        if not self._options.adopt:
+        if not self.options.adopt:
             return
         epoch = self._versions.catalogue().version
-        share = self._versions.share(self.name, self._members, self._options.replicas)
+        share = self._versions.share(self.name, self._members, self.options.replicas)
         if is_first:
             with self._reading:
                 self._store.adopt(share)
@@ -285,5 +304,6 @@ class RunningNode:
         return stream
 
 
-def _by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:
+def tables_by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:
+    """Return the tables of a catalogue by their folded names."""
     return {folded(table.name): table for table in catalogue.tables}

@@ -39,6 +39,7 @@ from cumulus_ring.process.neighbours import NeighbourLinks
 from cumulus_ring.process.node import RunningNode
 from cumulus_ring.process.service import ClientService
 from cumulus_ring.process.settings import NodePlace, RingOptions
+from cumulus_ring.process.splits import NodeDoors, SplitRuns
 from cumulus_ring.process.told_versions import take_versions
 
 _CLOSE_SECONDS = 3.0
@@ -98,7 +99,7 @@ class NodeProcess:
                 case FrameKind.MESSAGE:
                     self._hear(json.loads(payload))
                 case FrameKind.ASK:
-                    self._tell(FrameKind.HEALTH, {"queries": len(self._node.queries.queries)})
+                    self._tell(FrameKind.HEALTH, {"queries": self._node.query_count})
                 case _:
                     assert kind == FrameKind.STOP, kind
                     break
@@ -133,7 +134,8 @@ class NodeProcess:
         self._peers = ChunkPeers(to_clients, options.failure_s)
         members, fetch = said["members"], self._peers.fetch
         self._node = RunningNode(me.name, options, place, members, self._versions, self._pool, fetch, self._adopted)
-        self._service = ClientService(self._node)
+        self._doors = NodeDoors(to_clients, options.failure_s)
+        self._service = ClientService(self._node, SplitRuns(self._node, self._doors))
         self._machine = this_machine()
         self._listeners: list[LinkListener] = []
         where: dict[str, Any] = {"machine": self._machine}
@@ -192,7 +194,9 @@ class NodeProcess:
                 lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
             )
         self._links = links
-        self._peers.meet(epoch, {name: (host, port) for name, (host, port, _) in said.items()})
+        doors = {name: (host, port) for name, (host, port, _) in said.items()}
+        self._peers.meet(epoch, doors)
+        self._doors.meet(epoch, doors)
         self._node.reconnect_all(epoch, list(listening), links)
         if links is not None:
             links.open(self._listeners)
@@ -218,6 +222,7 @@ class NodeProcess:
         for listener in (self._door, *self._listeners):
             listener.close()
         self._node.queries.close()
+        self._node.fragments.close()
         self._service.close()
         if self._links is not None:
             self._links.close()

@@ -7,17 +7,53 @@ will be. What the machine hands over is offered to the feed of its scan by which
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from cumulus.errors import EpochMissingError, RingError
-from cumulus_ring.chunks.catalogue import Catalogue
+from cumulus.machine import Name
+from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, ChunkGroup
 from cumulus_ring.chunks.fitting import check_fits
+from cumulus_ring.chunks.rendezvous import owner
 from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.machine.messages import ChunkId, PullBlocked, ScanEnded
 from cumulus_ring.nodes.feed import ArrivalFeed
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed
+from cumulus_ring.nodes.query_pace import QueryPace
 from cumulus_ring.process.host import RingHost
+
+RowGroupId: TypeAlias = tuple[bytes, int]
+"""The digest of a file, and the number of a row group in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """The rows of a table that a query may read.
+
+    Parameters
+    ----------
+    groups
+        Those of its row groups that are to be read: digest of the file, and number.
+    """
+
+    table: str
+    groups: frozenset[RowGroupId]
+
+    def of(self, need: ScanNeed, groups: list[ChunkGroup]) -> list[ChunkGroup]:
+        """Return those batches of a scan that are to be read: all, if it reads another table."""
+        if need.occurrence.table.name != self.table:
+            return groups
+        return [each for each in groups if (each.file.digest, each.row_group.number) in self.groups]
+
+
+def owned_groups(table: ChunkedTable, member: Name, members: Collection[Name]) -> frozenset[RowGroupId]:
+    """Return the row groups of a table that a node owns if the ring has these members."""
+    every = ((file.digest, group.number) for file in table.files for group in file.row_groups)
+    return frozenset(each for each in every if owner(*each, members) == member)
 
 
 class QueryScans:
@@ -29,6 +65,10 @@ class QueryScans:
         The version of the tables that the query is about, one of `versions`.
     most
         Bytes of chunks that a batch may have.
+    pace
+        Is told how long the query took.
+    own
+        The rows to which a table is restricted; None for all rows of all tables.
 
     Raises
     ------
@@ -37,8 +77,16 @@ class QueryScans:
     """
 
     def __init__(
-        self, host: RingHost, versions: SourceVersions, catalogue: Catalogue, plan: QueryPlan, most: int
+        self,
+        host: RingHost,
+        versions: SourceVersions,
+        catalogue: Catalogue,
+        plan: QueryPlan,
+        most: int,
+        pace: QueryPace,
+        own: OwnRows | None = None,
     ) -> None:
+        self._own = own
         self._host = host
         self._versions = versions
         self._most = most
@@ -49,6 +97,9 @@ class QueryScans:
         self._numbers: dict[ArrivalFeed, int] = {}
         asked = [self._groups(need) for need in plan.scans]
         self._unopened = [(number, *each) for number, each in enumerate(zip(plan.scans, asked, strict=True))]
+        every = {chunk for groups in asked for group in groups for chunk in group}
+        self._moved = sum(catalogue.chunks[chunk].size for chunk in host.lacking(every))
+        self._pace, self._begin = pace, time.monotonic()
         self.id = host.ask(self, asked)
 
     # --- the engine's side ------------------------------------------------------------------------------------------
@@ -78,6 +129,7 @@ class QueryScans:
     def end(self) -> None:
         """The query is over."""
         self._host.end(self.id)
+        self._pace.add(time.monotonic() - self._begin, self._moved)
 
     def waits(self, feed: ArrivalFeed) -> None:
         """A pull of a feed takes a batch."""
@@ -112,5 +164,7 @@ class QueryScans:
     def _groups(self, need: ScanNeed) -> list[tuple[ChunkId, ...]]:
         """Return the chunks of each batch of a scan."""
         groups = self._catalogue.table(need.occurrence.table.name).groups(need.columns, need.predicates)
+        if self._own is not None:
+            groups = self._own.of(need, groups)
         check_fits(groups, self._most)
         return [tuple(chunk.id for chunk in group.chunks) for group in groups]

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
-from cumulus_ring.nodes import NodeQuery, TakeBatch
+from cumulus_ring.nodes import AnyQuery, NodeQueries, TakeBatch
 from cumulus_ring.process.node import RunningNode
+from cumulus_ring.process.splits import FragmentOrder, SplitRuns, order_of
 from cumulus_ring.process.wire import LONGEST_SECONDS, error_said, receive_asked, send_said, send_with
 
 
 class ClientService:
     """All clients of a node, until `close`."""
 
-    def __init__(self, node: RunningNode) -> None:
-        self._node = node
+    def __init__(self, node: RunningNode, splits: SplitRuns) -> None:
+        self._node, self._splits = node, splits
         self._connections: dict[_Connection, None] = {}
         self._lock = threading.Lock()
         self._is_closed = False
@@ -32,7 +35,7 @@ class ClientService:
 
     def take(self, link: OpenLink) -> None:
         """Serve a client from now on."""
-        connection = _Connection(self._node, link, self._gone, self._is_leaving)
+        connection = _Connection(self._splits, link, self._gone, self._is_leaving)
         with self._lock:
             if self._is_closed:
                 link.close()
@@ -66,13 +69,13 @@ class _Connection:
     """One client."""
 
     def __init__(
-        self, node: RunningNode, link: OpenLink, gone: Callable[[_Connection], None], is_leaving: threading.Event
+        self, splits: SplitRuns, link: OpenLink, gone: Callable[[_Connection], None], is_leaving: threading.Event
     ) -> None:
-        self._node = node
+        self._node, self._splits = splits.node, splits
         self._is_leaving = is_leaving
         self._link = link
         self._gone = gone
-        self._query: NodeQuery | None = None
+        self._cancel: Callable[[CumulusError], None] | None = None
         self._is_gone = False
         self._state = threading.Lock()
         self._thread = threading.Thread(target=self._read, name=f"client {link.peer}", daemon=True)
@@ -104,9 +107,9 @@ class _Connection:
             self._link.close()
             with self._state:
                 self._is_gone = True
-                query = self._query
-            if query is not None:
-                self._node.queries.cancel(query, QueryCancelledError("its client has gone", hint="Ask again."))
+                cancel = self._cancel
+            if cancel is not None:
+                cancel(QueryCancelledError("its client has gone", hint="Ask again."))
             if answering is not None:
                 answering.join()
             self._gone(self)
@@ -133,22 +136,30 @@ class _Connection:
             case {"ask": "query", "sql": str(sql), "epoch": int(epoch), "timeout_s": float() | int() | None as timeout}:
                 if self._is_leaving.is_set():
                     raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
-                return self._run(sql, epoch, timeout)
+                return self._run(sql, epoch, timeout, is_split=said.get("split", True) is True)
+            case {"ask": "fragment", "sql": str(), "table": str()}:
+                return self._run_fragment(order_of(said))
+            case {"ask": "bids", "sql": str(sql), "epoch": int(epoch)}:
+                return {"bids": self._bids(sql, epoch)}, None
+            case {"ask": "bid", "chunks": list(chunks)}:
+                return {"price": self._splits.price(chunks)}, None
+            case {"ask": "held", "sql": str(), "table": str()}:
+                return {"held": self._splits.held(order_of(said))}, None
             case {"ask": "hold", "sql": str(sql), "epoch": int(epoch)}:
                 if self._is_leaving.is_set():
                     raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
-                return self._run(sql, epoch, None, self._send_batch)
+                return self._run(sql, epoch, None, is_split=False, take=self._send_batch)
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
-                text, plan = self._node.explain(sql, epoch)
+                text, plan = self._splits.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
             case {"ask": "tables", "epoch": int(epoch)}:
                 return {"tables": self._node.tables(epoch)}, None
             case {"ask": "chunk", "chunk": int(number)}:
                 return {}, self._node.give(number)
             case {"ask": "queries"}:
-                return {"queries": len(self._node.queries.queries)}, None
+                return {"queries": self._node.query_count}, None
             case {"ask": "status"}:
-                return {"status": self._node.status()}, None
+                return {"status": {**self._node.status(), "splits": self._splits.counts()}}, None
             case _:
                 raise UsageError(f"{self._node.name} does not understand {str(said)[:200]}")
 
@@ -163,17 +174,35 @@ class _Connection:
             del rows, batch  # an error would keep them
 
     def _run(
-        self, sql: str, epoch: int, timeout_s: float | None, take: TakeBatch | None = None
+        self, sql: str, epoch: int, timeout_s: float | None, *, is_split: bool, take: TakeBatch | None = None
     ) -> tuple[dict[str, Any], pa.Table]:
         if timeout_s is not None and not 0.0 < timeout_s <= LONGEST_SECONDS:
             raise UsageError(f"{self._node.name} does not understand a timeout of {timeout_s} s")
-        query, version = self._node.prepare(sql, epoch)
+        query, version = self._splits.prepare(sql, epoch, is_split=is_split)
+        with self._cancelled_by(self._node.queries, query):
+            return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s, take)
+
+    def _run_fragment(self, order: FragmentOrder) -> tuple[dict[str, Any], pa.Table]:
+        """Compute a part of another node's query; that node cancels it as a client does."""
+        query = self._splits.fragment(order)
+        with self._cancelled_by(self._node.fragments, query):
+            return {"node": self._node.name}, self._node.fragments.run(query)
+
+    def _bids(self, sql: str, epoch: int) -> dict[str, float]:
+        planning = self._splits.bid_planning(sql, epoch)
+        with self._cancelled_by(self._node.queries, planning):
+            planning.run()
+        return self._splits.bids(planning)
+
+    @contextmanager
+    def _cancelled_by(self, queries: NodeQueries, query: AnyQuery) -> Iterator[None]:
+        """Cancel a query if its client goes meanwhile."""
         with self._state:
             if self._is_gone:
                 raise QueryCancelledError("its client has gone", hint="Ask again.")
-            self._query = query
+            self._cancel = partial(queries.cancel, query)
         try:
-            return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s, take)
+            yield
         finally:
             with self._state:
-                self._query = None
+                self._cancel = None

@@ -60,6 +60,8 @@ class RingOptions:
         Whether each node writes down what its machine was told, and what it said.
     failure_s
         A node that does not answer for so long is taken for lost.
+    results
+        Bytes of partial results that each node keeps for queries that come again; 0 for none.
     listen
         Where nodes of other computers join it, and clients ask, as HOST:PORT; empty for nowhere.
     address
@@ -85,6 +87,7 @@ class RingOptions:
     faults: str = ""
     record: bool = False
     failure_s: float = 10.0
+    results: int = 64_000_000
     listen: str = ""
     address: str = ""
     secret_file: str = ""

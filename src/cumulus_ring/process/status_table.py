@@ -43,6 +43,10 @@ def _count(*names: str) -> Callable[[_State], str]:
     return lambda state: f"{sum(state['counts'].get(name, 0) for name in names):,}"
 
 
+def _split(name: str) -> Callable[[_State], str]:
+    return lambda state: f"{state['splits'][name]:,}"
+
+
 _FACTS: dict[str, Callable[[_State], str]] = {
     "queries, running and in line": lambda state: str(len(state["queries"])),
     "pulls that wait (S3)": lambda state: str(state["blocked"]),
@@ -66,5 +70,11 @@ _FACTS: dict[str, Callable[[_State], str]] = {
     "chunks lost": _count("chunk lost"),
     "MB in": _link("chunks_in", "in"),
     "MB out": _link("chunks_out", "out"),
+    "queries in parts": _split("split"),
+    "queries as a whole": _split("whole"),
+    "parts computed": _split("fragments"),
+    "row groups computed": _split("results computed"),
+    "row groups from kept results": _split("results used again"),
+    "MB of kept results": lambda state: _megabytes(state["splits"]["results kept, bytes"]),
     "epochs of the tables": lambda state: ", ".join(map(str, state["epochs"])),
 }

@@ -87,12 +87,12 @@ class MeasuredRing:
         self._nodes = list(address.nodes)
         self._pids = list(address.pids.values())
 
-    def answer(self, place: int, sql: str) -> tuple[pa.Table, AnswerCost]:
+    def answer(self, place: int, sql: str, *, is_split: bool = False) -> tuple[pa.Table, AnswerCost]:
         """Return the rows of the query at a place in the round, by each node in its turn, and what it took."""
         node = self._nodes[place % len(self._nodes)]
         before = self._moved()
         cpu, began = exact_cpu_seconds(self._pids), time.perf_counter()
-        rows = self._client.query(sql, node=node, timeout=_TIMEOUT_SECONDS).arrow()
+        rows = self._client.query(sql, node=node, timeout=_TIMEOUT_SECONDS, split=is_split).arrow()
         wall, cpu = time.perf_counter() - began, exact_cpu_seconds(self._pids) - cpu
         hops, size, loads = (after - count for count, after in zip(before, self._moved(), strict=True))
         return rows, AnswerCost(cpu, wall, hops, size, loads)
@@ -108,12 +108,13 @@ class MeasuredRing:
 def query_rows(
     source: Path, transports: list[str], *, nodes: int, threads: int, storage: int, repetitions: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each query and ring, and one with their sums: held by one node, then cold and hot in a ring.
+    """Yield a row for each query and ring, and one with their sums: held by one node, then in a ring of several.
 
     A ring of one node keeps all that its queries have used, in its neutral zone; its first round does not count. In a
     ring of several, all tables are in the ring, and a node keeps no more than its share, so that the rest has to come
-    by. There the first round is cold: no chunk was ever read. Those that follow are hot. Between two rounds of a ring,
-    DuckDB alone answers the same queries, so both have the same noise.
+    by. There the first round is cold: no chunk was ever read. Those that follow are hot, and then those in which nodes
+    compute parts of queries, and keep no results. Between two rounds of a ring, DuckDB alone answers the same queries,
+    so both have the same noise.
 
     Parameters
     ----------
@@ -132,9 +133,12 @@ def query_rows(
         room = (storage if count > 1 else 0) or 4 * tables // count  # a quarter of it is the queue, another kept
         with _ring(source, count, transport, threads, room) as ring:
             first, later, local = _rounds(ring, alone, wanted, repetitions)
+            in_parts = _rounds(ring, alone, wanted, repetitions, is_split=True) if count > 1 else None
         if count > 1:
             yield from _rows("cold", transport, first, local)
         yield from _rows("held" if count == 1 else "hot", transport, later, local)
+        if in_parts is not None:
+            yield from _rows("split", transport, *in_parts[1:])
 
 
 @contextmanager
@@ -142,7 +146,7 @@ def _ring(source: Path, nodes: int, transport: str, threads: int, storage: int) 
     with tempfile.TemporaryDirectory(prefix="cumulus-bench-") as scratch:
         home = Path(scratch) / "ring"
         kind: Transport = "tcp" if transport == "tcp" else "local"
-        start(RingOptions(str(source), str(home), nodes, kind, storage, threads=threads))
+        start(RingOptions(str(source), str(home), nodes, kind, storage, threads=threads, results=0))
         try:
             yield MeasuredRing(home)
         finally:
@@ -154,21 +158,21 @@ Costs = dict[str, list[AnswerCost]]
 
 
 def _rounds(
-    ring: MeasuredRing, alone: DuckdbAlone, wanted: Mapping[str, pa.Table], repetitions: int
+    ring: MeasuredRing, alone: DuckdbAlone, wanted: Mapping[str, pa.Table], repetitions: int, *, is_split: bool = False
 ) -> tuple[Costs, Costs, Costs]:
     """Return what the first round took, those after it, and DuckDB alone."""
     first: Costs = {}
     later: Costs = {name: [] for name in QUERIES}
     local: Costs = {name: [] for name in QUERIES}
     for place, (name, sql) in enumerate(QUERIES.items()):
-        rows, cost = ring.answer(place, sql)
+        rows, cost = ring.answer(place, sql, is_split=is_split)
         compare(wanted[name], rows, name)
         first[name] = [cost]
     for _ in range(repetitions):
         for name, sql in QUERIES.items():
             local[name].append(alone.answer(sql)[1])
         for place, (name, sql) in enumerate(QUERIES.items()):
-            later[name].append(ring.answer(place, sql)[1])
+            later[name].append(ring.answer(place, sql, is_split=is_split)[1])
     return first, later, local
 
 

@@ -37,8 +37,8 @@ def ring_bench(
     """Measure what a storage ring costs: its links, planning, and the 22 queries of TPC-H beside DuckDB alone.
 
     Links are a ring of processes that do nothing but pass chunks on. Queries are asked of one node that holds what they
-    read, then of a ring in which no chunk was ever read (cold), and of the same ring again (hot). CPU time is that of
-    all nodes.
+    read, then of a ring in which no chunk was ever read (cold), of the same ring again (hot), and of
+    all its nodes together (split). CPU time is that of all nodes.
 
     Example: cumulus bench ring --only queries --transport local --sf 0.1 --json
     """
