@@ -53,6 +53,8 @@ def connect(
         If this is no home of either.
     NotRunningError
         If what is there does not run.
+    UsageError
+        If it has no switch of the name `through`, or an address is none.
     """
     if str(home).startswith(("http://", "https://")):
         from cumulus.http_client.client import HttpClient

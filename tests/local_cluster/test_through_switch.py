@@ -76,9 +76,9 @@ def test_a_client_reads_all_that_it_has_sent_at_once(client: ClusterClient) -> N
 
 
 def test_what_there_is_not_is_one_readable_error(home: Path) -> None:
-    with cumulus.connect(home, through="node0") as client:
-        with pytest.raises(UsageError, match="has no 'node0' to read through") as raised:
-            client.view("by_town", "tentative")
+    for name in ("node0", "switch9", "x"):
+        with pytest.raises(UsageError, match=f"has no '{name}' to read through") as raised:
+            cumulus.connect(home, through=name)
         assert raised.value.hint == "through= is one of switch0; or 'switch': the first that is reached."
 
 

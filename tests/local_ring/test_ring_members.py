@@ -14,15 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from cumulus.errors import CumulusError, NodeLostError, NotRunningError, UsageError
+from cumulus.transport.framing import FrameKind
 from cumulus.transport.greeting import Credentials
 from cumulus_ring.hosted.joining import join
 from cumulus_ring.links.dialling import Dial
+from cumulus_ring.links.open_link import OpenLink
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import LOG, SECRET, read_address
-from cumulus_ring.process.membership.keeper_door import ASK, JOIN, KEEPER, KEEPER_EPOCH
+from cumulus_ring.process.membership.keeper_door import ASK, JOIN, KEEPER, KEEPER_EPOCH, releases
 from cumulus_ring.process.ring_places import RingByAddress
 from cumulus_ring.process.settings import NodePlace
 from cumulus_ring.process.wire import error_of, receive_said, send_said
+from support.attacks import GARBAGE, held_open, send_raw
 from support.joined_nodes import JoinedNode
 from support.ring_faults import wait_until
 from support.running_ring import running_ring
@@ -234,6 +237,42 @@ def test_a_node_that_cannot_be_removed(standing: RingClient, node: str, why: str
         standing.remove(node)
 
 
+def test_strangers_at_the_door_hold_up_nobody(standing: RingClient) -> None:
+    host, port = read_address(standing.home).door.split(":")
+    door = (host, int(port))
+    with held_open(door, 100):
+        for garbage in GARBAGE.values():
+            send_raw(door, garbage)
+        expect_right(standing)
+        assert RingClient(RingByAddress(f"{host}:{port}", standing.home / SECRET)).nodes == ("node1",)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        (FrameKind.MESSAGE, b"{"),
+        (FrameKind.MESSAGE, b"[1]"),
+        (FrameKind.READY, b"{}"),
+        (FrameKind.READY, b'["127.0.0.1", "x"]'),
+        (FrameKind.READY, b'["127.0.0.1", 7, {"machine": "x"}]'),
+        (FrameKind.READY, b'["127.0.0.1", 7, {"machine": "x", "tcp": ["h", 99999999]}]'),
+        (FrameKind.LOST, b'["node1"]'),
+        (FrameKind.STOP, b""),
+        (FrameKind.CHUNK, b"x" * 1000),
+        (FrameKind.HEALTH, b"x"),
+    ],
+)
+def test_a_node_that_says_nonsense_is_no_member(standing: RingClient, frame: tuple[int, bytes]) -> None:
+    said = {"ask": "join", "name": "odd", "pid": 1, "address": "", "machine": "", "rack": "", "releases": releases()}
+    with at_the_door(standing, JOIN) as link:
+        send_said(link, said)
+        assert receive_said(link)[0]["joined"] == "odd"
+        link.send(frame[0], [frame[1]])
+        wait_until(lambda: "odd" in standing.status()["lost"], 20)
+    assert standing.nodes == ("node1",)
+    expect_right(standing)
+
+
 def test_a_ring_without_a_door_keeps_its_nodes(source: Path, tmp_path: Path) -> None:
     told = pytest.raises(UsageError, match="nodes of this ring stay as long as it runs")
     with running_ring(source, tmp_path / "ring", nodes=2) as ring, told:
@@ -242,13 +281,20 @@ def test_a_ring_without_a_door_keeps_its_nodes(source: Path, tmp_path: Path) -> 
 
 def asked(ring: RingClient, purpose: str, said: dict[str, object]) -> dict[str, object]:
     """Ask the keeper something, with the right secret."""
+    with at_the_door(ring, purpose) as link:
+        send_said(link, said)
+        return receive_said(link)[0]
+
+
+@contextmanager
+def at_the_door(ring: RingClient, purpose: str) -> Iterator[OpenLink]:
+    """A connection to the keeper, behind its greeting."""
     address = read_address(ring.home)
     host, port = address.door.split(":")
     me = Credentials("somebody", secret=bytes.fromhex(address.secret))
     link = Dial(me, (host, int(port)), KEEPER, purpose, KEEPER_EPOCH).open()
     link.limit_waiting(10)
     try:
-        send_said(link, said)
-        return receive_said(link)[0]
+        yield link
     finally:
         link.close()

@@ -11,7 +11,7 @@ import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
-from cumulus.cli.storage_option import StorageOptions
+from cumulus.cli.shared_options import StorageOptions
 from cumulus.errors import UsageError
 
 SAVED = "warehouse.json"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cumulus.cli.storage_option import StorageOptions
+from cumulus.cli.shared_options import StorageOptions
 
 if TYPE_CHECKING:
     from cumulus.catalog.events import Row

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
-from cumulus.cli.storage_option import StorageOptions
+from cumulus.cli.shared_options import ArityChoice, DispatchChoice, GcChoice, StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import (

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
+from cumulus.cli.shared_options import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions
 from cumulus.cluster.planning.mode_options import OPTION_HELP
@@ -62,7 +62,7 @@ def start(
     files_per_epoch: int = typer.Option(1, min=0, help="Files of one table in an epoch; 0 for all there are."),
     keep: int = typer.Option(100, min=2, help="Epochs to keep in HOME."),
     secret_file: Path | None = typer.Option(None, help="What clients must know, in a file; HOME has one if not given."),
-    dead_after: str = typer.Option("30s", help="A machine that hangs so long is ended; then all start anew."),
+    dead_after: str = typer.Option("30s", help="A machine that hangs so long is ended, and starts anew."),
     most_memory: str = typer.Option(
         "none", "--most-memory", help="What a node may have, such as 4GB or 50%: beyond it keys move to other nodes."
     ),
@@ -220,9 +220,9 @@ def _hosts(
     from cumulus.errors import UsageError
 
     if not agents:
-        if place or secret is not None or tls_ca is not None or standbys:
+        if place or secret is not None or tls_ca is not None or standbys or ack is not Ack.STANDBY:
             raise UsageError(
-                "--place, --standby, --agents-secret and --tls-ca are about other hosts, and there is no --host",
+                "--place, --standby, --ack, --agents-secret and --tls-ca are about other hosts, and there is no --host",
                 hint="Give --host HOST:PORT for each agent, or leave these out.",
             )
         return None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cumulus.cli.cluster.central_choices import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.programs import program_in
+from cumulus.cli.shared_options import ArityChoice, DispatchChoice, GcChoice
 from cumulus.cli.table_counts import statistics_given
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, RULES, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import COMMIT_HELP, TRANSITIONS_HELP, CommitBy, EpochEndings, Transitions

@@ -24,7 +24,7 @@ from cumulus.cluster.live.committed_reads import check_staleness, not_committed,
 from cumulus.cluster.live.folds import ClusterFolds
 from cumulus.cluster.live.known_layout import KnownLayout
 from cumulus.cluster.live.link_store import LinkStore, output_of
-from cumulus.cluster.live.links import ClientLinks
+from cumulus.cluster.live.links import ClientLinks, require_switch
 from cumulus.cluster.live.status import STATUS_SECONDS, status_of
 from cumulus.cluster.live.tentative_reads import reads_tentative, tentative_rows
 from cumulus.cluster.messages import StatusAsked
@@ -71,10 +71,10 @@ class ClusterClient:
         self._timeout_s, self._through = timeout_s, through
         self._place = home if isinstance(home, AgentPlace) else HomePlace(Path(home).absolute())
         self._layout = KnownLayout(self._place)
+        require_switch(self._place, through, self._layout.settings.switch_names)
         self._links: ClientLinks | None = self._new_links()
         self.home: Place = output_of(self._place, self._layout, self._new_links, timeout_s)
-        self._lock = Lock()
-        self._pid, self._number = os.getpid(), 0
+        self._lock, self._pid, self._number = Lock(), os.getpid(), 0
 
     def _new_links(self) -> ClientLinks:
         name, program = f"client-{uuid.uuid4().hex[:12]}", self._layout.settings.agreed

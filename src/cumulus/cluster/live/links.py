@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -171,11 +171,7 @@ class ClientLinks:
             return self._links[_THROUGH]
         found = self._place.members()
         switches = [each for each in found.machines if each.startswith(SWITCH)]
-        if self._through != ANY_SWITCH and self._through not in switches:
-            raise UsageError(
-                f"{self._place} has no {self._through!r} to read through",
-                hint=f"through= is one of {', '.join(switches)}; or {ANY_SWITCH!r}: the first that is reached.",
-            )
+        require_switch(self._place, self._through, switches)
         tried = switches if self._through == ANY_SWITCH else [self._through]
         problem: Exception = TimeoutError("it does not answer")
         for each in tried:
@@ -246,3 +242,12 @@ class ClientLinks:
             time.sleep(pause)
             with suppress(UnreachableError, RefusalError):
                 self._place.members()  # it may have ended
+
+
+def require_switch(place: object, through: Name, switches: Sequence[Name]) -> None:
+    """Raise UsageError if there is no such switch to read through; "" is for none, and `ANY_SWITCH` for any."""
+    if through and through not in (ANY_SWITCH, *switches):
+        raise UsageError(
+            f"{place} has no {through!r} to read through",
+            hint=f"through= is one of {', '.join(switches)}; or {ANY_SWITCH!r}: the first that is reached.",
+        )

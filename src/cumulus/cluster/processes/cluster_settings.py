@@ -13,12 +13,14 @@ from typing import Any
 
 from cumulus.cluster.clients.credit import MOST_BYTES
 from cumulus.cluster.machine_log import LEAST_LOG_BYTES
+from cumulus.cluster.messages import switch_name
 from cumulus.cluster.planning.central_options import CentralOptions, central_options
 from cumulus.cluster.planning.epoch_endings import DEFAULT_ENDINGS, EpochEndings, epoch_endings
 from cumulus.cluster.publisher import PUBLISHER
 from cumulus.durable.files import read_number, write_durably
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.errors import MismatchError, StoreError
+from cumulus.machine import Name
 
 SETTINGS_FILE, INCARNATION_FILE, LAYOUT = "cluster.json", "incarnation", "layout"
 
@@ -103,6 +105,11 @@ class ClusterSettings:
     layout: int = 0
     slots: tuple[tuple[int, int], ...] = ()
     read_at: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def switch_names(self) -> tuple[Name, ...]:
+        """The switches, in the order of their numbers."""
+        return tuple(map(switch_name, range(self.switches)))
 
     @property
     def central(self) -> CentralOptions:

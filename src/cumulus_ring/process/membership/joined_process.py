@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -98,7 +99,7 @@ class JoinedProcess:
         try:
             while True:
                 for kind, _, payload in reader.filled(self._link.receive_some(reader.room())):
-                    self._listener.heard(kind, payload)
+                    self._take(kind, payload)
         except (LinkClosedError, OSError, RemoteProtocolError) as problem:
             reason = closing_reason(problem)
         self._link.shut()
@@ -107,6 +108,48 @@ class JoinedProcess:
             self._listener.ended(0)
         else:
             self._listener.ended(_GONE, f"the connection to it is gone: {reason}")
+
+    def _take(self, kind: int, payload: bytes) -> None:
+        """Pass a frame on; RemoteProtocolError if a node would not say it."""
+        try:
+            if not _is_said(kind, payload):
+                raise ValueError(kind)
+            self._listener.heard(kind, payload)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise RemoteProtocolError(f"it says what no node does: {payload[:80]!r}") from None
+
+
+def _is_said(kind: int, payload: bytes) -> bool:
+    """Whether a node says such a frame to its keeper; ValueError if it is no JSON."""
+    if kind == FrameKind.LINE:
+        return True
+    match kind, json.loads(payload):
+        case FrameKind.READY, [str(), int(port), {"machine": str(), **where}]:
+            return _is_port(port) and bool(where) and all(map(_is_place, where.items()))
+        case FrameKind.MESSAGE, dict():
+            return True
+        case FrameKind.HEALTH, {"queries": int()}:
+            return True
+        case FrameKind.LOST, [str(), int(), str()]:
+            return True
+        case FrameKind.FAILED, [str(), str()]:
+            return True
+        case _:
+            return False
+
+
+def _is_place(named: tuple[object, object]) -> bool:
+    match named:
+        case "local", str():
+            return True
+        case "tcp", [str(), int(port)]:
+            return _is_port(port)
+        case _:
+            return False
+
+
+def _is_port(number: int) -> bool:
+    return 0 < number < 1 << 16
 
 
 def this_machine() -> str:

@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import duckdb
-import pyarrow as pa
-
 from cumulus.errors import CumulusError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import Address
@@ -200,6 +197,9 @@ class KeeperDoor:
 
 def releases() -> dict[str, str]:
     """Return the releases that all nodes of a ring must agree on."""
+    import duckdb
+    import pyarrow as pa
+
     return {"Cumulus": VERSION, "DuckDB": duckdb.__version__, "Arrow": pa.__version__}
 
 

@@ -1,4 +1,8 @@
-"""`--dispatch`, `--arity` and `--gc`, of the commands that plan or run a cluster."""
+"""Options that several commands have.
+
+`--storage` is of those that take addresses of object stores, `--dispatch`, `--arity` and `--gc` are of those that plan
+or run a cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,14 @@ import typer
 
 from cumulus.cluster.planning.central_options import ARITY_HELP, DISPATCH_HELP, GC_HELP
 
+StorageOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage",
+        help="NAME=VALUE for s3://, gs:// and az:// addresses: endpoint, region, allow_http, …; repeatable.",
+        show_default=False,
+    ),
+]
 DispatchChoice: TypeAlias = Annotated[str, typer.Option("--dispatch", help=DISPATCH_HELP, show_default=False)]
 ArityChoice: TypeAlias = Annotated[int | None, typer.Option("--arity", help=ARITY_HELP, show_default=False)]
 GcChoice: TypeAlias = Annotated[str, typer.Option("--gc", help=GC_HELP, show_default=False)]
