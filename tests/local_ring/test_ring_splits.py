@@ -18,6 +18,7 @@ import pytest
 from cumulus.errors import CumulusError, EvaluationError, LimitError, NodeLostError, QueryTimeoutError
 from cumulus.workloads import tpch
 from cumulus_ring.process.client import RingClient, bids_for, cheapest
+from support.command_line import cumulus
 from support.running_ring import QUERIES, duckdb_over, running_ring, select
 from support.tiers import sampled
 
@@ -151,6 +152,16 @@ def test_explain_says_how_a_query_goes(ring: RingClient) -> None:
     text, said = ring.explain("SELECT DISTINCT l_tax FROM lineitem")
     assert "# whole, because DISTINCT looks at other rows" in text
     assert said["goes"] == "whole"
+
+
+def test_no_split_computes_a_query_at_one_node(ring: RingClient) -> None:
+    before = splits(ring, "fragments")
+    sql = "SELECT count(*) AS n FROM lineitem"
+    told = cumulus("ring", "query", sql, "--no-split", "--json", "--home", ring.home)
+    assert told.stdout.split() == ['{"n":60175}'] or '"n": 60175' in told.stdout, told.stdout
+    assert splits(ring, "fragments") == before
+    cumulus("ring", "query", sql, "--json", "--home", ring.home)
+    assert splits(ring, "fragments") == before + 3
 
 
 ODD = [

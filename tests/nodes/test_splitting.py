@@ -116,6 +116,8 @@ BANK = [
     ("SELECT product FROM sales GROUP BY product ORDER BY sum(amount) DESC, product LIMIT 3 OFFSET 1", "ordered sales"),
     ("SELECT -id AS id, count(*) FROM sales GROUP BY id HAVING id > 55 ORDER BY id", "ordered sales"),
     ("SELECT id % 2 AS id, count(*) FROM sales GROUP BY id", "split sales"),
+    ("SELECT [sum(id), count(*)] AS l, {'a': min(id), 'b': product} FROM sales GROUP BY product", "split sales"),
+    ("SELECT id, unnest(tags) FROM sales", "whole: unnest() makes several rows of one"),
     ("SELECT paid, product, grouping(paid), sum(id) FROM sales GROUP BY ROLLUP (paid, product)", "split sales"),
     ("SELECT paid, day, count(*), grouping(paid, day) FROM sales GROUP BY CUBE (paid, day)", "split sales"),
     ("SELECT paid, day, count(*) FROM sales WHERE id < 0 GROUP BY GROUPING SETS ((paid), (day), ())", "split sales"),

@@ -99,7 +99,7 @@ class GroupedSelect:
             merged[key] = f"any_value({names[at]})"
         trees = dict(zip(merged, parsed_expressions(self._connection, list(merged.values())), strict=True))
         for blank, key in self._blanks:
-            blank.update({**trees[key], "alias": blank.get("alias", "")})
+            blank.update({**trees[key], "alias": blank["alias"]})
         found: Tree = parsed_whole(self._connection, f"SELECT 1 FROM {source}")["statements"][0]["node"]
         groups = [column(names[at]) for at in range(len(self._groups))]
         is_all = self._top["aggregate_handling"] != "STANDARD_HANDLING"
@@ -162,7 +162,7 @@ class GroupedSelect:
         """Return an expression over columns of partial rows; aggregates are blanks until their types are known."""
         key = _key(expression)
         if key in self._keys:
-            return column(f"{self._mark}{self._keys.index(key)}")
+            return {**column(f"{self._mark}{self._keys.index(key)}"), "alias": expression["alias"]}
         if is_aggregate(self._connection, expression):
             return self._aggregate(key, expression)
         match expression.get("class"):
@@ -185,7 +185,9 @@ class GroupedSelect:
         """Return the group that a column is, however it is qualified; what is left may be an alias."""
         of = path(expression)
         near = [at for at, each in enumerate(self._groups) if (to := path(each)) and _may_be_same(of, to)]
-        return column(f"{self._mark}{near[0]}") if len(near) == 1 else {**expression}
+        if len(near) != 1:
+            return {**expression}
+        return {**column(f"{self._mark}{near[0]}"), "alias": expression["alias"]}
 
     def _aggregate(self, key: str, call: Tree) -> Tree:
         if key not in self._aggregates:
@@ -194,7 +196,7 @@ class GroupedSelect:
                 word = f"{call['function_name']}(DISTINCT …)" if call["distinct"] else f"{call['function_name']}()"
                 raise NotSplitError(f"{word} does not merge")
             self._aggregates[key] = found, [self._part(each) for each in found.parts]
-        return self._blank(key)
+        return self._blank(key, call)
 
     def _subquery(self, key: str, expression: Tree) -> Tree:
         """Let nodes compute a sub-query: it has one value for each group."""
@@ -204,7 +206,7 @@ class GroupedSelect:
             raise NotSplitError("a sub-query stands beside grouping sets")
         if key not in self._subqueries:
             self._subqueries[key] = self._part(expression)
-        return self._blank(key)
+        return self._blank(key, expression)
 
     def _part(self, expression: Tree) -> int:
         keys = [_key(each) for each in self._parts]
@@ -214,8 +216,8 @@ class GroupedSelect:
             return len(self._parts) - 1
         return keys.index(key, len(self._groups))
 
-    def _blank(self, key: str) -> Tree:
-        blank: Tree = {}
+    def _blank(self, key: str, expression: Tree) -> Tree:
+        blank: Tree = {"alias": expression["alias"]}  # the name of a field, in a struct
         self._blanks.append((blank, key))
         return blank
 

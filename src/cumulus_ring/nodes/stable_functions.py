@@ -46,6 +46,8 @@ def instability(connection: duckdb.DuckDBPyConnection, query: Tree, top: Tree) -
         if is_call(each) and id(each) not in sources:
             name = function_name(each)
             kind = _kind(connection, each)
+            if name == "unnest":
+                return "unnest() makes several rows of one"
             if kind == "unstable":
                 return f"{name}() is not the same at all nodes"
             if kind == "aggregate" and id(each) not in own and name not in STABLE_AGGREGATES:
