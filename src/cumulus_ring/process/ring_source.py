@@ -83,8 +83,8 @@ class RingSource:
         waited_for.discard(name)
         self._note(f"{name} has adopted its {count} chunks of epoch {epoch}")
         if not waited_for and epoch in self._versions.epochs:
-            self._note(f"epoch {epoch} needs its files no more")
             self._versions.let_go(epoch)
+            self._note(f"epoch {epoch} needs its files no more")
             self._tell(nodes)
 
     def _tell(self, nodes: Supervisor) -> None:
