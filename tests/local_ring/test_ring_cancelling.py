@@ -57,7 +57,7 @@ def started(ring: RingClient, sql: str, *options: str) -> subprocess.Popen[str]:
     """`cumulus ring query` in a process of its own."""
     command = [sys.executable, "-c", "from cumulus.cli.main import main; main()", "ring", "query", sql]
     return subprocess.Popen(
-        [*command, "--home", str(ring.home), "--node", NODE, "--no-split", *options],
+        [*command, "--home", str(ring.home), "--node", NODE, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
