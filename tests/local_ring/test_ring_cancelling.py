@@ -57,7 +57,7 @@ def started(ring: RingClient, sql: str, *options: str) -> subprocess.Popen[str]:
     """`cumulus ring query` in a process of its own."""
     command = [sys.executable, "-c", "from cumulus.cli.main import main; main()", "ring", "query", sql]
     return subprocess.Popen(
-        [*command, "--home", str(ring.home), "--node", NODE, "--no-split", *options],
+        [*command, "--home", str(ring.home), "--node", NODE, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -113,6 +113,12 @@ def blocked(ring: RingClient, way: str) -> Iterator[str]:
 
 
 @contextmanager
+def in_parts(ring: RingClient, way: str) -> Iterator[str]:
+    with stopped(ring, PREDECESSOR):  # which does not give its part
+        yield f'SELECT max(a) FROM "only {way}"'
+
+
+@contextmanager
 def planning(ring: RingClient, way: str) -> Iterator[str]:
     yield UNIONS
 
@@ -143,14 +149,19 @@ def doing(ring: RingClient, sql: str, what: str) -> bool:
     return what != "in_line" or len(found["queries"]) == 2
 
 
-WHATS = {"blocked": blocked, "planning": planning, "computing": computing, "in_line": in_line}
+WHATS = {"blocked": blocked, "in_parts": in_parts, "planning": planning, "computing": computing, "in_line": in_line}
 
 
 @pytest.mark.parametrize(("what", "way"), one_mode_each(WHATS, WAYS, of=2))
 def test_a_query_that_is_cancelled_leaves_nothing(ring: RingClient, what: str, way: str) -> None:
     assert wait_until(lambda: is_quiet(ring), SOON)
     with WHATS[what](ring, way) as sql:
-        asker = started(ring, sql, *(["--timeout", "1.5"] if way == "timeout" else []))
+        asker = started(
+            ring,
+            sql,
+            *(["--timeout", "1.5"] if way == "timeout" else []),
+            *(["--no-split"] if what == "blocked" else []),
+        )
         try:
             assert wait_until(lambda: doing(ring, sql, what), 15.0)
             begun = time.monotonic()

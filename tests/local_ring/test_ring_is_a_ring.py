@@ -75,7 +75,9 @@ def system_counts(pid: int, own: int) -> list[tuple[int, int]]:
 def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
     """The first query of this ring."""
     with duckdb_over(source) as alone:
-        expect_equal(ring.query(select("q6"), node="node1").arrow(), alone.sql(select("q6")).to_arrow_table())
+        expect_equal(
+            ring.query(select("q6"), node="node1", split=False).arrow(), alone.sql(select("q6")).to_arrow_table()
+        )
     of_lineitem = [each for each in Told(ring.home).chunks().values() if each.table == "lineitem"]
     wanted = {each.id: each for each in of_lineitem if Q6.intersection(each.columns)}
     assert len({name for each in of_lineitem for name in each.columns}) == 16
@@ -96,7 +98,7 @@ def test_query_6_moves_4_of_16_columns(ring: RingClient, source: Path) -> None:
 @pytest.mark.skipif(shutil.which("ss") is None, reason="ss tells what the system counts")
 def test_bytes_are_those_that_the_system_has_counted(ring: RingClient) -> None:
     for query in ("q1", "q6", "q12"):
-        ring.query(select(query), node="node1")
+        ring.query(select(query), node="node1", split=False)
     states, address = quiet(ring), read_address(ring.home)
     total = 0
     for name, state in states.items():

@@ -28,7 +28,6 @@ ANY_NODE = "any"
 _GRACE_SECONDS = 0.3
 """How long an answer may take when its time is over: it says best why."""
 _CONNECT_SECONDS, _STATUS_SECONDS, _ATTEMPT_SECONDS = 10.0, 2.0, 1.0
-_LEAST_SECONDS = 0.001
 
 
 class RingAnswer(Result):
@@ -187,11 +186,9 @@ class RingClient:
         asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout, "split": split}
         if timeout is not None and not 0.0 < timeout <= LONGEST_SECONDS:
             raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
-        until = None if timeout is None else time.monotonic() + timeout
         if node == ANY_NODE:
             node = cheapest(bids_for(self, sql, epoch, timeout))
-        left = None if until is None else max(_LEAST_SECONDS, until - time.monotonic())
-        said, rows = self._ask(node, {**asked, "timeout_s": left}, timeout_s=left)
+        said, rows = self._ask(node, asked, timeout_s=timeout)
         assert rows is not None, "a result without rows has columns"
         return RingAnswer(rows, said["epoch"], said["node"])
 

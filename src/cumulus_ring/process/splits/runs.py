@@ -50,6 +50,8 @@ from cumulus_ring.process.splits.recent import RecentValues
 from cumulus_ring.process.splits.steps import SteppedQuery
 
 _KEPT_DECISIONS, _KEPT_PLANS = 256, 64
+_PATIENCE_SECONDS = 1.0
+"""How long to wait for others to meet anew: a node that cannot be reached may only be busy."""
 _EXTRA_SECONDS = 10.0
 """How much longer than to notice that a node is lost the others may take to meet anew."""
 
@@ -241,7 +243,7 @@ class SplitRun(SteppedQuery):
                         hint="Ask again when the ring is quiet.",
                     ) from None
                 self._runs.count("asked again")
-                doors.await_change(ring_epoch, until - now, lambda: self.is_cancelled)
+                doors.await_change(ring_epoch, _PATIENCE_SECONDS, lambda: self.is_cancelled)
 
     def _fragments(self, split: SplitQuery, order: FragmentOrder, ring_epoch: int) -> list[Fragment]:
         node = self._runs.node
