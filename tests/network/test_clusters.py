@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -429,6 +430,9 @@ def test_each_epoch_is_that_of_the_embedded_host_in_every_mode(
         script = shop.sql()
     elif name == "flights":
         flights.write(files, epochs=2)
+        for file in files.glob("*/*.parquet"):  # the switch of a central mode takes 10 ms for an event of these views
+            if file.parent.name not in flights.STATIC:
+                pq.write_table(pq.read_table(file).slice(0, 30), file)
         script = flights.sql()
     else:
         told, _ = small_stream("tpch", name, 160, 1, "rely")
