@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cumulus.cluster import codec
 from cumulus.cluster.messages import EpochTold, SourcesDone
 from cumulus.cluster.mode import Mode
 from cumulus.cluster.processes.home import Home
@@ -19,7 +18,8 @@ from cumulus.epochs.folder_source import FolderSource
 from cumulus.m3.program import Program
 from cumulus.machine import Append, Effect, Forget, Input, Machine, Name, Received, Recovered, Send
 from cumulus.transport.machine_spec import SUPERVISOR, MachineSpec
-from cumulus_lab.simulation import Conditions, Scenario, SimulatedRun, Wire, simulated
+from cumulus_lab.experiments.virtual_cluster import WIRE
+from cumulus_lab.simulation import Conditions, Scenario, SimulatedRun, simulated
 
 
 class Watcher:
@@ -42,9 +42,6 @@ class Watcher:
 
     def check(self) -> None:
         """Nothing needs to hold."""
-
-
-WIRE = Wire(lambda message: b"".join(codec.encode(message)), codec.decode, lambda message: type(message).__name__)
 
 
 def reopened(spec: MachineSpec) -> RecordLog:

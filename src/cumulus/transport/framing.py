@@ -69,8 +69,6 @@ class FrameKind(IntEnum):
     """Sizes and a header; the chunk is in a file whose descriptor comes with the first byte."""
     CREDIT = 18
     """For how many more bytes of chunks there is room."""
-    LINE = 19
-    """A line that a process has written, which nobody else would see."""
 
 
 def header(kind: int, length: int, incarnation: int) -> bytes:

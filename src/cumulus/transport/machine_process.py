@@ -214,8 +214,6 @@ class MachineProcess:
         match kind:
             case FrameKind.MESSAGE:
                 self._occurred(MachineMessage(self.name, payload))
-            case FrameKind.LINE:
-                self.wrote(payload.decode(errors="replace"))
             case FrameKind.READY:
                 host, port, *self.further = json.loads(payload)
                 self.address = (self._host or host, port)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from cumulus.algebra.printing import quoted
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
 from cumulus_ring.commands.running import HOME, RING, SECRET_FILE, client_of
 
@@ -61,8 +62,7 @@ def tables(
 
     client = client_of(home, ring, secret_file)
     if name:
-        quoted = '"' + name.replace('"', '""') + '"'
-        columns = f'SELECT column_name AS "column", column_type AS type FROM (DESCRIBE {quoted})'
+        columns = f'SELECT column_name AS "column", column_type AS type FROM (DESCRIBE {quoted(name)})'
         RowOutput(as_json).write(client.query(columns, epoch=epoch).arrow())
         return
     found = client.tables(epoch=epoch)

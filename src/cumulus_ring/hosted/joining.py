@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,12 +14,11 @@ from typing import IO, NoReturn
 from cumulus.durable.folders import check_output, lock_file_soon
 from cumulus.errors import InputError, LockedError, ProcessError, StoreError
 from cumulus.machine import Name
-from cumulus.transport.greeting import is_loopback
 from cumulus.transport.secret_file import read_secret
 from cumulus_ring.links.open_link import LinkClosedError, closing_reason
 from cumulus_ring.process.membership.joined_process import this_machine
 from cumulus_ring.process.membership.keeper_door import JOIN, releases
-from cumulus_ring.process.process import NodeProcess
+from cumulus_ring.process.process import NodeProcess, end_process
 from cumulus_ring.process.ring_places import SCHEME, connect_to_keeper, keeper_address
 from cumulus_ring.process.settings import NodePlace
 from cumulus_ring.process.wire import error_of, receive_said, send_said
@@ -78,8 +76,6 @@ def join(
         link = connect_to_keeper(address, f"joining-{os.getpid()}", JOIN, known_secret)
         here, _ = link.ends()
         place = replace(place, host=place.host or here)
-        if is_loopback(place.host) and not is_loopback(address[0]) and not place.address:
-            place = replace(place, address=here)
         wish = {"ask": "join", "name": name, "pid": os.getpid(), "address": place.address or place.host, "rack": rack}
         try:
             link.limit_waiting(_ANSWER_SECONDS)
@@ -96,7 +92,7 @@ def join(
         connection = link.take_socket()
         connection.settimeout(None)
         known = str(answer["joined"])
-        threading.excepthook = _end
+        threading.excepthook = end_process
         node = NodeProcess(connection, place, on_ready, lambda: _gone(known, ring))
         on_node(node)
         node.run()
@@ -131,10 +127,4 @@ def _gone(name: Name, ring: str) -> NoReturn:
     with suppress(OSError):
         print(f"error: {name}: the keeper of the ring at {ring.removeprefix(SCHEME)} is gone", file=sys.stderr)
         print("Look whether it runs there; then join again.", file=sys.stderr, flush=True)
-    os._exit(1)
-
-
-def _end(problem: threading.ExceptHookArgs) -> None:
-    """End the process: no node must go on with a thread that has failed."""
-    traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback)
     os._exit(1)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import duckdb
 import pyarrow as pa
 
+from cumulus.algebra.printing import quoted
 from cumulus.catalog.names import folded
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
 from cumulus.views.duckdb_sql.trees import Tree, check_characters, parsed_whole, printed
@@ -160,10 +161,6 @@ def _from_table(connection: duckdb.DuckDBPyConnection, sql: str) -> Tree:
     return found
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def same_meaning(connection: duckdb.DuckDBPyConnection, text: str, tree: Tree) -> bool:
     """Whether a text has a tree, as it should have if it was printed from it."""
     return bool(meaning(parsed_whole(connection, text)) == meaning(tree))
@@ -238,7 +235,7 @@ class Mentions:
         """Read SHOW TABLES, DESCRIBE and SUMMARIZE, which say of tables of the ring what DuckDB says of its own."""
         if part["query"] is None:
             if part["show_type"] == "SHOW":
-                said = f"FROM (DESCRIBE {_quoted(part['table_name'])})"
+                said = f"FROM (DESCRIBE {quoted(part['table_name'])})"
             elif part["table_name"] == '"tables"':
                 names = sorted(table.name for table in self._tables.values())
                 texts = ", ".join("'" + name.replace("'", "''") + "'" for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cumulus.algebra.printing import quoted
 from cumulus.catalog.names import folded
 from cumulus.views.duckdb_sql.trees import Tree
 from cumulus_ring.nodes.split_text import NotSplitError, path, position
@@ -91,11 +92,6 @@ class SplitOrder:
 
 _DIRECTIONS = {"ORDER_DEFAULT": "", "ASCENDING": " ASC", "DESCENDING": " DESC"}
 _NULLS = {"ORDER_DEFAULT": "", "NULLS FIRST": " NULLS FIRST", "NULLS LAST": " NULLS LAST"}
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _collation(name: str) -> str:

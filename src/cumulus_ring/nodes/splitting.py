@@ -20,12 +20,13 @@ from dataclasses import dataclass
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from cumulus.algebra.printing import quoted
 from cumulus.catalog.names import folded
 from cumulus.views.duckdb_sql.trees import Tree, own, printed
 from cumulus_ring.nodes.occurrences import Mentions, RingTable, find_mentions, first_paragraph, same_meaning
 from cumulus_ring.nodes.scan import OccurrenceSource, registered
 from cumulus_ring.nodes.split_groups import GroupedSelect
-from cumulus_ring.nodes.split_order import SplitOrder, quoted
+from cumulus_ring.nodes.split_order import SplitOrder
 from cumulus_ring.nodes.split_subqueries import check_subqueries
 from cumulus_ring.nodes.split_tables import split_tables
 from cumulus_ring.nodes.split_text import NotSplitError, QueryBinder, statement

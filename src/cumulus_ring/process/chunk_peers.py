@@ -7,22 +7,18 @@ the source is gone, and for nodes on computers without the source.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 import pyarrow as pa
 
 from cumulus.errors import RemoteProtocolError
 from cumulus.machine import Name
-from cumulus.transport.connections import Address
-from cumulus.transport.greeting import Credentials
 from cumulus_ring.chunks.catalogue import Chunk
 from cumulus_ring.chunks.rendezvous import holders
-from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError
-from cumulus_ring.process.client import CLIENT
+from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.wire import receive_with, send_said
 
-_CONNECT_SECONDS, _ANSWER_SECONDS = 2.0, 60.0
+_ANSWER_SECONDS = 60.0
 _MOST_BYTES = 1 << 30
 _AGAIN_SECONDS, _PAUSE_SECONDS = 10.0, 0.1
 """How long nodes may take to hear that there is another ring epoch."""
@@ -33,32 +29,24 @@ class ChunkPeers:
 
     Parameters
     ----------
-    me
-        With what this node proves to others that it may ask.
-    absence_s
-        How long the computer of another one may be gone.
+    name
+        Of the one that asks.
     """
 
-    def __init__(self, me: Credentials, absence_s: float) -> None:
-        self._me, self._absence_s = me, absence_s
-        self._epoch = 0
-        self._doors: Mapping[Name, Address] = {}
-
-    def meet(self, ring_epoch: int, doors: Mapping[Name, Address]) -> None:
-        """Know where these are from now on, in the order in which chunks go round."""
-        self._epoch, self._doors = ring_epoch, doors
+    def __init__(self, name: Name, doors: NodeDoors) -> None:
+        self._name, self._doors = name, doors
 
     def fetch(self, chunk: Chunk) -> pa.Buffer | None:
         """Return a chunk of whoever has it, the one that most likely does first; None if nobody has."""
         until = time.monotonic() + _AGAIN_SECONDS
         while True:
-            epoch, doors = self._epoch, self._doors
+            ring_epoch, members = self._doors.members
             is_certain = True
-            for name in holders(chunk.file.digest, chunk.row_group.number, doors, len(doors)):
-                if name == self._me.name:
+            for name in holders(chunk.file.digest, chunk.row_group.number, members, len(members)):
+                if name == self._name:
                     continue
                 try:
-                    found = self._ask(name, doors[name], epoch, chunk)
+                    found = self._ask(name, ring_epoch, chunk)
                 except (LinkClosedError, OSError, RemoteProtocolError):
                     is_certain = False
                 else:
@@ -68,8 +56,10 @@ class ChunkPeers:
                 return None
             time.sleep(_PAUSE_SECONDS)
 
-    def _ask(self, name: Name, door: Address, epoch: int, chunk: Chunk) -> pa.Buffer | None:
-        dial = Dial(self._me, door, name, CLIENT, epoch, _CONNECT_SECONDS, self._absence_s)
+    def _ask(self, name: Name, ring_epoch: int, chunk: Chunk) -> pa.Buffer | None:
+        dial = self._doors.dial(name, ring_epoch)
+        if dial is None:
+            raise LinkClosedError("there is another ring epoch")
         link = dial.open()
         try:
             link.limit_waiting(_ANSWER_SECONDS)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cumulus.algebra.printing import quoted
 from cumulus.errors import NodeLostError, QueryTimeoutError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.greeting import Credentials
@@ -221,8 +222,8 @@ class RingClient:
         UsageError, SqlError, RingError
             As `query`; what is found later comes when a batch is taken.
         """
-        chosen = ", ".join(map(_quoted, columns)) or "*"
-        sql = f"SELECT {chosen} FROM {_quoted(table)}" + (f" WHERE ({where})" if where else "")
+        chosen = ", ".join(map(quoted, columns)) or "*"
+        sql = f"SELECT {chosen} FROM {quoted(table)}" + (f" WHERE ({where})" if where else "")
         name = self._less_busy(_CONNECT_SECONDS) if node == ANY_NODE else node
         return HeldTable(self._connected(name, _CONNECT_SECONDS), name, sql, epoch)
 
@@ -338,10 +339,6 @@ class RingClient:
                     raise NodeLostError(
                         f"{name} does not answer: {problem.message}", hint="Ask another node."
                     ) from None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def bids_for(client: RingClient, sql: str, epoch: int = 0, timeout_s: float | None = None) -> dict[Name, float]:

@@ -37,9 +37,10 @@ from cumulus_ring.process.client import CLIENT
 from cumulus_ring.process.membership.joined_process import this_machine
 from cumulus_ring.process.neighbours import NeighbourLinks
 from cumulus_ring.process.node import RunningNode
+from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.service import ClientService
 from cumulus_ring.process.settings import NodePlace, RingOptions
-from cumulus_ring.process.splits import NodeDoors, SplitRuns
+from cumulus_ring.process.splits import SplitRuns
 from cumulus_ring.process.told_versions import take_versions
 
 _CLOSE_SECONDS = 3.0
@@ -114,11 +115,6 @@ class NodeProcess:
         """Ask the keeper to let the node go, from any thread."""
         self._tell(FrameKind.MESSAGE, {"leaves": True})
 
-    def say(self, line: str) -> None:
-        """Tell the keeper a line that this process has written."""
-        with self._sending, suppress(OSError):
-            self._keeper.sendall(b"".join(framed(FrameKind.LINE, [line.encode()])))
-
     def _start(self, me: Credentials, to_clients: Credentials, said: dict[str, Any]) -> None:
         options = RingOptions.from_json(said["options"])
         limit_absence(self._keeper, options.failure_s)
@@ -131,10 +127,9 @@ class NodeProcess:
         self._faults = link_faults(options.faults) if options.faults else None
         self._largest, self._absence_s = options.machine().largest_chunk, options.failure_s
         self._adopts = options.adopt
-        self._peers = ChunkPeers(to_clients, options.failure_s)
-        members, fetch = said["members"], self._peers.fetch
-        self._node = RunningNode(me.name, options, place, members, self._versions, self._pool, fetch, self._adopted)
         self._doors = NodeDoors(to_clients, options.failure_s)
+        members, fetch = said["members"], ChunkPeers(me.name, self._doors).fetch
+        self._node = RunningNode(me.name, options, place, members, self._versions, self._pool, fetch, self._adopted)
         self._service = ClientService(self._node, SplitRuns(self._node, self._doors))
         self._machine = this_machine()
         self._listeners: list[LinkListener] = []
@@ -194,9 +189,7 @@ class NodeProcess:
                 lambda peer, reason: self._tell(FrameKind.LOST, [peer, epoch, reason]),
             )
         self._links = links
-        doors = {name: (host, port) for name, (host, port, _) in said.items()}
-        self._peers.meet(epoch, doors)
-        self._doors.meet(epoch, doors)
+        self._doors.meet(epoch, {name: (host, port) for name, (host, port, _) in said.items()})
         self._node.reconnect_all(epoch, list(listening), links)
         if links is not None:
             links.open(self._listeners)
@@ -248,7 +241,7 @@ class NodeProcess:
             self._keeper.sendall(frame)
 
 
-def _end(problem: threading.ExceptHookArgs) -> None:
+def end_process(problem: threading.ExceptHookArgs) -> None:
     """End the process: what is wrong in a thread is wrong in this program, and no node must go on as if it were not."""
     traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback)
     _leave(1)
@@ -268,7 +261,7 @@ def main(arguments: Sequence[str]) -> None:
     pair.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT):  # as if the supervisor had ended
         signal.signal(number, lambda *_: pair.shutdown(socket.SHUT_RD))
-    threading.excepthook = _end
+    threading.excepthook = end_process
     code = 1
     try:
         code = NodeProcess(pair).run()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from cumulus.errors import NotRunningError, RemoteProtocolError, UsageError
 from cumulus.transport.connections import Address
-from cumulus.transport.greeting import Credentials
+from cumulus.transport.greeting import Credentials, RefusalError
 from cumulus.transport.secret_file import read_secret
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink, closing_reason
@@ -168,7 +168,7 @@ def connect_to_keeper(address: Address, name: str, purpose: str, secret: bytes) 
     except (RemoteProtocolError, OSError, LinkClosedError) as problem:
         place = "{}:{}".format(*address)
         reason = closing_reason(problem)
-        if "does not know the secret" in reason:
+        if isinstance(problem, RefusalError):  # for good: it is this keeper, and another secret
             raise NotRunningError(
                 f"the keeper of the ring at {place} has another secret",
                 hint="Give --secret-file a copy of the file that the ring was started with.",

@@ -134,8 +134,6 @@ class _Connection:
     def _work(self, said: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | pa.Buffer | None]:
         match said:
             case {"ask": "query", "sql": str(sql), "epoch": int(epoch), "timeout_s": float() | int() | None as timeout}:
-                if self._is_leaving.is_set():
-                    raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
                 return self._run(sql, epoch, timeout, is_split=said.get("split", True) is True)
             case {"ask": "fragment", "sql": str(), "table": str()}:
                 return self._run_fragment(order_of(said))
@@ -146,8 +144,6 @@ class _Connection:
             case {"ask": "held", "sql": str(), "table": str()}:
                 return {"held": self._splits.held(order_of(said))}, None
             case {"ask": "hold", "sql": str(sql), "epoch": int(epoch)}:
-                if self._is_leaving.is_set():
-                    raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
                 return self._run(sql, epoch, None, is_split=False, take=self._send_batch)
             case {"ask": "explain", "sql": str(sql), "epoch": int(epoch)}:
                 text, plan = self._splits.explain(sql, epoch)
@@ -178,6 +174,8 @@ class _Connection:
     ) -> tuple[dict[str, Any], pa.Table]:
         if timeout_s is not None and not 0.0 < timeout_s <= LONGEST_SECONDS:
             raise UsageError(f"{self._node.name} does not understand a timeout of {timeout_s} s")
+        if self._is_leaving.is_set():
+            raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
         query, version = self._splits.prepare(sql, epoch, is_split=is_split)
         with self._cancelled_by(self._node.queries, query):
             return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s, take)

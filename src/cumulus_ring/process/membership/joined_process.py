@@ -121,8 +121,6 @@ class JoinedProcess:
 
 def _is_said(kind: int, payload: bytes) -> bool:
     """Whether a node says such a frame to its keeper; ValueError if it is no JSON."""
-    if kind == FrameKind.LINE:
-        return True
     match kind, json.loads(payload):
         case FrameKind.READY, [str(), int(port), {"machine": str(), **where}]:
             return _is_port(port) and bool(where) and all(map(_is_place, where.items()))

@@ -4,8 +4,7 @@ This room owns the fragments, which node is asked for one, and what is tried aga
 links of chunks: fragments read the ring as queries do.
 """
 
-from cumulus_ring.process.splits.doors import NodeDoors
 from cumulus_ring.process.splits.fragments import FragmentOrder, order_of
 from cumulus_ring.process.splits.runs import SplitRuns
 
-__all__ = ["FragmentOrder", "NodeDoors", "SplitRuns", "order_of"]
+__all__ = ["FragmentOrder", "SplitRuns", "order_of"]

@@ -22,7 +22,7 @@ from cumulus_ring.links.open_link import LinkClosedError
 from cumulus_ring.nodes import NodeQuery, QueryPlan, TakeBatch, plan_query
 from cumulus_ring.nodes.split_queries import nothing_is_asked
 from cumulus_ring.process.node import RunningNode, tables_by_name
-from cumulus_ring.process.splits.doors import NodeDoors
+from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.splits.recent import RecentValues
 from cumulus_ring.process.wire import receive_said, send_said
 

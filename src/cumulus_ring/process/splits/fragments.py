@@ -29,7 +29,7 @@ from cumulus.machine import Name
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
 from cumulus_ring.nodes import AnyQuery, NodeQueries
-from cumulus_ring.process.splits.doors import NodeDoors
+from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.wire import error_of, receive_with, send_said
 
 

@@ -34,8 +34,8 @@ from cumulus_ring.nodes import (
     WholeQuery,
 )
 from cumulus_ring.process.node import RunningNode, tables_by_name
+from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.splits.bids import BidPlanning, all_bids, ask_others, price
-from cumulus_ring.process.splits.doors import NodeDoors
 from cumulus_ring.process.splits.fragment_runs import FragmentRun, identity, own_groups
 from cumulus_ring.process.splits.fragments import (
     Fragment,
