@@ -8,7 +8,7 @@ import pytest
 
 from cumulus_lab.experiments import Seeds, run_seeds
 from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS
-from cumulus_lab.experiments.ring_seeds.case import RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
+from cumulus_lab.experiments.ring_seeds.case import POLICIES, RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
 from cumulus_lab.simulation import repeated, shrunk, simulated
 
 CONDITIONS = ring_conditions(RING_FAULTS)
@@ -21,6 +21,12 @@ def test_rings_serve_their_queries_and_are_empty_afterwards(faults: tuple[str, .
     needed = ("query finished", "scan asked again", "pin by copy", "warm load", "request held for a refresh")
     seeds = Seeds(count=count, needed=(*needed, *(("node lost with a query", "chunk lost") if faults else ())))
     summary = run_seeds(partial(ring_case, faults=faults), seeds, ring_conditions(faults))
+    assert summary.is_clean, summary.lines(str)
+
+
+@pytest.mark.parametrize("policy", [each for each in POLICIES if each])
+def test_rings_with_a_policy_are_clean(policy: str) -> None:
+    summary = run_seeds(partial(ring_case, policy=policy), Seeds(first=2000, count=20), CONDITIONS)
     assert summary.is_clean, summary.lines(str)
 
 

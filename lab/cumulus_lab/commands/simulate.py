@@ -132,6 +132,7 @@ def simulate_ring(
     nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 2 to 8, by the seed."),
     faults: str = typer.Option(ALL_RING_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 500 seeds."),
+    policy: str = typer.Option("", help="What all nodes do otherwise: request-flow."),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
     attempts: int = typer.Option(100, min=0, help="Of --seed: how many runs may be spent on making a failure small."),
     trace: bool = typer.Option(False, "--trace", help="Of --seed: print all that happens."),
@@ -144,21 +145,22 @@ def simulate_ring(
     """
     from cumulus_lab.experiments import Seeds, failure_lines
     from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS
-    from cumulus_lab.experiments.ring_seeds.case import RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
+    from cumulus_lab.experiments.ring_seeds.case import POLICIES, RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
     from cumulus_lab.simulation import simulated
 
     if trace and seed < 0:
         raise UsageError("--trace needs a run", hint="Say which one: --seed 7 --trace.")
     names = _known([each.strip() for each in faults.split(",") if each.strip()], RING_FAULTS, "fault")
     _known([broken] if broken else [], RING_BREAKS, "rule to break")
+    _known([policy], POLICIES, "policy")
     conditions = ring_conditions(names)
-    case: ScenarioOf = partial(ring_case, faults=tuple(names), broken=broken, nodes=nodes)
+    case: ScenarioOf = partial(ring_case, faults=tuple(names), broken=broken, nodes=nodes, policy=policy)
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))
         _tell_seed(failure_lines(case, seed, conditions, attempts))
         return
-    options = {"--nodes": nodes or "", "--faults": faults, "--break": broken}
+    options = {"--nodes": nodes or "", "--faults": faults, "--break": broken, "--policy": policy}
     again = partial(_replay, "ring", options, ALL_RING_FAULTS)
     is_large = seeds >= LARGE_RUN and set(names) == set(RING_FAULTS) and not nodes
     chosen = Seeds(first, seeds, jobs, needed=RING_NEEDED if is_large else ())

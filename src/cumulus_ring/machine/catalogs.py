@@ -17,6 +17,7 @@ class OwnedChunk:
     """S1: a chunk of this node; it is cold, or its load is postponed, or it is in the ring."""
 
     __slots__ = (
+        "asked",
         "chunk",
         "cycles",
         "incarnation",
@@ -47,6 +48,8 @@ class OwnedChunk:
         """Incarnations that were taken for lost, of late, and when they left: some of them do come back (E8)."""
         self.is_loading = False
         """Whether its disk has been asked."""
+        self.asked = 0
+        """Requests of other nodes since it last left, or since its load was postponed."""
 
 
 class Outstanding:

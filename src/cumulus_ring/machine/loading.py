@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.catalogs import Owned, OwnedChunk
@@ -10,6 +11,7 @@ from cumulus_ring.machine.flow import Outlet
 from cumulus_ring.machine.hot_set import Threshold, came_round
 from cumulus_ring.machine.messages import ChunkHeader, ChunkId, LoadChunk
 from cumulus_ring.machine.node_context import Deadlines, NodeContext
+from cumulus_ring.machine.policies.request_flow import interest_with_requests, loads_by_requests
 
 MOST_LOST = 8
 """Of so many incarnations of a chunk that were lost it is remembered when they left."""
@@ -43,6 +45,7 @@ class Loader:
     def wanted(self, chunk: ChunkId) -> None:
         """A request has come: load the chunk, or postpone that; a request never goes past the owner (E1, E2)."""
         each = self._owned[chunk]
+        each.asked += 1
         if each.state == "loaded":
             return
         is_first = self._s.settings.direct_load == "paper" or not self._pending or each is self._oldest()
@@ -78,6 +81,8 @@ class Loader:
 
     def load_order(self) -> Iterable[OwnedChunk]:
         """Return postponed loads in the order in which they are tried (E27)."""
+        if self._s.settings.request_flow:
+            return loads_by_requests(list(self._pending.values()), self._s.now)
         if self._s.settings.load_order == "oldest":
             return list(self._pending.values())
         now = self._s.now
@@ -102,6 +107,7 @@ class Loader:
         each.state = "loaded"
         self._incarnations += 1
         each.incarnation = self._incarnations
+        each.asked = 0
         each.ring_epoch = self._s.ring_epoch
         each.seen_at = None
         self._s.counts["load"] += 1
@@ -172,6 +178,9 @@ class Loader:
             self._s.saw_cycle(self._s.now - each.seen_at)
         each.seen_at = None
         following = came_round(header, self._s.name, each.ring_epoch)
+        if self._s.settings.request_flow:
+            following = replace(following, loi=interest_with_requests(following, each.asked + header.absorbed))
+        each.asked = 0
         each.cycles = following.cycles
         if following.loi < self._threshold.loit:
             self.unload(each)

@@ -61,6 +61,8 @@ class RingSettings:
     asks_again
         Whether a pull asks again for what has gone by while it was not taken, and not only when it has not been seen
         for long (E25). It is the other way out of E4, which costs more requests and less time.
+    request_flow
+        Whether requests decide which postponed load goes first and which chunk stays (section 6.1).
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     """
@@ -90,3 +92,4 @@ class RingSettings:
     ask_ahead: int | None = None
     asks_again: bool = False
     open_groups: int = 2
+    request_flow: bool = False

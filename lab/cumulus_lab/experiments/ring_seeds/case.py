@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
@@ -35,6 +35,11 @@ CRASHES = 1 / 300
 LINK_FAULTS = ("drop", "duplicate", "delay")
 WORLD_FAULTS = ("crash", "slow", "partition")
 RING_FAULTS = (*LINK_FAULTS, *WORLD_FAULTS)
+POLICIES: dict[str, Callable[[RingSettings], RingSettings]] = {
+    "": lambda settings: settings,
+    "request-flow": lambda settings: replace(settings, request_flow=True),
+}
+"""Name → what makes settings of nodes that have the policy."""
 PATIENCE_S = 200
 """A query that has not ended after so long never will."""
 
@@ -98,14 +103,16 @@ class RingCase:
         Breaks a rule in each node.
     nodes
         How many; 0 lets choices say.
+    policy
+        One of `POLICIES`, which all nodes have, or "" for none.
     """
 
-    def __init__(self, choices: Choices, faults: Sequence[str], broken: NodeBreak, nodes: int) -> None:
+    def __init__(self, choices: Choices, faults: Sequence[str], broken: NodeBreak, nodes: int, policy: str) -> None:
         stream = choices.stream("ring")
         self._choices = choices
         self._broken = broken
         self.names = [f"node{at}" for at in range(nodes or stream.one(NODES))]
-        self.settings = random_settings(stream)
+        self.settings = POLICIES[policy](random_settings(stream))
         self.source = SimulatedSource(choices.stream("source"))
         is_frugal = self.settings.copies == "never"
         self.runs = [ScriptedRun(each) for each in random_queries(choices.stream("queries"), self.names, is_frugal)]
@@ -236,9 +243,11 @@ def random_settings(stream: ChoiceStream) -> RingSettings:
     )
 
 
-def ring_case(choices: Choices, faults: Sequence[str] = RING_FAULTS, broken: str = "", nodes: int = 0) -> Scenario:
+def ring_case(
+    choices: Choices, faults: Sequence[str] = RING_FAULTS, broken: str = "", nodes: int = 0, policy: str = ""
+) -> Scenario:
     """Return a random ring; see `RingCase`."""
-    return RingCase(choices, faults, RING_BREAKS[broken] if broken else lambda node: node, nodes).scenario()
+    return RingCase(choices, faults, RING_BREAKS[broken] if broken else lambda node: node, nodes, policy).scenario()
 
 
 def ring_conditions(faults: Sequence[str]) -> Conditions:
