@@ -19,6 +19,7 @@ from cumulus_lab.experiments.ring.set_up import RingSetUp
 SCALED = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--at", "8")
 SMALL = (*SCALED, "--rate", "1", "--seconds", "10")
 SKEWED = (*SCALED, "--skews", "2,3", "--starts", "0,4", "--ends", "6,8", "--rates", "1,2")
+CIRCULATING = ("--scale", "ci", "--nodes", "16", "--queries", "32")
 GAUSSIAN = (*SMALL, "--mean", "20", "--deviation", "4")
 
 
@@ -89,7 +90,13 @@ def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pyte
 @pytest.mark.slow
 def test_each_figure_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for figure, words in (("fig9", SMALL), ("fig10", SMALL), ("fig11", SKEWED), ("fig12", GAUSSIAN)):
+    for figure, words in (
+        ("fig9", SMALL),
+        ("fig10", SMALL),
+        ("fig11", SKEWED),
+        ("fig12", GAUSSIAN),
+        ("fig16", CIRCULATING),
+    ):
         path = tmp_path / f"{figure}.svg"
         assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
         assert "<svg" in path.read_text()
@@ -112,6 +119,8 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
         ["fig9", "--plot", "picture.txt"],
         ["fig9", "--plot", "nowhere/picture.png"],
         ["fig8"],
+        ["fig9", "--queries", "3"],
+        ["fig16", "--rate", "3"],
         ["fig9", "--scale", "half"],
         ["fig9", "--break", "everything"],
         ["fig9", "--pins", "both"],
@@ -123,7 +132,7 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("figure", ["fig9", "fig10", "fig11", "fig12"])
+@pytest.mark.parametrize("figure", ["fig9", "fig10", "fig11", "fig12", "fig15", "fig16", "request-flow"])
 def test_figures_are_as_they_must_be(figure: str) -> None:
     code, text = run(figure, "--scale", "ci")
     assert code == 0, text

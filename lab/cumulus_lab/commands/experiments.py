@@ -56,7 +56,9 @@ def _group() -> None:
 def experiments_ring(
     context: typer.Context,
     figure: str = typer.Argument(
-        help="fig9 (throughput by threshold), fig10 (load of the ring), fig11 (skewed workloads), fig12 (Gaussian)."
+        help="fig9 (throughput by threshold), fig10 (load of the ring), fig11 (skewed workloads), fig12 (Gaussian), "
+        "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
+        "request-flow (figure 15 with requests that decide)."
     ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, a quarter of it."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),
@@ -66,6 +68,8 @@ def experiments_ring(
     queue_mb: float = typer.Option(None, min=0.001, help="A node's outgoing queue."),
     link_gbs: float = typer.Option(None, min=0.000001, help="Bandwidth of a link, in gigabytes a second."),
     latency_us: int = typer.Option(None, min=0, help="How long a message travels."),
+    queries: int = typer.Option(None, min=1, help="fig14 to fig16: how many queries circulate."),
+    disk_mb_s: float = typer.Option(None, min=0, help="How fast an owner reads chunks, in megabytes a second."),
     rate: float = typer.Option(None, min=0.001, help="Queries a second at each node."),
     seconds: float = typer.Option(None, min=0.001, help="How long queries come."),
     skews: str = typer.Option(None, help="fig11: each workload reads chunks whose numbers are multiples: 3,5,7,9."),

@@ -16,6 +16,7 @@ from cumulus_lab.experiments.ring.set_up import (
     GaussianAccess,
     RingSetUp,
     SkewedAccess,
+    TableAccess,
 )
 
 NUMBERS = {
@@ -32,6 +33,7 @@ NUMBERS = {
     "resend_s": "resend_s",
     "load_all_ms": "load_all_ms",
     "pins": "pins",
+    "disk_mb_s": "disk_mb_s",
 }
 """Option → what it is in the set-up."""
 
@@ -42,7 +44,9 @@ RANGES: dict[str, tuple[str, str, type[int] | type[float]]] = {
     "loit_loads": ("lower_at", "raise_at", float),
 }
 LISTS: dict[str, type[int] | type[float]] = {"skews": int, "starts": float, "ends": float, "rates": float}
-OF_QUERIES = {each.name for access in (EvenAccess, GaussianAccess, SkewedAccess) for each in fields(access)}
+OF_QUERIES = {
+    each.name for access in (EvenAccess, GaussianAccess, SkewedAccess, TableAccess) for each in fields(access)
+}
 """Options that not all figures know: which queries come."""
 
 

@@ -1,4 +1,4 @@
-"""Figures 9 to 12: which runs they are made of, and what must come out."""
+"""Figures 9 to 16: which runs they are made of, and what must come out."""
 
 from __future__ import annotations
 
@@ -26,8 +26,22 @@ from cumulus_lab.experiments.ring.set_up import (
     GaussianAccess,
     RingSetUp,
     SkewedAccess,
+    TableAccess,
 )
 from cumulus_lab.experiments.ring.skewed import figure_11
+from cumulus_lab.experiments.ring.table_figures import (
+    CLUSTER,
+    HALF_OF_THE_RING,
+    Named,
+    eviction_runs,
+    extension_runs,
+    figure_14,
+    figure_15,
+    figure_16,
+    flow_runs,
+    request_flow,
+    scenario_runs,
+)
 
 Judge: TypeAlias = Callable[[Sequence[RingRow], str], list[FigureFinding]]
 
@@ -35,6 +49,8 @@ MOST_BROKEN_SECONDS = 300.0
 """With a broken rule some queries never finish."""
 
 DYNAMIC = (0.1, 0.6, 1.1)
+LOWEST = (0.03,)
+"""Of figures 14 and 16, "as low as possible": a chunk stays if one of 31 nodes has used it in its last cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,10 @@ class RingFigure:
         How often the ring is looked at.
     by_chunk
         Whether it is about single chunks.
+    cluster
+        The set-up at each scale but for access, or None for that of figures 9 to 12.
+    runs
+        Makes the named runs of a set-up; none if they differ in the threshold only.
     """
 
     title: str
@@ -63,6 +83,8 @@ class RingFigure:
     judge: Judge
     sample_us: int = SECOND
     by_chunk: bool = False
+    cluster: RingSetUp | None = None
+    runs: Callable[[RingSetUp], Sequence[Named]] | None = None
 
 
 EVEN: dict[str, Access] = {"full": EvenAccess(), "ci": EvenAccess(rate=20.0)}
@@ -71,12 +93,18 @@ GAUSSIAN: dict[str, Access] = {
     "full": GaussianAccess(),
     "ci": GaussianAccess(rate=20.0, mean=125.0, deviation=12.5),
 }
+TABLE: dict[str, Access] = {"full": TableAccess(2), "ci": TableAccess(2, queries=512)}
+UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
     "fig9": RingFigure("throughput by threshold", tuple((each,) for each in LEVELS), EVEN, figure_9),
     "fig10": RingFigure("load of the ring", (LOW, (0.6,), HIGH), EVEN, figure_10),
     "fig11": RingFigure("skewed workloads", (DYNAMIC,), SKEWED, figure_11, sample_us=SECOND // 2),
     "fig12": RingFigure("Gaussian workload", (LOW, HIGH, DYNAMIC), GAUSSIAN, figure_12, by_chunk=True),
+    "fig14": RingFigure("time by hot set", (LOWEST,), TABLE, figure_14, cluster=CLUSTER, runs=scenario_runs),
+    "fig15": RingFigure("hot-set management", (LOW,), TABLE, figure_15, cluster=UNEVEN, runs=eviction_runs),
+    "fig16": RingFigure("ring extension", (LOWEST,), TABLE, figure_16, cluster=UNEVEN, runs=extension_runs),
+    "request-flow": RingFigure("requests that decide", (LOW,), TABLE, request_flow, cluster=UNEVEN, runs=flow_runs),
 }
 
 
@@ -101,7 +129,8 @@ class FigureRun:
 
 def usual_set_up(name: str, scale: str) -> RingSetUp:
     """Return the set-up of a figure at a scale."""
-    return replace(SCALES[scale], access=FIGURES[name].access[scale])
+    figure = FIGURES[name]
+    return replace(figure.cluster or SCALES[scale], access=figure.access[scale])
 
 
 def figure_runs(name: str, scale: str, set_up: RingSetUp, loits: Sequence[tuple[float, ...]], broken: str) -> FigureRun:
@@ -122,7 +151,11 @@ def figure_runs(name: str, scale: str, set_up: RingSetUp, loits: Sequence[tuple[
     chosen = tuple(loits) or ((LOW, HIGH) if broken else figure.loits)
     if broken:
         set_up = replace(set_up, most_seconds=min(set_up.most_seconds, MOST_BROKEN_SECONDS))
-    rows = tuple(ring_row(replace(set_up, loit=loit), broken, figure.sample_us, figure.by_chunk) for loit in chosen)
+    set_ups = [replace(set_up, loit=loit) for loit in chosen]
+    named = [run for each in set_ups for run in (figure.runs(each) if figure.runs else [("", each)])]
+    rows = tuple(
+        replace(ring_row(each, broken, figure.sample_us, figure.by_chunk), name=title) for title, each in named
+    )
     is_usual = replace(set_up, seed=usual.seed, most_seconds=usual.most_seconds) == usual
     findings: list[FigureFinding] = []
     if is_usual and not broken and chosen == figure.loits:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from cumulus.errors import UsageError
 from cumulus_lab.experiments.ring.findings import FigureFinding
 from cumulus_lab.experiments.ring.rows import LIFE_S, RingRow
+from cumulus_lab.experiments.ring.table_pictures import draw_eviction, draw_extension, draw_scenarios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,4 +133,13 @@ def _gaussian(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
     right.set(title="(b) loads and requests", xlabel="chunk", yscale="symlog")
 
 
-DRAWINGS: dict[str, Drawing] = {"fig9": _throughput, "fig10": _load, "fig11": _skewed, "fig12": _gaussian}
+DRAWINGS: dict[str, Drawing] = {
+    "fig9": _throughput,
+    "fig10": _load,
+    "fig11": _skewed,
+    "fig12": _gaussian,
+    "fig14": draw_scenarios,
+    "fig15": draw_eviction,
+    "fig16": draw_extension,
+    "request-flow": draw_eviction,
+}

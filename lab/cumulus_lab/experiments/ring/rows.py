@@ -85,6 +85,12 @@ class RingRow:
         How many queries took 0 to 5 s, 5 to 10 s, and so on.
     samples, chunks
         The ring over time, and what has become of each chunk, by number.
+    name, nodes
+        What the run is called within its figure, and how many nodes it had.
+    mean_s
+        Mean time of a query.
+    loads_by_node
+        Chunks that each node has put into the ring.
     """
 
     loit: tuple[float, ...]
@@ -113,6 +119,10 @@ class RingRow:
     lives: tuple[int, ...]
     samples: tuple[RingSample, ...]
     chunks: tuple[ChunkTally, ...]
+    name: str = ""
+    nodes: int = 0
+    mean_s: float = 0.0
+    loads_by_node: tuple[int, ...] = ()
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -231,6 +241,9 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         lives=tuple(by_life[place] for place in range(max(by_life, default=-1) + 1)),
         samples=samples,
         chunks=chunks,
+        nodes=world.set_up.nodes,
+        mean_s=round(mean(lives), 3) if lives else 0.0,
+        loads_by_node=tuple(node.status().counts.get("load", 0) for node in world.nodes),
     )
 
 

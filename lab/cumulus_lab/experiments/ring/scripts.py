@@ -15,6 +15,7 @@ from cumulus_lab.experiments.ring.set_up import (
     RingSetUp,
     ScriptedQuery,
     SkewedAccess,
+    TableAccess,
 )
 
 Draw: TypeAlias = Callable[[random.Random, int], tuple[int, ...]]
@@ -25,7 +26,12 @@ MOST_DRAWS = 10_000
 
 
 def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
-    """Return the queries of a set-up, which read chunks of other nodes; each node's come at regular times."""
+    """Return the queries of a set-up, which read chunks of other nodes; each node's come at regular times.
+
+    Queries of a table come all at once and read any chunks, as their node is not known yet.
+    """
+    if isinstance(set_up.access, TableAccess):
+        return _of_table(set_up, set_up.access)
     rng = random.Random(f"{set_up.seed} queries")
     found: list[ScriptedQuery] = []
     for kind, (start, end, rate) in enumerate(_times(set_up)):
@@ -40,6 +46,22 @@ def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
     return found
 
 
+def _of_table(set_up: RingSetUp, access: TableAccess) -> list[ScriptedQuery]:
+    """Return queries that read random columns of the hot part of a table."""
+    rng = random.Random(f"{set_up.seed} queries")
+    hot = int(set_up.chunks // access.partitions * access.touched)
+    if hot < 1:
+        raise UsageError("the table has no column that is read", hint="Say more --chunks.")
+    found = []
+    for number in range(access.queries):
+        columns = rng.sample(range(hot), min(hot, access.columns))
+        chunks = tuple(each * access.partitions + part for each in columns for part in range(access.partitions))
+        work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+        kept = round(rng.uniform(set_up.kept_least, set_up.kept_most) * len(chunks))
+        found.append(ScriptedQuery(number, 0, 0, chunks, work, kept=kept))
+    return found
+
+
 def _times(set_up: RingSetUp) -> Iterator[tuple[float, float, float]]:
     """Yield for each workload its start, end and rate."""
     match set_up.access:
@@ -47,6 +69,8 @@ def _times(set_up: RingSetUp) -> Iterator[tuple[float, float, float]]:
             yield from zip(starts, ends, rates, strict=True)
         case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds):
             yield 0.0, seconds, rate
+        case TableAccess():
+            raise AssertionError("queries of a table come when a node is idle")
 
 
 def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
@@ -59,6 +83,8 @@ def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
             return _of([chunk for chunk in remote if chunk % skews[kind] == 0])
         case GaussianAccess(mean=mean, deviation=deviation):
             return _near(remote, mean, deviation)
+        case TableAccess():
+            raise AssertionError("queries of a table are drawn by columns")
 
 
 def _of(chunks: Sequence[int]) -> Draw:

@@ -85,7 +85,31 @@ class GaussianAccess:
     deviation: float = 50.0
 
 
-Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess
+@dataclass(frozen=True, slots=True)
+class TableAccess:
+    """Queries of one table that circulate until an idle node takes one (paper, section 6.1).
+
+    A node runs one query at a time. The chunks of a set-up are the table: `partitions` chunks a column.
+
+    Parameters
+    ----------
+    partitions
+        Chunks of each column.
+    touched
+        Share of the columns that any query reads: the hot set.
+    columns
+        Columns that a query reads, with all their partitions.
+    queries
+        How many queries there are, over all nodes.
+    """
+
+    partitions: int = 3
+    touched: float = 1.0
+    columns: int = 11
+    queries: int = 1024
+
+
+Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | TableAccess
 
 
 LOST_TURNS = 1.5
@@ -132,6 +156,21 @@ class RingSetUp:
         often postponed loads are tried.
     seed
         Decides everything.
+    weights
+        How many of the chunks each node owns, in proportion; nodes after the last weight own none. Empty if all own
+        as many.
+    rack_nodes, between_racks_gbs
+        Nodes of a rack, and the bandwidth of a link from one rack to the next; 0 nodes if all links are alike.
+    disk_mb_s
+        How fast an owner reads chunks, one after the other; 0 if that takes no time.
+    kept_least, kept_most
+        A query keeps a share of its chunks between these until it ends; the others until the work on them ends.
+    copies
+        Whether a query for whose chunk there is no buffer gets a copy, or waits for another cycle (E11).
+    dbms_mb
+        What queries of a node may hold by reference.
+    request_flow
+        Whether requests decide which postponed load goes first and which chunk stays.
     """
 
     nodes: int = 10
@@ -157,6 +196,20 @@ class RingSetUp:
     resend_s: float = 3.0
     load_all_ms: int = 50
     seed: int = 1
+    weights: tuple[float, ...] = ()
+    rack_nodes: int = 0
+    between_racks_gbs: float = 0.9
+    disk_mb_s: float = 0.0
+    kept_least: float = 0.0
+    kept_most: float = 0.0
+    copies: Literal["when-full", "never"] = "when-full"
+    dbms_mb: float = 0.0
+    request_flow: bool = False
+
+    def link_rate(self, number: int) -> float:
+        """Return the bandwidth of the link from a node to its successor, in gigabytes a second."""
+        is_last_of_rack = bool(self.rack_nodes) and ((number + 1) % self.rack_nodes == 0 or number + 1 == self.nodes)
+        return self.between_racks_gbs if is_last_of_rack else self.link_gbs
 
     @property
     def turn_s(self) -> float:
@@ -173,7 +226,9 @@ class RingSetUp:
             adapt_us=self.adapt_ms * 1000,
             load_all_us=self.load_all_ms * 1000,
             resend_floor_us=round(self.resend_s * SECOND),
-            dbms_bytes=0,
+            dbms_bytes=round(self.dbms_mb * MEGABYTE),
+            copies=self.copies,
+            request_flow=self.request_flow,
             resend_cycles=0.0,
             resend_backoff=1.0,
             lost_floor_us=round(max(self.resend_s, LOST_TURNS * self.turn_s) * SECOND),
@@ -200,7 +255,7 @@ class ChunkPlan:
 class ScriptedQuery:
     """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch.
 
-    `kind` is the workload that it belongs to, where there are several.
+    `kind` is the workload that it belongs to, where there are several; the first `kept` chunks stay until its end.
     """
 
     number: int
@@ -210,6 +265,7 @@ class ScriptedQuery:
     work_us: tuple[int, ...]
     width: int = 1
     kind: int = 0
+    kept: int = 0
 
     @property
     def batches(self) -> list[tuple[int, ...]]:
@@ -222,10 +278,22 @@ class ScriptedQuery:
 
 
 def chunk_plan(set_up: RingSetUp) -> ChunkPlan:
-    """Return the chunks of a set-up; each node owns as many as any other."""
+    """Return the chunks of a set-up; each node owns as many as any other, or as its weight says."""
     rng = random.Random(f"{set_up.seed} chunks")
     sizes = [rng.uniform(set_up.smallest_mb, set_up.largest_mb) * MEGABYTE for _ in range(set_up.chunks)]
     scale = set_up.total_gb * GIGABYTE / sum(sizes) if set_up.total_gb else 1.0
-    owners = [number % set_up.nodes for number in range(set_up.chunks)]
+    owners = _owners(set_up)
     rng.shuffle(owners)
     return ChunkPlan(tuple(round(size * scale) for size in sizes), tuple(owners))
+
+
+def _owners(set_up: RingSetUp) -> list[int]:
+    """Return an owner for each chunk, in order of nodes if there are weights."""
+    if not set_up.weights:
+        return [number % set_up.nodes for number in range(set_up.chunks)]
+    weights = set_up.weights[: set_up.nodes]
+    ends = [sum(weights[: node + 1]) / sum(weights) for node in range(len(weights))]
+    return [
+        next(node for node, end in enumerate(ends) if (number + 0.5) / set_up.chunks <= end + 1e-9)
+        for number in range(set_up.chunks)
+    ]

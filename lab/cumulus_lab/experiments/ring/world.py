@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop
 from typing import TypeAlias
 
-from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery
+from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery, TableAccess
 from cumulus_lab.simulation import Agenda, BandwidthLink
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
@@ -51,7 +51,7 @@ class QueryRun:
     With ``parallel`` pins it has a scan for each batch, else one scan with a group for each batch.
     """
 
-    __slots__ = ("_is_parallel", "_sizes", "failure", "finished_us", "held", "left", "ready", "script", "waits")
+    __slots__ = ("_is_parallel", "_sizes", "failure", "finished_us", "held", "kept", "left", "ready", "script", "waits")
 
     def __init__(self, script: ScriptedQuery, is_parallel: bool) -> None:
         self._is_parallel = is_parallel
@@ -61,6 +61,8 @@ class QueryRun:
         """Batches that it has not finished with."""
         self.held: list[list[HandOver]] = []
         """What it has of each batch."""
+        self.kept: list[HandOver] = []
+        """What it keeps until its end."""
         self.ready: list[int] = []
         """Batches that are complete, and that it has not pulled."""
         self.waits = False
@@ -148,7 +150,12 @@ class RingWorld:
         self.open = len(self.runs)
         # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
         self._to_come = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
+        self._circulate = isinstance(set_up.access, TableAccess)
+        self._disk_free = [0] * set_up.nodes
+        """When the disk of each node has read what it was asked for."""
         self.reconfigure(plan.owners)
+        for number in range(set_up.nodes if self._circulate else 0):
+            self.agenda.after(0, self._take_query, number)
         for number in range(set_up.nodes):
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
 
@@ -162,7 +169,7 @@ class RingWorld:
             if ring_epoch == self._ring_epoch:
                 self._step(following, ChunkCame(effect.header, self._new_slot()))
 
-        return BandwidthLink(self.agenda, self.set_up.link_gbs * 1000, self.set_up.latency_us, sent, arrived)
+        return BandwidthLink(self.agenda, self.set_up.link_rate(number) * 1000, self.set_up.latency_us, sent, arrived)
 
     def reconfigure(self, owners: Sequence[int]) -> None:
         """Begin a ring epoch: other owners, and new links; what is under way on the old ones is lost (E7, E41)."""
@@ -195,7 +202,7 @@ class RingWorld:
         due = 0
         while self.open:
             now = heap[0][0]  # there are always clocks
-            comes = bool(to_come) and to_come[-1].script.at_us <= now
+            comes = bool(to_come) and not self._circulate and to_come[-1].script.at_us <= now
             if comes:
                 now = to_come[-1].script.at_us
             if now > last:
@@ -253,14 +260,31 @@ class RingWorld:
                 self._handed_over(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
-                loaded = ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk])
-                self.agenda.after(0, partial(self._step, number), loaded)
+                self.agenda.after(self._disk_us(number, chunk), partial(self._read, number), chunk)
             case GrantCredit(count):
                 self._tell_predecessor(number, CreditCame(count))
             case FailQuery(query, reason):
                 self._end(self.runs[query], reason)
 
+    def _disk_us(self, number: int, chunk: int) -> int:
+        """Return after how long the disk of a node has read a chunk, after all that it was asked for before."""
+        if not self.set_up.disk_mb_s:
+            return 0
+        free, now = self._disk_free, self.agenda.now
+        free[number] = max(free[number], now) + round(self.plan.sizes[chunk] / self.set_up.disk_mb_s)
+        return free[number] - now
+
+    def _read(self, number: int, chunk: int) -> None:
+        self._step(number, ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk]))
+
     # --- queries ----------------------------------------------------------------------------------------------------
+
+    def _take_query(self, number: int) -> None:
+        """An idle node takes the next of the queries that circulate (section 6.1)."""
+        if self._to_come:
+            run = self._to_come.pop()
+            run.script = replace(run.script, node=number, at_us=self.agenda.now)
+            self._register(run)
 
     def _register(self, run: QueryRun) -> None:
         """A query says what it reads, and pulls."""
@@ -295,11 +319,15 @@ class RingWorld:
         self.agenda.after(run.script.batch_work_us(batch), partial(self._worked, run), batch)
 
     def _worked(self, run: QueryRun, batch: int) -> None:
+        if batch * run.script.width < run.script.kept and not run.failure:
+            run.kept += run.held[batch]
+            run.held[batch].clear()
         self._let_go(run, run.held[batch])
         if run.failure:
             return
         run.left -= 1
         if not run.left:
+            self._let_go(run, run.kept)
             self._step(run.script.node, QueryEnded(run.script.number))
             self._end(run)
         elif self._pins != "parallel":
@@ -318,4 +346,7 @@ class RingWorld:
         if failure:
             for held in run.incomplete():
                 self._let_go(run, held)
+            self._let_go(run, run.kept)
         self.open -= 1
+        if self._circulate:
+            self.agenda.after(0, self._take_query, run.script.node)
