@@ -60,7 +60,7 @@ def experiments_ring(
         "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
         "request-flow (figure 15 with requests that decide)."
     ),
-    scale: str = typer.Option("full", help="full, as in the paper, or ci, a quarter of it."),
+    scale: str = typer.Option("full", help="full, as in the paper, or ci, smaller and quicker."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),
     chunks: int = typer.Option(None, min=1, help="How many chunks."),
     chunk_mb: str = typer.Option(None, help="Sizes of chunks are uniform between these: 1:10."),

@@ -152,7 +152,7 @@ def simulate_ring(
         raise UsageError("--trace needs a run", hint="Say which one: --seed 7 --trace.")
     names = _known([each.strip() for each in faults.split(",") if each.strip()], RING_FAULTS, "fault")
     _known([broken] if broken else [], RING_BREAKS, "rule to break")
-    _known([policy], POLICIES, "policy")
+    _known([policy] if policy else [], POLICIES, "policy")
     conditions = ring_conditions(names)
     case: ScenarioOf = partial(ring_case, faults=tuple(names), broken=broken, nodes=nodes, policy=policy)
     if seed >= 0:

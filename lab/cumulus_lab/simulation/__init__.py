@@ -6,7 +6,7 @@ same machines in processes of their own.
 """
 
 from cumulus_lab.simulation.agenda import Agenda
-from cumulus_lab.simulation.bandwidth import BandwidthLink
+from cumulus_lab.simulation.bandwidth import BandwidthLink, ByteQueue
 from cumulus_lab.simulation.broken_rules import BrokenRule, as_it_should_be
 from cumulus_lab.simulation.choices import SIMPLEST, Choices, ChoiceStream, Recording, recording_of, recording_text
 from cumulus_lab.simulation.disk import VirtualLog
@@ -35,6 +35,7 @@ __all__ = [
     "BackPressure",
     "BandwidthLink",
     "BrokenRule",
+    "ByteQueue",
     "ChoiceStream",
     "Choices",
     "Conditions",

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop
+from math import inf
 from typing import TypeAlias
 
 from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery, TableAccess
-from cumulus_lab.simulation import Agenda, BandwidthLink
+from cumulus_lab.simulation import Agenda, BandwidthLink, ByteQueue
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
     ANY_GROUP,
@@ -149,12 +150,12 @@ class RingWorld:
         self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
         self.open = len(self.runs)
         # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
-        self._to_come = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
-        self._circulate = isinstance(set_up.access, TableAccess)
-        self._disk_free = [0] * set_up.nodes
-        """When the disk of each node has read what it was asked for."""
+        queued = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
+        circulate = isinstance(set_up.access, TableAccess)
+        self._to_come, self._circulating = ([], queued) if circulate else (queued, [])
+        self._disks = [ByteQueue(self.agenda, set_up.disk_mb_s or inf) for _ in range(set_up.nodes)]
         self.reconfigure(plan.owners)
-        for number in range(set_up.nodes if self._circulate else 0):
+        for number in range(set_up.nodes if circulate else 0):
             self.agenda.after(0, self._take_query, number)
         for number in range(set_up.nodes):
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
@@ -202,7 +203,7 @@ class RingWorld:
         due = 0
         while self.open:
             now = heap[0][0]  # there are always clocks
-            comes = bool(to_come) and not self._circulate and to_come[-1].script.at_us <= now
+            comes = bool(to_come) and to_come[-1].script.at_us <= now
             if comes:
                 now = to_come[-1].script.at_us
             if now > last:
@@ -260,19 +261,12 @@ class RingWorld:
                 self._handed_over(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
-                self.agenda.after(self._disk_us(number, chunk), partial(self._read, number), chunk)
+                read_us = self._disks[number].add(self.plan.sizes[chunk])
+                self.agenda.after(read_us, partial(self._read, number), chunk)
             case GrantCredit(count):
                 self._tell_predecessor(number, CreditCame(count))
             case FailQuery(query, reason):
                 self._end(self.runs[query], reason)
-
-    def _disk_us(self, number: int, chunk: int) -> int:
-        """Return after how long the disk of a node has read a chunk, after all that it was asked for before."""
-        if not self.set_up.disk_mb_s:
-            return 0
-        free, now = self._disk_free, self.agenda.now
-        free[number] = max(free[number], now) + round(self.plan.sizes[chunk] / self.set_up.disk_mb_s)
-        return free[number] - now
 
     def _read(self, number: int, chunk: int) -> None:
         self._step(number, ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk]))
@@ -281,8 +275,8 @@ class RingWorld:
 
     def _take_query(self, number: int) -> None:
         """An idle node takes the next of the queries that circulate (section 6.1)."""
-        if self._to_come:
-            run = self._to_come.pop()
+        if self._circulating:
+            run = self._circulating.pop()
             run.script = replace(run.script, node=number, at_us=self.agenda.now)
             self._register(run)
 
@@ -348,5 +342,5 @@ class RingWorld:
                 self._let_go(run, held)
             self._let_go(run, run.kept)
         self.open -= 1
-        if self._circulate:
+        if self._circulating:
             self.agenda.after(0, self._take_query, run.script.node)

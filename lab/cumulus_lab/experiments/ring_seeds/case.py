@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,11 +35,8 @@ CRASHES = 1 / 300
 LINK_FAULTS = ("drop", "duplicate", "delay")
 WORLD_FAULTS = ("crash", "slow", "partition")
 RING_FAULTS = (*LINK_FAULTS, *WORLD_FAULTS)
-POLICIES: dict[str, Callable[[RingSettings], RingSettings]] = {
-    "": lambda settings: settings,
-    "request-flow": lambda settings: replace(settings, request_flow=True),
-}
-"""Name → what makes settings of nodes that have the policy."""
+POLICIES: dict[str, dict[str, Any]] = {"request-flow": {"request_flow": True}}
+"""Name → the settings of nodes that have the policy."""
 PATIENCE_S = 200
 """A query that has not ended after so long never will."""
 
@@ -112,7 +109,7 @@ class RingCase:
         self._choices = choices
         self._broken = broken
         self.names = [f"node{at}" for at in range(nodes or stream.one(NODES))]
-        self.settings = POLICIES[policy](random_settings(stream))
+        self.settings = replace(random_settings(stream), **(POLICIES[policy] if policy else {}))
         self.source = SimulatedSource(choices.stream("source"))
         is_frugal = self.settings.copies == "never"
         self.runs = [ScriptedRun(each) for each in random_queries(choices.stream("queries"), self.names, is_frugal)]
