@@ -6,7 +6,10 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from typer.testing import CliRunner
@@ -15,8 +18,8 @@ import cumulus
 from cumulus.cli.main import app
 from cumulus.cluster.live import daemon
 from cumulus.cluster.live.address import read_address
-from cumulus.cluster.processes.cluster_settings import read_settings
-from cumulus.errors import ProcessError
+from cumulus.cluster.processes.cluster_settings import SETTINGS_FILE, read_settings
+from cumulus.errors import DelayError, ProcessError, RemoteProtocolError
 from support.live_load import LiveLoad, begin, running, settings_of
 
 
@@ -62,6 +65,38 @@ def test_nodes_come_and_go_while_clients_send_and_read(tmp_path: Path) -> None:
         assert nodes_of(home) == 2
         load.settle()
     assert load.check() > 3
+
+
+def test_a_client_waits_for_machines_that_have_not_come_to_the_layout_of_the_card(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running(home):
+        begin(home)
+        card = home / "checkpoint" / SETTINGS_FILE
+        mine = card.read_text()
+        settings = json.loads(mine)
+        with replaced(card, json.dumps(settings | {"layout": settings["layout"] + 1})):
+            with (
+                cumulus.connect(home, timeout_s=0.5) as client,
+                pytest.raises((DelayError, RemoteProtocolError), match="switch0"),
+            ):
+                client.insert("sales", [(1, 1, 1)])
+            with cumulus.connect(home, timeout_s=60) as client:
+                timer = Timer(0.5, lambda: card.write_text(mine))
+                timer.start()
+                receipt = client.insert("sales", [(2, 1, 1)])
+                assert client.view("different", after=receipt).rows() == [(1,)]
+                timer.join()
+
+
+@contextmanager
+def replaced(path: Path, text: str) -> Iterator[None]:
+    """Give a file another content for a while."""
+    before = path.read_text()
+    path.write_text(text)
+    try:
+        yield
+    finally:
+        path.write_text(before)
 
 
 def keys_of(home: Path) -> list[int]:

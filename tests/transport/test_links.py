@@ -129,22 +129,26 @@ def test_many_strangers_and_clients_keep_nobody_out(monkeypatch: pytest.MonkeyPa
 
 
 REFUSED = {
-    "another program": ("zoe", b"q", "zoe runs another program than b"),
-    "a name that is its own": ("b", b"p", "b takes no connection from 'b'"),
-    "the supervisor": ("supervisor", b"p", "b takes no connection from 'supervisor'"),
-    "a wrong direction": ("c", b"p", "b takes no connection from 'c'"),
+    "another program": ("c", b"q", "c runs another program than b", RefusalPolicy.NEVER),
+    "another program, a client": ("zoe", b"q", "zoe runs another program than b", RefusalPolicy.CHANGED),
+    "a name that is its own": ("b", b"p", "b takes no connection from 'b'", RefusalPolicy.NEVER),
+    "the supervisor": ("supervisor", b"p", "b takes no connection from 'supervisor'", RefusalPolicy.NEVER),
+    "a wrong direction": ("c", b"p", "b takes no connection from 'c'", RefusalPolicy.NEVER),
 }
 
 
-@pytest.mark.parametrize(("name", "program", "reason"), REFUSED.values(), ids=REFUSED)
-def test_who_has_proved_who_it_is_is_told_why_it_may_not_connect(name: str, program: bytes, reason: str) -> None:
+@pytest.mark.parametrize(("name", "program", "reason", "outlook"), REFUSED.values(), ids=REFUSED)
+def test_who_has_proved_who_it_is_is_told_why_it_may_not_connect(
+    name: str, program: bytes, reason: str, outlook: RefusalPolicy
+) -> None:
     async def go() -> None:
         nodes = {each: Listener(each, make(each, None), b"secret") for each in "abc"}
         port = (await reconnect_all(nodes))["b"][1]
         with pytest.raises(RefusalError, match=f"b refuses: {reason}") as raised:
             await connect_as(name, port, b"secret", program=program)
-        assert raised.value.outlook is RefusalPolicy.NEVER
-        assert [reason in note for note in nodes["b"].notes] == [True]
+        assert raised.value.outlook is outlook
+        noted = [True] if outlook is RefusalPolicy.NEVER else []
+        assert [reason in note for note in nodes["b"].notes] == noted
         for each in nodes.values():
             await each.end()
 

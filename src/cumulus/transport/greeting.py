@@ -40,6 +40,8 @@ class RefusalPolicy(Enum):
     """Try again soon: one side does not know the newest incarnation yet."""
     LOST = "lost"
     """Report the link as lost: the peer had one already."""
+    CHANGED = "changed"
+    """Ask anew what all must agree on: it is another than this side knows, or is about to be."""
     NEVER = "never"
     """Give up: the other side is not the expected peer."""
 
@@ -188,7 +190,7 @@ class Greeting:
         if self._hello["program"] != self._me.program.hex():
             raise RefusalError(
                 f"{name} runs another program than {self._me.name}",
-                RefusalPolicy.NEVER,
+                RefusalPolicy.CHANGED if self._is_client(name) else RefusalPolicy.NEVER,
                 hint="Start all machines from the same file, with the same version of Cumulus.",
             )
         self._admit(name)

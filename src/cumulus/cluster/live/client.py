@@ -176,11 +176,12 @@ class ClusterClient:
         with self._lock:
             links = self._open_links
             for sent in messages_of(relation, rows, once, self._next_number):
-                epoch = max(epoch, self._agreed(partial(self._layout.send, links, sent, until)))
+                epoch = max(epoch, self._agreed(partial(self._layout.send, links, sent, until), until))
         return WriteReceipt(epoch, rows.num_rows)
 
-    def _agreed(self, work: Callable[[], T]) -> T:
-        return self._layout.agreed(work, self._open_links)
+    def _agreed(self, work: Callable[[], T], until: float | None = None) -> T:
+        until = time.monotonic() + self._timeout_s if until is None else until
+        return self._layout.agreed(work, self._open_links, until)
 
     def _next_number(self) -> int:
         self._number += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,8 +21,12 @@ from cumulus.cluster.processes.home import plan_of
 from cumulus.errors import RemoteProtocolError
 from cumulus.m3.program import ViewDef
 from cumulus.machine import Name
+from cumulus.transport.greeting import RefusalError, RefusalPolicy
 
 T = TypeVar("T")
+_PAUSE_S = 0.05
+"""Between two attempts, while the machines come to the layout of the card."""
+_NEVER_AGREED = "Connect again, with the same release of Cumulus as the cluster."
 
 
 class KnownLayout:
@@ -83,19 +88,30 @@ class KnownLayout:
             return {switch_name(next(iter(parts))): rows}
         return {switch_name(number): replace(rows, rows=to_ipc(mine)) for number, mine in parts.items()}
 
-    def agreed(self, work: Callable[[], T], links: ClientLinks) -> T:
+    def agreed(self, work: Callable[[], T], links: ClientLinks, until: float) -> T:
         """Return what some work with the machines gives; done again where their layout is another than was known.
 
-        Machines refuse who has an old one, so nothing of the first time is used.
+        Machines refuse who has an old one, so nothing of the first time is used. The card changes a little before the
+        machines do, and layouts may follow each other, so it is asked for as long as they refuse.
+
+        Parameters
+        ----------
+        until
+            For how long, by `time.monotonic`.
         """
-        try:
-            return work()
-        except RemoteProtocolError:
-            settings, _ = self._place.card()
-            if settings.agreed == links.program:
-                raise
-        if settings.layout != self.settings.layout:
-            self.settings = settings
-            self.__dict__.pop("plan", None)
-        links.agree_on(settings.agreed)
-        return work()
+        while True:
+            try:
+                return work()
+            except RemoteProtocolError as problem:
+                settings, _ = self._place.card()
+                if settings.agreed == links.program:
+                    if not (isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.CHANGED):
+                        raise
+                    if time.monotonic() > until:
+                        raise RemoteProtocolError(problem.message, hint=_NEVER_AGREED) from None
+                    time.sleep(_PAUSE_S)
+                    continue
+            if settings.layout != self.settings.layout:
+                self.settings = settings
+                self.__dict__.pop("plan", None)
+            links.agree_on(settings.agreed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -98,7 +99,8 @@ class LinkStore(Store):
             self._number += 1
             message, until = message_of(self._number), time.monotonic() + self._timeout_s
             try:
-                (answer,) = self._layout.agreed(lambda: self._links.ask(PUBLISHER, message, until), self._links)
+                ask = partial(self._links.ask, PUBLISHER, message, until)
+                (answer,) = self._layout.agreed(ask, self._links, until)
             except CumulusError as problem:
                 raise OSError(5, problem.message, self.address) from None
         return answer

@@ -102,6 +102,8 @@ class ClientLinks:
             If it does not answer in time.
         NotRunningError
             If the cluster does not run any more.
+        RefusalError
+            If the machines agree on something else than `program` now.
         """
         pause, reason, is_reached = _FIRST_PAUSE, "it does not answer", False
         is_through = self._is_through(machine, message)
@@ -126,6 +128,8 @@ class ClientLinks:
                 reason = problem.message
             except (OSError, RefusalError) as problem:
                 self._drop(at)
+                if isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.CHANGED:
+                    raise
                 if isinstance(problem, RefusalError) and problem.outlook is RefusalPolicy.NEVER:
                     raise RemoteProtocolError(
                         problem.message,
