@@ -241,6 +241,10 @@ class RingClient:
         tables: dict[str, dict[str, int]] = said["tables"]
         return tables
 
+    def output(self, *, epoch: int = 0) -> str:
+        """Return the checkpoint of the run whose output the ring is over; "" if it is over another folder."""
+        return str(self._ask(ANY_NODE, {"ask": "tables", "epoch": epoch})[0]["output"])
+
     def status(self) -> dict[str, Any]:
         """Return how the ring is: its nodes, and those that it has lost; None for a node that does not answer."""
         address = self.place.read()

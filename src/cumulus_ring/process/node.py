@@ -18,7 +18,7 @@ import pyarrow as pa
 from cumulus.catalog.names import folded
 from cumulus.errors import ChunkDamagedError, ChunkMissingError, CumulusError, EpochMissingError
 from cumulus.machine import Name
-from cumulus_ring.chunks.catalogue import Catalogue, Chunk, ChunkedTable
+from cumulus_ring.chunks.catalogue import Catalogue, Chunk
 from cumulus_ring.chunks.disk_rate import DiskRate
 from cumulus_ring.chunks.store import ChunkStore
 from cumulus_ring.chunks.versions import SourceVersions
@@ -148,7 +148,8 @@ class RunningNode:
         def ask_for(plan: QueryPlan) -> QueryScans:
             return QueryScans(self.host, self._versions, catalogue, plan, self.options.largest_batch, self.pace, own)
 
-        return self.queries.prepare(sql, tables_by_name(catalogue), ask_for)
+        parts = {} if own is None else {folded(table.name): table for table in catalogue.tables}  # a split names these
+        return self.queries.prepare(sql, {**catalogue.by_name, **parts}, ask_for)
 
     @property
     def engine(self) -> duckdb.DuckDBPyConnection:
@@ -164,13 +165,13 @@ class RunningNode:
         """Return what a query would ask for and how it would run, as text and as JSON."""
         catalogue = self.catalogue(epoch)
         with self._engine.cursor() as cursor:
-            plan = plan_query(cursor, sql, tables_by_name(catalogue))
+            plan = plan_query(cursor, sql, catalogue.by_name)
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 
     def tables(self, epoch: int) -> dict[str, dict[str, int]]:
         """Return the tables of an epoch by name, in the order of names, each with its numbers of rows and columns."""
-        found = sorted(self.catalogue(epoch).tables, key=lambda table: table.name)
+        found = sorted(self.catalogue(epoch).by_name.values(), key=lambda table: table.name)
         return {table.name: {"rows": table.rows, "columns": len(table.schema)} for table in found}
 
     def status(self) -> dict[str, Any]:
@@ -302,8 +303,3 @@ class RunningNode:
         with self._reading:
             self._store.take(found, stream, is_adopted=False)
         return stream
-
-
-def tables_by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:
-    """Return the tables of a catalogue by their folded names."""
-    return {folded(table.name): table for table in catalogue.tables}

@@ -149,7 +149,7 @@ class _Connection:
                 text, plan = self._splits.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
             case {"ask": "tables", "epoch": int(epoch)}:
-                return {"tables": self._node.tables(epoch)}, None
+                return {"tables": self._node.tables(epoch), "output": self._node.catalogue(epoch).output}, None
             case {"ask": "chunk", "chunk": int(number)}:
                 return {}, self._node.give(number)
             case {"ask": "queries"}:
