@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cumulus.errors import NodeLostError
+from cumulus.errors import NodeLeavingError, NodeLostError
 from cumulus.transport.greeting import Credentials
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.process.client import RingClient
@@ -126,6 +126,25 @@ def test_a_node_that_wants_to_go_and_is_the_last_hears_why_it_stays(source: Path
         os.kill(node.process.pid, signal.SIGINT)
         node.said(130)
         wait_until(lambda: "a" in ring.status()["lost"], 10)
+
+
+def test_queries_that_name_no_node_go_to_others_than_one_that_is_to_go(source: Path, tmp_path: Path) -> None:
+    with (
+        running_ring(source, tmp_path / "ring", nodes=1, listen="127.0.0.1:0", failure_s=3.0) as ring,
+        JoinedNode(ring, tmp_path / "a", "--source", source, "--name", "a") as node,
+        ThreadPoolExecutor() as threads,
+    ):
+        node.ready()
+        with ring.hold("numbers", node="a"):
+            going = threads.submit(ring.remove, "a", wait_s=5.0)
+            wait_until(lambda: "a is to go" in (ring.home / LOG).read_text(), 10)
+            with pytest.raises(NodeLeavingError, match="a is about to leave the ring"):
+                ring.query("SELECT 1", node="a")
+            told = {ring.query(f"SELECT count(*) + {number} FROM numbers").node for number in range(8)}
+            assert told == {"node1"}
+            assert [*ring.hold("numbers")]
+        going.result(20)
+        assert node.said(0).endswith("a has left the ring\n")
 
 
 def test_a_node_that_dies_while_it_goes_has_not_left(source: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
 ]
 AT_ONCE_S = FAILURE_S + GRACE_S
+CLIENT_ABSENCE_S = 10.0 + GRACE_S
 OTHER_RELEASE = """
 import sys
 import cumulus.version
@@ -92,8 +93,11 @@ def test_a_host_that_is_gone_is_lost_by_name(hosts: Sequence[Host], tables: Path
 
 def test_a_host_that_vanishes_is_lost_by_name(hosts: Sequence[Host], tables: Path) -> None:
     place, _ = ring(hosts, tables)
+    asked = query(hosts[1], place, "c")
+    wait_for(lambda: runs(hosts[1], place, "c"), 20)
     hosts[2].vanish()
     wait_for(lambda: "c is lost: " in log_of(hosts[0]), AT_ONCE_S)
+    assert said(asked, CLIENT_ABSENCE_S).startswith("error: c has gone before it has answered: ")
     found = ask(hosts[1], place, tables, "q1", "q3")
     assert found["nodes"] == ["b"]
     assert "timed out" in found["status"]["lost"]["c"]

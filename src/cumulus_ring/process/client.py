@@ -29,6 +29,8 @@ ANY_NODE = "any"
 _GRACE_SECONDS = 0.3
 """How long an answer may take when its time is over: it says best why."""
 _CONNECT_SECONDS, _STATUS_SECONDS, _ATTEMPT_SECONDS = 10.0, 2.0, 1.0
+_ABSENCE_SECONDS = 10.0
+"""How long the computer of a node that answers may be silent before it is taken for gone."""
 _MORE_TRIES = 3
 """How often a query chooses another node, as the one of the lowest bid has just gone."""
 
@@ -325,7 +327,8 @@ class RingClient:
                     raise NodeLostError(f"{name} is lost: {address.lost[name]}", hint=hint)
                 raise UsageError(f"there is no node {name!r}", hint=hint)
             me = Credentials(self._name, secret=bytes.fromhex(address.secret))
-            dial = Dial(me, address.nodes[name], name, CLIENT, address.ring_epoch, min(seconds, _ATTEMPT_SECONDS))
+            attempt_s = min(seconds, _ATTEMPT_SECONDS)
+            dial = Dial(me, address.nodes[name], name, CLIENT, address.ring_epoch, attempt_s, _ABSENCE_SECONDS)
             try:
                 return dial.open()
             except RemoteProtocolError as problem:
