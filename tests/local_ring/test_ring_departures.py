@@ -21,6 +21,7 @@ from cumulus.transport.greeting import Credentials
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import LOG, read_address
+from cumulus_ring.process.membership.broken_links import BrokenLinks
 from cumulus_ring.process.membership.departures import Departures
 from cumulus_ring.process.membership.keeper_door import JOIN, KEEPER, KEEPER_EPOCH, RemoveWish, releases
 from cumulus_ring.process.membership.ring_members import MemberPlace, RingMembers
@@ -111,6 +112,18 @@ def test_the_last_holder_stays_when_its_heirs_are_lost() -> None:
     assert ("b", {"leave": False, "why": "b stays: it is the last node of the ring"}) in going.nodes.taken()
     going.prepared("b", "a", ["b"])
     assert (going.departures.due({"a": 0, "b": 0}), first.problem) == (["a"], None)
+
+
+def test_a_link_that_breaks_now_and_then_is_no_link_that_never_holds() -> None:
+    pair = frozenset("ab")
+    links = BrokenLinks(failure_s=3.0)
+    assert [links.broke(pair, epoch, 10.0 * epoch) for epoch in (1, 2, 3)] == [False, False, True]
+    links = BrokenLinks(failure_s=3.0)
+    assert [links.broke(pair, epoch, 60.0 * epoch) for epoch in range(1, 10)] == [False] * 9
+    assert [links.broke(pair, epoch, 600.0 + epoch) for epoch in (11, 13, 15)] == [False] * 3, "not in a row"
+    links.broke(pair, 16, 616.0)
+    links.forget("b")
+    assert not links.broke(pair, 17, 617.0)
 
 
 def test_a_node_that_wants_to_go_and_is_the_last_hears_why_it_stays(source: Path, tmp_path: Path) -> None:

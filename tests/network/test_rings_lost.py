@@ -132,6 +132,15 @@ def test_a_keeper_whose_cable_is_cut_is_said_by_its_nodes(hosts: Sequence[Host],
     assert told.startswith(f"error: no ring answers at {place}: ")
 
 
+def test_of_two_nodes_that_do_not_reach_each_other_the_later_one_goes(hosts: Sequence[Host], tables: Path) -> None:
+    place, nodes = ring(hosts, tables)
+    hosts[1].lose_way_to(hosts[2])
+    wait_for(lambda: "c is lost: b cannot reach it: " in log_of(hosts[0]), 60)
+    assert said(nodes[1], AT_ONCE_S).startswith(f"error: c: the keeper of the ring at {place} is gone")
+    assert ask(hosts[1], place, tables, "q12")["nodes"] == ["b"]
+    hosts[1].find_way_to(hosts[2])
+
+
 def test_who_does_not_belong_to_it_is_told_why(hosts: Sequence[Host], tables: Path) -> None:
     place, _ = ring(hosts, tables)
     hosts[1].write("wrong", "another secret", is_secret=True)

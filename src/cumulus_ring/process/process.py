@@ -44,6 +44,8 @@ from cumulus_ring.process.settings import NodePlace, RingOptions
 from cumulus_ring.process.splits import SplitRuns
 from cumulus_ring.process.told_versions import take_versions
 
+_INTERRUPTED = 130
+"""The exit code of a process that Ctrl-C has ended."""
 _LOOK_MS = 500
 _CLOSE_SECONDS = 3.0
 """How long a node that is stopped waits for its queries and its links."""
@@ -76,7 +78,7 @@ class NodeProcess:
         self._sending = threading.Lock()
         self._links: NeighbourLinks | None = None
         self._versions = SourceVersions({})
-        self._is_ready = self._wants_to_leave = False
+        self._is_ready = self._is_member = self._wants_to_leave = False
         self._absence_s = 0.0
         """How long the keeper's computer may be silent; 0 until it is told."""
 
@@ -116,7 +118,9 @@ class NodeProcess:
         return 0
 
     def leave(self) -> None:
-        """Ask the keeper to let the node go, from any thread."""
+        """Ask the keeper to let the node go, from any thread; a node that is no member yet ends at once."""
+        if not self._is_member:
+            _leave(_INTERRUPTED)
         self._wants_to_leave = True
         self._tell(FrameKind.MESSAGE, {"leaves": True})
 
@@ -156,6 +160,7 @@ class NodeProcess:
                 take_versions(versions, self._versions, self._own_place)
                 self._node.host.refresh()
             case {"member": True}:
+                self._is_member = True
                 self._on_ready(self._me.name)
             case {"leave": bool(leaves), **why}:
                 self._service.leave(leaves)

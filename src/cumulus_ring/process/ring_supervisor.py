@@ -28,6 +28,7 @@ from cumulus.transport.supervisor import Supervisor
 from cumulus_ring.chunks.kept_versions import links_folder
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
+from cumulus_ring.process.membership.broken_links import BrokenLinks
 from cumulus_ring.process.membership.departures import Departures
 from cumulus_ring.process.membership.joined_process import JoinedProcess, this_machine
 from cumulus_ring.process.membership.keeper_door import JoinWish, KeeperDoor, RemoveWish, refuse
@@ -40,8 +41,6 @@ _MODULE, _NODE_MODULE = "cumulus_ring.process.ring_supervisor", "cumulus_ring.pr
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
 _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 """A node that adopts its share takes as long as it takes."""
-_BROKEN_LINKS = 3
-"""When the link of two nodes has broken so often, one ring epoch after the other, one of them goes."""
 
 
 class RingSupervisor:
@@ -61,8 +60,7 @@ class RingSupervisor:
         self._departures = Departures(self._members, options.adopt, note)
         self._unanswered: dict[Name, float] = {}
         """Node → since when it does not answer."""
-        self._broken: dict[frozenset[Name], tuple[int, int]] = {}
-        """Pair of nodes → in how many ring epochs in a row their link has broken, and the last of these."""
+        self._broken = BrokenLinks(options.failure_s)
         self._door: KeeperDoor | None = None
         self._queries: dict[Name, int] = {}
         """Node → how many queries it has, running and in line."""
@@ -249,28 +247,21 @@ class RingSupervisor:
     def _link_lost(self, nodes: Supervisor, home: RingHome, name: Name, peer: Name, reason: str) -> None:
         self._note(f"{name}: the link with {peer} is gone: {reason}")
         pair = frozenset((name, peer))
-        times, last = self._broken.get(pair, (0, 0))
-        times = times + 1 if last == nodes.incarnation - 1 else 1
-        self._broken = {**self._without(pair), pair: (times, nodes.incarnation)}
-        if times < _BROKEN_LINKS:
+        if not self._broken.broke(pair, nodes.incarnation, time.monotonic()):
             self._reconnect_all(nodes, home)
             return
         goes = max(pair, key=list(nodes.pids()).index)
         (stays,) = pair - {goes}
         self._lose(nodes, home, goes, f"{stays} cannot reach it: {reason}")
 
-    def _without(self, names: frozenset[Name]) -> dict[frozenset[Name], tuple[int, int]]:
-        """Return what is known of broken links but for those of some nodes."""
-        return {pair: found for pair, found in self._broken.items() if not pair & names}
-
     def _lose(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
         if name in self._members.lost:
             return
         was_in = name in self._members
         self._members.lose(name, reason)
-        self._broken = self._without(frozenset((name,)))
+        self._broken.forget(name)
         if name in self._members.leaving:
-            self._members.gone(name, NodeLostError(f"{name} is lost: {reason}", hint="It cannot hand over its chunks."))
+            self._members.gone(name, NodeLostError(f"{name} is lost: {reason}", hint="The others own its chunks now."))
         self._unanswered.pop(name, None)
         self._note(f"{name} is lost: {reason}")
         nodes.give_up(name)
