@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,28 @@ def test_a_slow_link_makes_answers_late_and_loses_nobody(mode: str, tables: Path
             assert (found["nodes"], found["status"]["lost"]) == (names, {})
         assert "is lost" not in log_of(hosts[0])
         assert "is gone" not in log_of(hosts[0])
+
+
+@pytest.mark.slow
+def test_links_that_break_in_the_middle_of_chunks_lose_no_node(tables: Path, tmp_path: Path) -> None:
+    with ring_hosts(tmp_path, 4) as hosts, ThreadPoolExecutor() as threads:
+        place, names = ring_of(hosts, tables)
+        for host in hosts[1:]:
+            host.run(*SLOW_LINK, "rate", "10mbit", "burst", "16kb", "latency", "400ms")
+        asked = [threads.submit(ask, host, place, tables, seconds=300) for host in hosts]
+        pairs = itertools.cycle([(1, 2), (2, 3)])  # the same one twice in a row would be one that never holds
+        while not all(each.done() for each in asked):
+            sender, receiver = (hosts[number] for number in next(pairs))
+            breaks = log_of(hosts[0]).count("the link with")
+            sender.lose_way_to(receiver)
+            with suppress(AssertionError):  # nothing was to be sent
+                wait_for(lambda breaks=breaks: log_of(hosts[0]).count("the link with") > breaks, 8)  # type: ignore[misc]
+            sender.find_way_to(receiver)
+            time.sleep(2)
+        for found in (each.result() for each in asked):
+            assert (found["nodes"], found["status"]["lost"]) == (names, {})
+        assert "the link with" in log_of(hosts[0])
+        assert "is lost" not in log_of(hosts[0])
 
 
 def test_nodes_of_three_hosts_are_one_ring_until_a_cable_is_cut(tables: Path, tmp_path: Path) -> None:

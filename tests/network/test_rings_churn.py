@@ -186,6 +186,7 @@ def test_forty_random_changes_of_members_lose_nothing(seed: int, tables: Path, t
         assert told <= {"NodeLostError", "QueryCancelledError", "UsageError"}, clients.answers
         assert all(each["right"] > 5 for each in clients.answers), clients.answers  # type: ignore[operator]
         found = ask(hosts[2], place, tables, seconds=300)
+        chunks = found["status"]["nodes"]["node1"]["memory"]["slots"]
         assert set(found["nodes"]) == {"node1", *churn.nodes}
         for name in list(churn.nodes)[2:]:
             churn._remove(name)
@@ -195,5 +196,6 @@ def test_forty_random_changes_of_members_lose_nothing(seed: int, tables: Path, t
         for pid, facts in after.items():
             assert facts["files"] <= before[pid]["files"] + 10, (before[pid], facts)
             assert facts["threads"] <= before[pid]["threads"] + 8, (before[pid], facts)
+            assert facts["files in memory"] <= chunks, (before[pid], facts)
             assert facts["bytes"] <= before[pid]["bytes"] + 150e6, (before[pid], facts)
         hosts[0].cumulus("ring", "stop")
