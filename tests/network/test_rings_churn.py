@@ -196,6 +196,6 @@ def test_forty_random_changes_of_members_lose_nothing(seed: int, tables: Path, t
         for pid, facts in after.items():
             assert facts["files"] <= before[pid]["files"] + 10, (before[pid], facts)
             assert facts["threads"] <= before[pid]["threads"] + 8, (before[pid], facts)
-            assert facts["files in memory"] <= chunks, (before[pid], facts)
+            assert facts["files in memory"] <= 2 * chunks, (before[pid], facts)  # two of one that is read in place
             assert facts["bytes"] <= before[pid]["bytes"] + 150e6, (before[pid], facts)
         hosts[0].cumulus("ring", "stop")
