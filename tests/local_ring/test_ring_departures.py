@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cumulus.errors import NodeLeavingError, NodeLostError
+from cumulus.errors import NodeLeavingError, NodeLostError, RingError
 from cumulus.transport.greeting import Credentials
 from cumulus_ring.links.dialling import Dial
-from cumulus_ring.process.client import RingClient
+from cumulus_ring.process.client import RingAnswer, RingClient
 from cumulus_ring.process.home import LOG, read_address
 from cumulus_ring.process.membership.broken_links import BrokenLinks
 from cumulus_ring.process.membership.departures import Departures
@@ -148,15 +148,16 @@ def test_queries_that_name_no_node_go_to_others_than_one_that_is_to_go(source: P
         ThreadPoolExecutor() as threads,
     ):
         node.ready()
-        with ring.hold("numbers", node="a"):
-            going = threads.submit(ring.remove, "a", wait_s=5.0)
-            wait_until(lambda: "a is to go" in (ring.home / LOG).read_text(), 10)
-            with pytest.raises(NodeLeavingError, match="a is about to leave the ring"):
-                ring.query("SELECT 1", node="a")
-            told = {ring.query(f"SELECT count(*) + {number} FROM numbers").node for number in range(8)}
-            assert told == {"node1"}
-            assert [*ring.hold("numbers")]
+        asked = keep_busy(ring, threads)
+        going = threads.submit(ring.remove, "a", wait_s=5.0)
+        wait_until(lambda: "a is to go" in (ring.home / LOG).read_text(), 10)
+        with pytest.raises(NodeLeavingError, match="a is about to leave the ring"):
+            ring.query("SELECT 1", node="a")
+        told = {ring.query(f"SELECT count(*) + {number} FROM numbers").node for number in range(8)}
+        assert told == {"node1"}
+        assert [*ring.hold("numbers")]
         going.result(20)
+        assert isinstance(asked.exception(20), RingError)
         assert node.said(0).endswith("a has left the ring\n")
 
 
@@ -167,12 +168,13 @@ def test_a_node_that_dies_while_it_goes_has_not_left(source: Path, tmp_path: Pat
         ThreadPoolExecutor() as threads,
     ):
         node.ready()
-        with ring.hold("numbers", node="a"):  # a query that keeps it
-            going = threads.submit(ring.remove, "a")
-            wait_until(lambda: "a is to go" in (ring.home / LOG).read_text(), 10)
-            os.kill(node.process.pid, signal.SIGKILL)
-            with pytest.raises(NodeLostError, match="a is lost"):
-                going.result(20)
+        asked = keep_busy(ring, threads)
+        going = threads.submit(ring.remove, "a")
+        wait_until(lambda: "a is to go" in (ring.home / LOG).read_text(), 10)
+        os.kill(node.process.pid, signal.SIGKILL)
+        for each in (going, asked):
+            with pytest.raises(NodeLostError, match=r"a is lost|a has gone"):
+                each.result(20)
         assert ring.nodes == ("node1",)
 
 
@@ -183,6 +185,14 @@ def test_connections_that_break_while_they_ask_to_join_disturb_nobody(source: Pa
         said = "has gone before it has joined: Connection reset by peer"
         wait_until(lambda: said in (ring.home / LOG).read_text(), 10)
         assert ring.query("SELECT count(*) FROM numbers", timeout=30).rows() == [(1_000,)]
+
+
+def keep_busy(ring: RingClient, threads: ThreadPoolExecutor) -> Future[RingAnswer]:
+    """Ask a node something that takes very long, and wait until it has begun."""
+    long = "SELECT count(*) FROM range(1000000) AS x(i), range(1000000) AS y(j) WHERE i * j % 7 = 3"
+    asked = threads.submit(ring.query, long, node="a", timeout=100)
+    wait_until(lambda: ring.status()["nodes"]["a"]["queries"] == [long], 10)
+    return asked
 
 
 def ask_to_join_and_break(ring: RingClient, name: str) -> None:
