@@ -81,7 +81,7 @@ class RunningNode:
         self._members = members
         self._ring_epoch = 0
         self._pool = pool
-        self._fetch, self._adopted = fetch, adopted
+        self._fetch, self._adopted, self._has_source = fetch, adopted, bool(place.source)
         self._is_ending = threading.Event()
         rate = options.disk_mb_s * 1e6
         folder = Path(place.folder)
@@ -278,14 +278,17 @@ class RunningNode:
     def _fetched(self, chunk: Chunk) -> pa.Buffer:
         stream = self._fetch(chunk)
         if stream is None:
-            raise ChunkMissingError(
-                f"{chunk} is at none of the nodes, and its file is gone at node {self.name}",
-                chunk=chunk.id,
-                table=chunk.table,
-                node=self.name,
-                hint=f"Bring {chunk.file.name} back, or ask about a later epoch.",
-            )
+            raise self._nowhere(chunk)
         return stream
+
+    def _nowhere(self, chunk: Chunk) -> ChunkMissingError:
+        file = chunk.file.name
+        if self._has_source:
+            why, hint = f"its file is gone at node {self.name}", f"Bring {file} back, or ask about a later epoch."
+        else:
+            why, hint = f"node {self.name} has no source", f"Join a node with --source, where {file} is."
+        problem = f"{chunk} is at none of the nodes, and {why}"
+        return ChunkMissingError(problem, chunk=chunk.id, table=chunk.table, node=self.name, hint=hint)
 
     def _load(self, chunk: ChunkId) -> pa.Buffer:
         found = self._versions.chunk(chunk)
@@ -298,8 +301,10 @@ class RunningNode:
                 return self._store.load(found)
         except (ChunkMissingError, ChunkDamagedError):
             stream = self._fetch(found)
-            if stream is None:
+            if stream is None and self._has_source:
                 raise
+            if stream is None:
+                raise self._nowhere(found) from None
         with self._reading:
             self._store.take(found, stream, is_adopted=False)
         return stream
