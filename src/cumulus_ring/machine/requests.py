@@ -16,6 +16,8 @@ FailAll = Callable[[ChunkId, str], None]
 
 MOST_PATIENCE = 8
 """A request is sent again after so many time-outs at the latest."""
+MOST_EXPONENT = 64
+"""The highest power of the back-off that is computed; 2.0 to the power of 1,024 overflows."""
 JITTER = 0.1
 
 
@@ -91,7 +93,7 @@ class Requests:
 
     def _patience(self, entry: Outstanding) -> int:
         """How long to wait for a chunk: longer each time that it has not come, and not as long as others (E25)."""
-        factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff**entry.tries)
+        factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff ** min(entry.tries, MOST_EXPONENT))
         return int(self._s.resend_us * factor * (1 + JITTER * self._s.rng.random()))
 
     def note_passed(self, entry: Outstanding) -> None:
