@@ -58,6 +58,7 @@ def experiments_ring(
     figure: str = typer.Argument(
         help="fig9 (throughput by threshold), fig10 (load of the ring), fig11 (skewed workloads), fig12 (Gaussian), "
         "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
+        "fig17 (TPC-H at all nodes), table2 (TPC-H at one node), "
         "request-flow (figure 15 with requests that decide)."
     ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, smaller and quicker."),
@@ -68,7 +69,10 @@ def experiments_ring(
     queue_mb: float = typer.Option(None, min=0.001, help="A node's outgoing queue."),
     link_gbs: float = typer.Option(None, min=0.000001, help="Bandwidth of a link, in gigabytes a second."),
     latency_us: int = typer.Option(None, min=0, help="How long a message travels."),
-    queries: int = typer.Option(None, min=1, help="fig14 to fig16: how many queries circulate."),
+    queries: int = typer.Option(None, min=1, help="fig14 to fig17: how many queries circulate."),
+    scale_factor: float = typer.Option(None, min=0.01, help="table2, fig17: that of TPC-H's tables."),
+    cores: int = typer.Option(None, min=1, help="table2, fig17: cores of a node that a query works on."),
+    measure: bool = typer.Option(False, help="table2, fig17: measure CPU times of queries here, for about a minute."),
     disk_mb_s: float = typer.Option(None, min=0, help="How fast an owner reads chunks, in megabytes a second."),
     rate: float = typer.Option(None, min=0.001, help="Queries a second at each node."),
     seconds: float = typer.Option(None, min=0.001, help="How long queries come."),

@@ -1,4 +1,4 @@
-"""Figures 9 to 16: which runs they are made of, and what must come out."""
+"""Figures 9 to 17 and table II: which runs they are made of, and what must come out."""
 
 from __future__ import annotations
 
@@ -24,11 +24,21 @@ from cumulus_lab.experiments.ring.set_up import (
     Access,
     EvenAccess,
     GaussianAccess,
+    MixAccess,
     RingSetUp,
     SkewedAccess,
+    SuiteAccess,
     TableAccess,
 )
 from cumulus_lab.experiments.ring.skewed import figure_11
+from cumulus_lab.experiments.ring.suite_figures import (
+    MIX_CLUSTER,
+    SUITE_CLUSTER,
+    figure_17,
+    mix_runs,
+    suite_runs,
+    table_2,
+)
 from cumulus_lab.experiments.ring.table_figures import (
     CLUSTER,
     HALF_OF_THE_RING,
@@ -94,6 +104,8 @@ GAUSSIAN: dict[str, Access] = {
     "ci": GaussianAccess(rate=20.0, mean=125.0, deviation=12.5),
 }
 TABLE: dict[str, Access] = {"full": TableAccess(2), "ci": TableAccess(2, queries=512)}
+SUITE_ONCE: dict[str, Access] = {"full": SuiteAccess(), "ci": SuiteAccess()}
+MIX: dict[str, Access] = {"full": MixAccess(), "ci": MixAccess(scale_factor=10.0, queries=256)}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
@@ -104,6 +116,8 @@ FIGURES = {
     "fig14": RingFigure("time by hot set", (LOWEST,), TABLE, figure_14, cluster=CLUSTER, runs=scenario_runs),
     "fig15": RingFigure("hot-set management", (LOW,), TABLE, figure_15, cluster=UNEVEN, runs=eviction_runs),
     "fig16": RingFigure("ring extension", (LOWEST,), TABLE, figure_16, cluster=UNEVEN, runs=extension_runs),
+    "fig17": RingFigure("queries at all nodes", (LOW,), MIX, figure_17, cluster=MIX_CLUSTER, runs=mix_runs),
+    "table2": RingFigure("queries at one node", (LOW,), SUITE_ONCE, table_2, cluster=SUITE_CLUSTER, runs=suite_runs),
     "request-flow": RingFigure("requests that decide", (LOW,), TABLE, request_flow, cluster=UNEVEN, runs=flow_runs),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
@@ -12,7 +13,7 @@ from cumulus.garbage_collection import gc_paused
 from cumulus_lab.experiments.ring.breaks import broken_node, broken_set_up
 from cumulus_lab.experiments.ring.scripts import scripted_queries
 from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, chunk_plan
-from cumulus_lab.experiments.ring.world import RingWorld
+from cumulus_lab.experiments.ring.world import QueryRun, RingWorld
 
 LIFE_S = 5
 
@@ -58,6 +59,15 @@ class ChunkTally:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryTimes:
+    """How often a query with a name has run, and its mean time."""
+
+    name: str
+    finished: int
+    mean_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RingRow:
     """One run.
 
@@ -91,6 +101,8 @@ class RingRow:
         Mean time of a query.
     loads_by_node
         Chunks that each node has put into the ring.
+    by_query
+        Times of queries that have names, in the order in which these came first.
     """
 
     loit: tuple[float, ...]
@@ -123,6 +135,7 @@ class RingRow:
     nodes: int = 0
     mean_s: float = 0.0
     loads_by_node: tuple[int, ...] = ()
+    by_query: tuple[QueryTimes, ...] = ()
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -244,7 +257,16 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         nodes=world.set_up.nodes,
         mean_s=round(mean(lives), 3) if lives else 0.0,
         loads_by_node=tuple(node.status().counts.get("load", 0) for node in world.nodes),
+        by_query=_by_query(done),
     )
+
+
+def _by_query(done: Sequence[QueryRun]) -> tuple[QueryTimes, ...]:
+    lives: dict[str, list[float]] = {}
+    for run in done:
+        if run.script.name:
+            lives.setdefault(run.script.name, []).append((run.finished_us - run.script.at_us) / SECOND)
+    return tuple(QueryTimes(name, len(found), round(mean(found), 3)) for name, found in lives.items())
 
 
 def _tallies(world: RingWorld) -> tuple[ChunkTally, ...]:

@@ -11,7 +11,7 @@ from heapq import heappop
 from math import inf
 from typing import TypeAlias
 
-from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery, TableAccess
+from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, RingSetUp, ScriptedQuery
 from cumulus_lab.simulation import Agenda, BandwidthLink, ByteQueue
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
@@ -151,11 +151,11 @@ class RingWorld:
         self.open = len(self.runs)
         # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
         queued = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
-        circulate = isinstance(set_up.access, TableAccess)
+        circulate = isinstance(set_up.access, CIRCULATING)
         self._to_come, self._circulating = ([], queued) if circulate else (queued, [])
         self._disks = [ByteQueue(self.agenda, set_up.disk_mb_s or inf) for _ in range(set_up.nodes)]
         self.reconfigure(plan.owners)
-        for number in range(set_up.nodes if circulate else 0):
+        for number in range(set_up.takers):
             self.agenda.after(0, self._take_query, number)
         for number in range(set_up.nodes):
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
