@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from cumulus.cli.main import app
 from cumulus.errors import UsageError
 from cumulus.workloads import tpch
+from cumulus_lab.bench.ring.throttled_duckdb import BLOCK_BYTES, ThrottledDisk
 
 SMALL = ["bench", "ring", "--only", "links", "--nodes", "2", "--seconds", "0.1"]
 
@@ -73,3 +74,29 @@ def test_each_query_is_planned_and_answered_by_each_ring(tmp_path: Path) -> None
     assert (totals["held"]["goal"], totals["cold"]["goal"], totals["hot"]["goal"]) == (1.3, None, 3.0)
     assert last["summary"]["sf"] == 0.002
     assert last["summary"]["machine"]["cores"] > 0
+
+
+@pytest.mark.slow
+def test_the_mix_has_a_row_for_each_way_and_number_of_nodes(tmp_path: Path) -> None:
+    shape = ["--mix", "--nodes", "1,2", "--sf", "0.002", "--queries", "4", "--disk-mb-s", "50"]
+    told = CliRunner().invoke(
+        app, ["bench", "ring", *shape, "--cache", str(tmp_path), "--json"], catch_exceptions=False
+    )
+    assert told.exit_code == 0, told.output
+    *rows, last = map(json.loads, told.output.splitlines())
+    ways = [(row["way"], row["nodes"], row["queries"]) for row in rows]
+    ring = [("ring whole", 1), *((way, 2) for way in ("ring whole", "ring split", "pull", "auto"))]
+    alone = [("DuckDB", 1, "in turn"), ("DuckDB", 1, "mix"), ("DuckDB", 2, "mix")]
+    assert ways == [*alone, *((*each, queries) for each in ring for queries in ("in turn", "mix"))]
+    for row in rows:
+        assert row["links_mb"] >= row["hottest_link_mb"] >= 0
+        assert row["disk_mb"] > 0 or row["queries"] == "mix"  # nodes may have kept all
+        assert row["nodes"] > 1 or not row["links_mb"]
+    assert last["summary"]["disk_mb_s"] == 50
+
+
+def test_a_throttled_disk_reads_each_block_once_while_it_is_in_the_cache(tmp_path: Path) -> None:
+    disk = ThrottledDisk(1e6, 2 * BLOCK_BYTES)
+    for begin, read in ((0, 1), (10, 1), (BLOCK_BYTES, 2), (0, 2), (2 * BLOCK_BYTES, 3), (BLOCK_BYTES, 4)):
+        disk.touch("file", begin, begin + 5)
+        assert disk.bytes_read == read * BLOCK_BYTES

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
 from cumulus.cli.shared_options import StorageOptions
-from cumulus.errors import UsageError
+from cumulus.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from cumulus.durable.store import Store
+    from cumulus.epochs.committed.manifest import Manifest
+    from cumulus.scalars.user import Functions
+    from cumulus.view_answers import NoAnswer, ViewAnswer
 
 SAVED = "warehouse.json"
 """The file that a folder of `Warehouse.save` has."""
@@ -34,6 +40,10 @@ def query(
     parquet: Path | None = PARQUET,
     arrow: Path | None = ARROW,
     storage: StorageOptions = None,
+    explain: bool = typer.Option(
+        False, "--explain", help="Say which view answers a query over base tables, or why none does."
+    ),
+    no_views: bool = typer.Option(False, "--no-views", help="Do not answer queries over base tables from views."),
     token: str = typer.Option("", "--token", envvar="CUMULUS_TOKEN", help="For a server.", show_default=False),
 ) -> None:
     """Ask for what the views of OUT say, of a run at the last committed epoch or an earlier one.
@@ -46,6 +56,11 @@ def query(
         from cumulus.cubes.sources import open_host
         from cumulus.hosts import Freshness
 
+        if explain or no_views:
+            raise UsageError(
+                f"{out}: --explain and --no-views are for the output folder of a run",
+                hint="A server and a saved warehouse answer from what they keep: leave the options out.",
+            )
         host = open_host(out, called, token)
         try:
             output.write(host.query(sql, parameters or None, freshness=Freshness(at=epoch or None)).table)
@@ -60,9 +75,17 @@ def query(
     from cumulus.epochs.output.query import query as ask
 
     store = store_of(out, storage_of(storage or ()))
-    result = ask(store, sql, epoch, called, parameters)
     manifest = manifest_of(store, epoch)
     warn = partial(plain_console(to_errors=True).print, soft_wrap=True)
+    found = None if no_views else over_views(store, manifest, sql, called)
+    if found is not None and explain:
+        warn(found.why)
+    try:
+        result = ask(store, getattr(found, "sql", sql), epoch, called, parameters)
+    except UsageError as problem:
+        if found is None:
+            raise
+        raise UsageError(problem.message, hint=f"No view answers a query over base tables here: {found.why}.") from None
     if manifest.snapshot != manifest.epoch:
         with_rows = sorted({manifest_of(store, each).snapshot for each in committed_epochs(store)})
         warn(
@@ -75,6 +98,33 @@ def query(
     for view, count in manifest.view_error_totals.items():
         warn(f"view {view} lacks what {count:,} rows of the input should have added: see the table {VIEW_ERRORS}")
     output.write(result)
+
+
+def over_views(store: Store, manifest: Manifest, sql: str, functions: Functions | None) -> ViewAnswer | NoAnswer | None:
+    """Return how a view of an epoch answers a query over base tables; None for a query over views.
+
+    Parameters
+    ----------
+    store
+        The output, which has the program.
+    manifest
+        Of the epoch: views that are not there, or that have errors, answer nothing.
+    functions
+        Those of the user, which no view answers.
+    """
+    from cumulus.epochs.committed.program_text import written_program
+    from cumulus.scalars.user import given_functions
+    from cumulus.view_answers import names_tables, view_answer
+
+    try:
+        program = written_program(store)
+    except StoreError:  # of an old release, which did not write it
+        return None
+    if not names_tables(program, sql):
+        return None
+    failed = {*manifest.errors, *manifest.view_error_totals}
+    there = [view for view in manifest.views if manifest.files(view)]
+    return view_answer(program, sql, failed=failed, views=there, functions=given_functions(functions))
 
 
 def parameters_in(given: list[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cumulus.durable.parquet_writing import write_parquet_table
 from cumulus.durable.store import SCHEMES, Storage, Store, StoredFile
 from cumulus.errors import MissingError, StoreError, UsageError
 
@@ -176,10 +177,8 @@ class ObjectStore(Store):
 
     def write_new(self, name: str, table: pa.Table) -> None:
         """Put a table as Parquet."""
-        import pyarrow.parquet as pq
-
         made = io.BytesIO()
-        pq.write_table(table, made)
+        write_parquet_table(table, made)
         self.write_new_bytes(name, made.getvalue())
 
     def write_new_bytes(self, name: str, data: bytes) -> None:

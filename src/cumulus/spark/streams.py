@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow.parquet as pq
-
 from cumulus.catalog.names import known_name
 from cumulus.durable.folders import file_name
+from cumulus.durable.parquet_writing import write_parquet_table
 from cumulus.durable.store import NO_STORAGE, Storage, Store, absolute, address_of, is_address
 from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.sources import check_readable, sources_from
@@ -91,7 +90,7 @@ def _source(name: str, given: Any, checkpoint: Store, storage: Storage) -> Folde
     file = f"static/{file_name(name)}.parquet"
     if checkpoint.size(file) is None:
         made = io.BytesIO()
-        pq.write_table(frame.frame.toArrow(), made)
+        write_parquet_table(frame.frame.toArrow(), made)
         checkpoint.put(file, made.getvalue())
     return replace(file_source(frame, checkpoint.place(file)), relation=name, whole=True, storage=storage)
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from cumulus.catalog import DELETE, INSERT, Event, Row
 from cumulus.durable.files import written_aside
+from cumulus.durable.parquet_writing import write_parquet_table
 from cumulus.workloads.checks import recompute, rows
 
 Epoch: TypeAlias = Mapping[str, pa.Table]
@@ -101,7 +102,7 @@ def write_epoch(folder: Path, number: int, epoch: Epoch) -> None:
         target = folder / name / f"{number:06d}.parquet"
         target.parent.mkdir(parents=True, exist_ok=True)
         with written_aside(target) as aside:
-            pq.write_table(changes, aside, row_group_size=ROW_GROUP_ROWS)
+            write_parquet_table(changes, aside, row_group_size=ROW_GROUP_ROWS)
 
 
 def read(folder: Path) -> list[dict[str, pa.Table]]:

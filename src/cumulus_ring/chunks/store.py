@@ -41,12 +41,13 @@ _NAME = re.compile("[0-9a-f]{16}")
 
 @dataclass
 class StoreCounts:
-    """What a store has done: chunks read, encoded, dropped, and found damaged."""
+    """What a store has done: chunks read, encoded, dropped, and found damaged; bytes of chunks that it has given."""
 
     read: int = 0
     encoded: int = 0
     dropped: int = 0
     damaged: int = 0
+    loaded_bytes: int = 0
 
 
 class ChunkStore:
@@ -222,6 +223,7 @@ class ChunkStore:
         if is_new:
             self._keep(chunk, stream, durably=chunk.id in self._adopted)
         self._use(chunk.id)
+        self.counts.loaded_bytes += stream.size
         if self.rate is not None:
             self.rate.take(stream.size)
         return stream, is_new

@@ -13,8 +13,9 @@ from cumulus.cli.terminal.consoles import plain_console
 from cumulus.errors import UsageError
 
 if TYPE_CHECKING:
+    from cumulus_ring.machine.settings import RingMode
     from cumulus_ring.process.client import RingClient
-    from cumulus_ring.process.settings import RingOptions
+    from cumulus_ring.process.settings import RingOptions, Transport
 
 HOME = typer.Option(Path("ring"), "--home", help="The ring's own folder.")
 RING = typer.Option("", "--ring", help="Where the keeper of the ring is, as HOST:PORT; instead of --home.")
@@ -32,6 +33,11 @@ QUERY_STORAGE = typer.Option(
 TRANSPORT = typer.Option(
     "auto", help="How chunks go from node to node: local (memory is handed on), tcp (bytes are sent), or auto."
 )
+MODE = typer.Option(
+    "ring",
+    help="How chunks reach nodes that ask: ring (round the ring), pull (each straight from its owner), or auto "
+    "(straight while one node wants a chunk, round the ring from the second on).",
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KIB|MIB|GIB|TIB)?", re.IGNORECASE)
 _LEAST_STORAGE = 1_000_000
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -47,6 +53,7 @@ def start(
     address: str = ADDRESS,
     secret_file: Path | None = OWN_SECRET,
     transport: str = TRANSPORT,
+    mode: str = MODE,
     storage: str = typer.Option("256MB", help="Memory of each node for chunks, passing through and in use."),
     query_storage: str = QUERY_STORAGE,
     memory: str = typer.Option("1GB", help="Memory of each node's DuckDB, beside --storage."),
@@ -77,12 +84,9 @@ def start(
     Example: cumulus ring start --from tpch/ --nodes 4
     """
     from cumulus_ring.links.link_faults import link_faults
-    from cumulus_ring.process.settings import TRANSPORTS, RingOptions
+    from cumulus_ring.process.settings import RingOptions
 
-    if transport not in TRANSPORTS:
-        raise UsageError(
-            f"--transport {transport}: chunks do not travel by that", hint=f"It is one of {', '.join(TRANSPORTS)}."
-        )
+    chosen = _choices(mode, transport)
     link_faults(faults)  # what is wrong is told before anything is made
     _check_places(source, listen, address, nodes, secret_file)
     if replicas > 1 and not adopt:
@@ -96,7 +100,8 @@ def start(
         listen=listen,
         address=address,
         secret_file="" if secret_file is None else str(secret_file.absolute()),
-        transport=transport,
+        mode=chosen[0],
+        transport=chosen[1],
         storage=_storage(storage),
         query_storage=size_in(query_storage, "--query-storage") if query_storage else None,
         memory=memory,
@@ -113,6 +118,20 @@ def start(
         results=_results(results),
     )
     _run(options, _told_at_start(options, source, home, secret_file), foreground)
+
+
+def _choices(mode: str, transport: str) -> tuple[RingMode, Transport]:
+    """Return the mode and the transport; UsageError if there is no such."""
+    from cumulus_ring.machine.settings import RING_MODES
+    from cumulus_ring.process.settings import TRANSPORTS
+
+    if mode not in RING_MODES:
+        raise UsageError(f"--mode {mode}: a ring has no such mode", hint=f"It is one of {', '.join(RING_MODES)}.")
+    if transport not in TRANSPORTS:
+        raise UsageError(
+            f"--transport {transport}: chunks do not travel by that", hint=f"It is one of {', '.join(TRANSPORTS)}."
+        )
+    return mode, transport
 
 
 def _results(text: str) -> int:

@@ -16,13 +16,15 @@ from collections.abc import Callable
 
 from cumulus.errors import RemoteProtocolError, RingError
 from cumulus.transport.framing import HEADER_BYTES, FrameKind, FrameReader, header
-from cumulus_ring.links.link_faults import SPARED, Delivery, LinkFaults
+from cumulus_ring.links.link_faults import SPARED, Delivery, FaultyLine, LinkFaults
 from cumulus_ring.links.link_threads import LinkSource, LinkThreads, ThreadedLink
 from cumulus_ring.links.open_link import OpenLink
 from cumulus_ring.links.slots import Slot, SlotPool
 
 CHUNKS = "chunks"
 """What a link of chunks is for, as its greeting says."""
+STRAIGHT = "straight"
+"""The same of a link from an owner to a node that is not its successor, or not as its successor."""
 LARGEST_CHUNK = 1 << 30
 """A chunk of more bytes is refused, if no other number is given."""
 MOST_HEADER_BYTES = 4096
@@ -51,7 +53,7 @@ class ChunkOutlet(ThreadedLink):
         Called once with the reason when the link is over, unless `close` was called. Slots come back to `sent` until
         then, and after it.
     faults
-        What goes wrong on the way.
+        What goes wrong on the way; or the line that several links of a node share.
     """
 
     def __init__(
@@ -61,12 +63,13 @@ class ChunkOutlet(ThreadedLink):
         sent: Callable[[Slot], None],
         credit_came: Callable[[int], None],
         lost: Callable[[str], None],
-        faults: LinkFaults | None = None,
+        faults: LinkFaults | FaultyLine | None = None,
     ) -> None:
         self._sent = sent
         self._credit_came = credit_came
         self._lost = lost
-        self._line = faults.line(f"{source.purpose} to {source.peer}") if faults else None
+        name = f"{source.purpose} to {source.peer}"
+        self._line = faults.line(name) if isinstance(faults, LinkFaults) else faults
         self._queue: deque[tuple[Delivery, bytes, Slot]] = deque()
         self._overdrawn = 0  # bytes that were sent twice, and whose second credit is nobody's
         super().__init__(LinkThreads(source, self._is_lost, self._send_queued, self._hear_credits, self._return_slots))

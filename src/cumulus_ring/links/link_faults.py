@@ -34,7 +34,7 @@ class LinkFaults:
     seed: int = 0
 
     def line(self, name: str) -> FaultyLine:
-        """Return what goes wrong on the link of this name."""
+        """Return what goes wrong on the link of this name; links that share a line share its bandwidth."""
         return FaultyLine(self, name)
 
 

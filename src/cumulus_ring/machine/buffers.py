@@ -18,7 +18,7 @@ Wanted = Callable[[ChunkId], bool]
 class SlotRecord:
     """What a node knows of one slot."""
 
-    __slots__ = ("chunk", "in_transit", "is_kept", "references", "size", "slot")
+    __slots__ = ("chunk", "in_transit", "is_kept", "references", "size", "slot", "straight")
 
     def __init__(self, slot: Slot, chunk: ChunkId, size: int) -> None:
         self.slot = slot
@@ -27,6 +27,13 @@ class SlotRecord:
         self.in_transit = True
         self.is_kept = False
         self.references = 0
+        self.straight = 0
+        """Copies that are being sent straight to other nodes."""
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the slot counts as transit."""
+        return self.in_transit or self.straight > 0
 
 
 class Buffers:
@@ -84,15 +91,30 @@ class Buffers:
         assert not record.in_transit, f"chunk {record.chunk} leaves twice from one slot"
         if record.is_kept:
             self._unkeep(record)
+        self.transit_bytes += 0 if record.straight else record.size
         record.in_transit = True
-        self.transit_bytes += record.size
         self._make_room()
 
     def leave(self, record: SlotRecord) -> None:
         """A slot is not in transit any more."""
         assert record.in_transit, f"chunk {record.chunk} is not in transit"
         record.in_transit = False
-        self.transit_bytes -= record.size
+        self.transit_bytes -= 0 if record.straight else record.size
+        self._settle(record)
+
+    def lend_straight(self, record: SlotRecord) -> None:
+        """Let one more copy of a slot be sent straight to another node."""
+        if record.is_kept:
+            self._unkeep(record)
+        self.transit_bytes += 0 if record.is_moving else record.size
+        record.straight += 1
+        self._make_room()
+
+    def straight_left(self, record: SlotRecord) -> None:
+        """A copy of a slot has been sent, or never will be."""
+        assert record.straight, f"chunk {record.chunk} is not sent straight"
+        record.straight -= 1
+        self.transit_bytes -= 0 if record.is_moving else record.size
         self._settle(record)
 
     # --- use --------------------------------------------------------------------------------------------------------
@@ -124,8 +146,7 @@ class Buffers:
         record.references -= 1
         if not record.references:
             self.used_bytes -= record.size
-            if not record.in_transit:
-                self._settle(record)
+            self._settle(record)
 
     # --- the neutral zone -------------------------------------------------------------------------------------------
 
@@ -144,7 +165,7 @@ class Buffers:
 
     def _settle(self, record: SlotRecord) -> None:
         """Keep a slot that is free now, or give it up; a slot just released is not kept under pressure (E28)."""
-        if record.references or record.in_transit:
+        if record.references or record.is_moving:
             return
         if self._resident.get(record.chunk) is record:
             if self._is_wanted(record.chunk):
@@ -183,10 +204,10 @@ class Buffers:
     def check(self) -> None:
         """Sums are what they are sums of, nothing leased is free, and the neutral zone is not exceeded by choice."""
         records = self._by_slot.values()
-        assert self.transit_bytes == sum(each.size for each in records if each.in_transit)
+        assert self.transit_bytes == sum(each.size for each in records if each.is_moving)
         assert self.used_bytes == sum(each.size for each in records if each.references)
         assert self.kept_bytes == sum(each.size for each in records if each.is_kept)
-        assert all(each.in_transit or each.references or each.is_kept for each in records), "a slot is forgotten"
+        assert all(each.is_moving or each.references or each.is_kept for each in records), "a slot is forgotten"
         assert sum(each.references for each in records) == self.leases
         assert all(each.slot in self._by_slot for held in self._leases.values() for each in held), "freed while leased"
         settings = self._s.settings

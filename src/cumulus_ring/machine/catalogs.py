@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from cumulus_ring.machine.messages import ChunkId, QueryId, Slot
+from cumulus.machine import Name
+from cumulus_ring.machine.messages import ChunkId, ChunkRequest, QueryId, Slot
 
 Need: TypeAlias = tuple[QueryId, int, int]
 """A query, the number of its scan, and of the scan's group, that needs a chunk."""
@@ -18,6 +19,8 @@ class OwnedChunk:
 
     __slots__ = (
         "asked",
+        "asked_at",
+        "asker",
         "chunk",
         "cycles",
         "incarnation",
@@ -48,6 +51,9 @@ class OwnedChunk:
         """Incarnations that were taken for lost, of late, and when they left: some of them do come back (E8)."""
         self.is_loading = False
         """Whether its disk has been asked."""
+        self.asker: Name = ""
+        self.asked_at = 0
+        """The node that asked for it last, and when (mode auto)."""
         self.asked = 0
         """Requests of other nodes since it last left, or since its load was postponed."""
 
@@ -55,7 +61,7 @@ class OwnedChunk:
 class Outstanding:
     """S2: a chunk that queries of this node need and have not got."""
 
-    __slots__ = ("absorbed", "chunk", "is_sent", "needs", "seen_at", "sent_at", "tries")
+    __slots__ = ("absorbed", "chunk", "held", "is_sent", "needs", "seen_at", "sent_at", "tries")
 
     def __init__(self, chunk: ChunkId) -> None:
         self.chunk = chunk
@@ -68,6 +74,8 @@ class Outstanding:
         self.tries = 0
         """How often the request was sent again since the chunk was last seen (E25)."""
         self.absorbed = 0
+        self.held: list[ChunkRequest] = []
+        """Requests that were absorbed, to go on if the owner sends the chunk to this node alone (mode auto)."""
 
     @property
     def absorbs(self) -> bool:

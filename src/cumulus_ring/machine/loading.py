@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from cumulus.machine import Name
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.catalogs import Owned, OwnedChunk
 from cumulus_ring.machine.flow import Outlet
@@ -12,6 +13,7 @@ from cumulus_ring.machine.hot_set import Threshold, came_round
 from cumulus_ring.machine.messages import ChunkHeader, ChunkId, LoadChunk
 from cumulus_ring.machine.node_context import Deadlines, NodeContext
 from cumulus_ring.machine.policies.request_flow import interest_with_requests, loads_by_requests
+from cumulus_ring.machine.straight_sends import StraightSends
 
 MOST_LOST = 8
 """Of so many incarnations of a chunk that were lost it is remembered when they left."""
@@ -34,6 +36,7 @@ class Loader:
         self._buffers = buffers
         self._outlet = outlet
         self._threshold = threshold
+        self.straight = StraightSends(context, buffers, outlet, self.read)
         self._pending: dict[ChunkId, OwnedChunk] = {}
         """Postponed loads, oldest first."""
         self._returns = Deadlines()
@@ -42,11 +45,11 @@ class Loader:
 
     # --- into the ring ----------------------------------------------------------------------------------------------
 
-    def wanted(self, chunk: ChunkId) -> None:
+    def wanted(self, chunk: ChunkId, origin: Name) -> None:
         """A request has come: load the chunk, or postpone that; a request never goes past the owner (E1, E2)."""
         each = self._owned[chunk]
         each.asked += 1
-        if each.state == "loaded":
+        if self.straight.wanted(each, origin) or each.state == "loaded":
             return
         is_first = self._s.settings.direct_load == "paper" or not self._pending or each is self._oldest()
         if is_first and self.fits(each) and not self._is_room_kept(each):
@@ -141,11 +144,13 @@ class Loader:
             if is_awaited:
                 self._inject(each, record)
                 return
+            self.straight.loaded(each, record)
         self._buffers.leave(record)
 
     def failed(self, chunk: ChunkId) -> None:
         """The disk cannot give a chunk."""
         each = self._owned[chunk]
+        self.straight.forget(chunk)
         if each.is_loading and each.state == "loaded" and not self._is_on_its_way(each):
             self._outlet.reserve(-each.size)
             each.state = "cold"
@@ -182,6 +187,7 @@ class Loader:
             following = replace(following, loi=interest_with_requests(following, each.asked + header.absorbed))
         each.asked = 0
         each.cycles = following.cycles
+        self.straight.came_back(each, header.copies)
         if following.loi < self._threshold.loit:
             self.unload(each)
             self._outlet.drop(record)
@@ -243,6 +249,7 @@ class Loader:
     def _withdraw(self, each: OwnedChunk) -> None:
         """Take back what was on its way into the ring, and know nothing of what was in it."""
         self._pending.pop(each.chunk, None)
+        self.straight.forget(each.chunk)
         if each.is_loading and each.state == "loaded" and not self._is_on_its_way(each):
             self._outlet.reserve(-each.size)
         each.state = "cold"
@@ -258,4 +265,5 @@ class Loader:
         pending = list(self._pending.values())
         assert all(each.state == "pending" for each in pending)
         assert [each.pending_since for each in pending] == sorted(each.pending_since for each in pending)
+        self.straight.check()
         assert len(pending) == sum(each.state == "pending" for each in self._owned.values())

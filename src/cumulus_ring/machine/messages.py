@@ -156,6 +156,14 @@ class ChunkCame:
 
 
 @dataclass(frozen=True, slots=True)
+class StraightCame:
+    """A chunk has come from its owner, without the ring: it goes no further."""
+
+    header: ChunkHeader
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
 class RequestsCame:
     """Requests have come from the successor."""
 
@@ -167,6 +175,14 @@ class ChunkSent:
     """The last byte of a chunk has left for the successor."""
 
     slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class StraightSent:
+    """A straight copy of a chunk has left for a node, or never will, as the node cannot be reached."""
+
+    slot: Slot
+    to: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +266,10 @@ RingEvent: TypeAlias = (
     | ScanEnded
     | QueryEnded
     | ChunkCame
+    | StraightCame
     | RequestsCame
     | ChunkSent
+    | StraightSent
     | CreditCame
     | ChunkLoaded
     | LoadFailed
@@ -270,6 +288,15 @@ class SendChunk:
 
     header: ChunkHeader
     slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class SendStraight:
+    """Send a chunk to one node that has asked for it; say `StraightSent` when it has left, or never will."""
+
+    header: ChunkHeader
+    slot: Slot
+    to: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,4 +354,6 @@ class Refresh:
     version: int
 
 
-RingEffect: TypeAlias = SendChunk | SendRequests | GrantCredit | LoadChunk | FreeSlot | HandOver | FailQuery | Refresh
+RingEffect: TypeAlias = (
+    SendChunk | SendStraight | SendRequests | GrantCredit | LoadChunk | FreeSlot | HandOver | FailQuery | Refresh
+)

@@ -38,6 +38,8 @@ from cumulus_ring.machine.messages import (
     RingEvent,
     ScanEnded,
     ScanReopened,
+    StraightCame,
+    StraightSent,
     TimePassed,
 )
 from cumulus_ring.machine.node_context import NodeContext
@@ -126,8 +128,10 @@ class RingNode:
             ScanEnded: self._scan_ended,
             QueryEnded: self._query_ended,
             ChunkCame: self._chunk_came,
+            StraightCame: self._straight_came,
             RequestsCame: self._requests_came,
             ChunkSent: self._chunk_sent,
+            StraightSent: self._straight_sent,
             CreditCame: self._credit_came,
             ChunkLoaded: self._chunk_loaded,
             LoadFailed: self._load_failed,
@@ -232,6 +236,17 @@ class RingNode:
     def _chunk_sent(self, event: ChunkSent) -> None:
         self.loader.left(self.outlet.sent(event.slot))
 
+    def _straight_came(self, event: StraightCame) -> None:
+        """Give a chunk that was sent straight to who waits for it; it goes no further."""
+        record = self.buffers.arrive(event.slot, event.header.chunk, event.header.size)
+        if (entry := self._outstanding.get(record.chunk)) is not None:
+            self.scans.serve(entry, record, self.requests)
+            self.requests.note_straight(entry)
+        self.buffers.leave(record)
+
+    def _straight_sent(self, event: StraightSent) -> None:
+        self.loader.straight.sent(event.slot, event.to)
+
     def _credit_came(self, event: CreditCame) -> None:
         self.outlet.credited(event.bytes)
 
@@ -261,6 +276,7 @@ class RingNode:
             self.loader.thrown_away(stuck.record)
         if self._s.now >= self._load_due:
             self._load_due = self._s.now + self._s.settings.load_all_us
+            self.loader.straight.start_waiting()
             self.loader.load_all()
         self.requests.resend()
 
@@ -269,6 +285,7 @@ class RingNode:
         assert event.ring_epoch > self._s.ring_epoch, f"ring epoch {event.ring_epoch} after {self._s.ring_epoch}"
         self._s.ring_epoch = event.ring_epoch
         self._s.members = event.members
+        self.loader.straight.clear()
         self._own(event.version, event.owned)
         self.outlet.relinked()
         if event.members == 1:

@@ -103,6 +103,18 @@ class Requests:
             self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
         entry.seen_at = self._s.now
         entry.tries = 0
+        entry.held.clear()
+
+    def note_straight(self, entry: Outstanding) -> None:
+        """Record that the owner's straight copy came: what no scan has taken is asked for anew when it is not kept.
+
+        Requests of other nodes that were absorbed go on, since these nodes do not see the copy.
+        """
+        self._leaving += entry.held
+        entry.held.clear()
+        if entry.needs:
+            entry.is_sent, entry.tries = False, 0
+            self._deadlines.set(self._s.now + self._s.resend_us, entry.chunk)
 
     def resend(self) -> None:
         """Ask again for what has not been seen for long (E25); nobody stands behind an entry that is gone (E43)."""
@@ -140,8 +152,8 @@ class Requests:
         elif request.origin == self._s.name:
             self._came_round(request)
         elif request.chunk in self._owned:
-            if not request.is_absorbed:
-                self._loader.wanted(request.chunk)
+            if not request.is_absorbed or self._s.settings.mode == "auto":
+                self._loader.wanted(request.chunk, request.origin)
         elif request.version > self._s.version and request.chunk not in self._outstanding:
             self._hold(request)
         else:
@@ -171,20 +183,33 @@ class Requests:
 
         If nobody owns a chunk, two nodes that want it absorb each other's requests, and neither would come round. So
         what is sent again goes on: no owner does anything about it, but if there is none its origin hears of that.
+
+        In mode pull each request goes on, since the owner sends each node a copy of its own. In mode auto a request
+        that was absorbed goes on when the owner has sent the chunk to this node alone (section 8.1).
         """
         entry = self._outstanding.get(request.chunk)
-        if entry is None or request.is_absorbed:
+        mode = self._s.settings.mode
+        if entry is None or request.is_absorbed or mode == "pull":
             self._leaving.append(request)
         elif not entry.is_sent:
+            if mode == "auto" and self._buffers.find(request.chunk) is not None:
+                self._leaving.append(request)  # this node has a copy already, and needs no other one
+                return
             self._send(entry)
+            self._hold_absorbed(entry, request)
         elif entry.absorbs:
             entry.absorbed += 1
+            self._hold_absorbed(entry, request)
             self._s.counts["request absorbed"] += 1
             if request.is_again:
                 self._leaving.append(replace(request, is_absorbed=True))
         else:
             self._s.counts["request forwarded past a sent one"] += 1
             self._leaving.append(request)
+
+    def _hold_absorbed(self, entry: Outstanding, request: ChunkRequest) -> None:
+        if self._s.settings.mode == "auto" and all(each.origin != request.origin for each in entry.held):
+            entry.held.append(request)
 
     def refuse(self, chunk: ChunkId, reason: str) -> None:
         """Let all nodes know that a chunk of this one cannot be had."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
+
+RingMode: TypeAlias = Literal["ring", "pull", "auto"]
+RING_MODES: tuple[RingMode, ...] = get_args(RingMode)
 
 MILLISECOND_US = 1_000
 SECOND_US = 1_000_000
@@ -65,6 +68,11 @@ class RingSettings:
         Whether requests decide which postponed load goes first and which chunk stays (section 6.1).
     open_groups
         Of how many batches a scan may hold some chunks and not all.
+    mode
+        How chunks reach the nodes that ask: round the ring; ``pull``, each straight from its owner; or ``auto``,
+        straight while one node wants a chunk, and round the ring from the second node on (section 8.1).
+    share_us
+        With ``auto``: how long two nodes that have asked for one chunk are expected to ask for the same chunks.
     """
 
     queue_bytes: int = 200 * MEGABYTE
@@ -92,4 +100,6 @@ class RingSettings:
     ask_ahead: int | None = None
     asks_again: bool = False
     open_groups: int = 2
+    mode: RingMode = "ring"
+    share_us: int = 2 * SECOND_US
     request_flow: bool = False

@@ -51,6 +51,9 @@ from cumulus_ring.machine.messages import (
     ScanReopened,
     SendChunk,
     SendRequests,
+    SendStraight,
+    StraightCame,
+    StraightSent,
     TimePassed,
 )
 from cumulus_ring.machine.node import RingNode, RingStatus
@@ -68,6 +71,9 @@ class NodeLinks(Protocol):
 
     def send_chunk(self, header: bytes, slot: Slot) -> None:
         """Send to the successor, and say `RingHost.chunk_sent` when it has left."""
+
+    def send_straight(self, header: bytes, slot: Slot, to: Name) -> None:
+        """Send to any node, and say `RingHost.straight_sent` when it has left, or never will."""
 
     def send_requests(self, requests: bytes) -> None:
         """Send to the predecessor."""
@@ -199,10 +205,16 @@ class RingHost:
 
     def chunk_came(self, ring_epoch: int, header: bytes, slot: Slot) -> None:
         """A chunk has come from the predecessor."""
-        found = decode_header(header)
+        self._came(ring_epoch, ChunkCame(decode_header(header), slot), slot)
+
+    def straight_came(self, ring_epoch: int, header: bytes, slot: Slot) -> None:
+        """A chunk has come straight from its owner."""
+        self._came(ring_epoch, StraightCame(decode_header(header), slot), slot)
+
+    def _came(self, ring_epoch: int, event: RingEvent, slot: Slot) -> None:
         with self._lock:
             if ring_epoch == self._ring_epoch and not self._is_closed:
-                self._step(ChunkCame(found, slot))
+                self._step(event)
             else:
                 self._pool.free(slot)
 
@@ -222,6 +234,10 @@ class RingHost:
     def chunk_sent(self, slot: Slot) -> None:
         """A chunk has left, or its link has ended: the slot is not needed for that any more."""
         self.tell(ChunkSent(slot))
+
+    def straight_sent(self, to: Name, slot: Slot) -> None:
+        """A straight copy of a chunk has left for a node, or its link has ended."""
+        self.tell(StraightSent(slot, to))
 
     def lacking(self, chunks: Iterable[ChunkId]) -> list[ChunkId]:
         """Return those chunks that would have to come from other nodes."""
@@ -281,6 +297,9 @@ class RingHost:
             case SendChunk(header, slot):
                 assert links is not None, "a chunk is sent without a link"
                 links.send_chunk(encode_header(header), slot)  # type: ignore[arg-type]
+            case SendStraight(header, slot, to):
+                assert links is not None, "a chunk is sent straight without a link"
+                links.send_straight(encode_header(header), slot, to)  # type: ignore[arg-type]
             case SendRequests(requests):
                 if links is not None:  # a ring of one has nobody to ask, and asks for all again when there are others
                     links.send_requests(encode_requests(requests))

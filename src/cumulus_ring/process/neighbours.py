@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from cumulus.machine import Name
 from cumulus.transport.greeting import Credentials
-from cumulus_ring.links.chunk_links import CHUNKS, ChunkInlet, ChunkOutlet
+from cumulus_ring.links.chunk_links import CHUNKS, STRAIGHT, ChunkInlet, ChunkOutlet
 from cumulus_ring.links.dialling import Dial
 from cumulus_ring.links.link_faults import LinkFaults
+from cumulus_ring.links.link_threads import ThreadedLink
 from cumulus_ring.links.listener import LinkListener
 from cumulus_ring.links.message_links import REQUESTS, MessageLink
 from cumulus_ring.links.open_link import LinkAddress, OpenLink
@@ -63,12 +65,17 @@ class NeighbourLinks:
             for peer, purpose in ((self._successor, CHUNKS), (self._predecessor, REQUESTS))
         )
         chunks, requests = dials
+        self._me, self._listening = me, listening
+        # All chunks that leave this node share one line, as they would share a network card.
+        self._line = line = faults.line(f"{CHUNKS} to {self._successor}") if faults else None
+        self._straight: dict[Name, ChunkOutlet] = {}
+        self._straight_in: list[ChunkInlet] = []
         self._outlet = ChunkOutlet(
             chunks,
             sent=host.chunk_sent,
             credit_came=lambda count: host.credit_came(ring_epoch, count),
             lost=lambda reason: lost(self._successor, reason),
-            faults=faults,
+            faults=line,
         )
         self._requests = MessageLink(
             requests, came=_unexpected, lost=lambda reason: lost(self._predecessor, reason), faults=faults
@@ -79,11 +86,32 @@ class NeighbourLinks:
         self._outlet.start()
         self._requests.start()
         for each in listeners:
-            each.expect(self._epoch, {CHUNKS: self._predecessor, REQUESTS: self._successor}, self._came)
+            neighbours = {CHUNKS: self._predecessor, REQUESTS: self._successor}
+            each.expect(self._epoch, neighbours, self._came, clients=[STRAIGHT])
 
     def send_chunk(self, header: bytes, slot: Slot) -> None:
         """Send to the successor."""
         self._outlet.send(header, slot)
+
+    def send_straight(self, header: bytes, slot: Slot, to: Name) -> None:
+        """Send to any node, over a link that is opened with the first chunk."""
+        with self._lock:
+            outlet = self._straight.get(to)
+            if outlet is None or not outlet.send(header, slot):
+                outlet = self._straight[to] = self._open_straight(to)
+                outlet.send(header, slot)
+
+    def _open_straight(self, to: Name) -> ChunkOutlet:
+        dial = Dial(self._me, self._listening[to], to, STRAIGHT, self._epoch, absence_s=self._absence_s)
+        outlet = ChunkOutlet(
+            dial,
+            sent=partial(self._host.straight_sent, to),
+            credit_came=lambda _: None,
+            lost=lambda _: outlet.close(),  # who waits asks again, and the next chunk opens another link
+            faults=self._line,
+        )
+        outlet.start()
+        return outlet
 
     def send_requests(self, requests: bytes) -> None:
         """Send to the predecessor."""
@@ -101,7 +129,8 @@ class NeighbourLinks:
         """End all links, and wait for their threads."""
         with self._lock:
             self._is_closed = True
-            links = [each for each in (self._outlet, self._requests, self._inlet, self._asked) if each is not None]
+            links: list[ThreadedLink] = [*self._straight.values(), *self._straight_in]
+            links += [each for each in (self._outlet, self._requests, self._inlet, self._asked) if each is not None]
         for each in links:
             each.close()
         for each in links:
@@ -115,6 +144,9 @@ class NeighbourLinks:
             "requests_out": self._requests,
             "requests_in": self._asked,
         }
+        with self._lock:
+            straight = {f"straight to {name}": link for name, link in self._straight.items()}
+        named.update(straight)
         found: dict[str, Any] = {}
         for name, link in named.items():
             if link is not None:
@@ -138,6 +170,16 @@ class NeighbourLinks:
                 )
                 self._inlet.grant(self._granted)
                 self._inlet.start()
+            elif link.purpose == STRAIGHT:
+                inlet = ChunkInlet(
+                    link,
+                    self._pool,
+                    chunk_came=lambda header, slot: self._host.straight_came(self._epoch, header, slot),
+                    lost=lambda _: self._straight_lost(inlet),
+                    largest=self._largest,
+                )
+                self._straight_in.append(inlet)
+                inlet.start()
             else:
                 self._asked = MessageLink(
                     link,
@@ -145,6 +187,11 @@ class NeighbourLinks:
                     lost=lambda reason: self._lost(self._successor, reason),
                 )
                 self._asked.start()
+
+    def _straight_lost(self, inlet: ChunkInlet) -> None:
+        with self._lock:
+            if inlet in self._straight_in:
+                self._straight_in.remove(inlet)
 
     def _asked_for(self, messages: Sequence[bytes]) -> None:
         for message in messages:

@@ -33,6 +33,7 @@ from cumulus_ring.machine.messages import (
     RingEffect,
     RingEvent,
     ScanReopened,
+    StraightCame,
     TimePassed,
 )
 from cumulus_ring.machine.node import RingNode
@@ -246,7 +247,7 @@ def _event(told: Sequence[Any]) -> RingEvent:
     """Return the event that `_said` has made into a list."""
     kind = _EVENTS[told[0]]
     values: dict[str, Any] = dict(zip(_FIELDS[kind], map(_tuples, told[1:]), strict=True))
-    if kind is ChunkCame:
+    if kind in (ChunkCame, StraightCame):
         values["header"] = ChunkHeader(*values["header"])
     elif kind is RequestsCame:
         values["requests"] = tuple(ChunkRequest(*each) for each in values["requests"])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from cumulus.transport.connections import Address
-from cumulus_ring.machine.settings import SECOND_US, RingSettings
+from cumulus_ring.machine.settings import SECOND_US, RingMode, RingSettings
 
 Transport: TypeAlias = Literal["auto", "tcp", "local"]
 TRANSPORTS: tuple[Transport, ...] = get_args(Transport)
@@ -33,6 +33,9 @@ class RingOptions:
     transport
         What chunks travel by: ``local`` hands memory on from process to process, ``tcp`` sends bytes; ``auto`` is
         ``local``, as all processes are on one computer.
+    mode
+        How chunks reach nodes that ask: round the ring, straight from their owners (``pull``), or straight while one
+        node wants a chunk and round the ring from the second node on (``auto``).
     storage
         Bytes of chunks that a node may hold: a quarter each for its queue, for what comes in, for queries, and for
         whatever needs more.
@@ -91,6 +94,7 @@ class RingOptions:
     listen: str = ""
     address: str = ""
     secret_file: str = ""
+    mode: RingMode = "ring"
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the nodes that are started with the ring."""
@@ -123,6 +127,7 @@ class RingOptions:
             ask_ahead=BATCHES_AHEAD,
             asks_again=True,
             open_groups=BATCHES_AHEAD,
+            mode=self.mode,
         )
 
     def to_json(self) -> str:

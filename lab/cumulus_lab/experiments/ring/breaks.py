@@ -25,23 +25,23 @@ class RequestsAsPrinted(Requests):
             if entry is not None:
                 self._came_round(request)
             return
-        if each is not None and self._ends_here(each):
+        if each is not None and self._ends_here(each, request.origin):
             return
         if entry is not None and not entry.is_sent:
             self._send(entry)
             return
         self._leaving.append(request)
 
-    def _ends_here(self, each: OwnedChunk) -> bool:
+    def _ends_here(self, each: OwnedChunk, origin: str) -> bool:
         """Lines 8 to 19."""
         if each.state == "loaded":
             return True
         if self._loader.fits(each):
             if each.state == "pending":
-                self._loader.wanted(each.chunk)
+                self._loader.wanted(each.chunk, origin)
                 return True
         elif each.state != "pending":
-            self._loader.wanted(each.chunk)
+            self._loader.wanted(each.chunk, origin)
             return True
         return False
 

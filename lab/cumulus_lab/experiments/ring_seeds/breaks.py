@@ -9,12 +9,13 @@ from typing import TypeAlias
 from cumulus_lab.experiments.ring.breaks import BREAKS
 from cumulus_ring.machine import RingNode
 from cumulus_ring.machine.buffers import SlotRecord
-from cumulus_ring.machine.catalogs import Need, Outstanding
+from cumulus_ring.machine.catalogs import Need, Outstanding, OwnedChunk
 from cumulus_ring.machine.flow import Outlet, Waiting
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import ChunkRequest, QueryId
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import ScanProgress, Scans
+from cumulus_ring.machine.straight_sends import StraightSends
 
 NodeBreak: TypeAlias = Callable[[RingNode], RingNode]
 
@@ -74,6 +75,33 @@ class FillsTheRing(Outlet):
         return 0
 
 
+class KeepsStraightRequests(StraightSends):
+    """Sends copies to nodes that have left the ring (E7)."""
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+
+class SendsStraightOnce(StraightSends):
+    """Takes a node that asks again for one that has its copy already (E25)."""
+
+    def wanted(self, each: OwnedChunk, origin: str) -> bool:
+        """Take a request of another node, unless it was the last to ask."""
+        if self._s.settings.mode != "ring" and each.asker == origin and each.state == "cold":
+            return True
+        is_taken = super().wanted(each, origin)
+        each.asker = origin
+        return is_taken
+
+
+def _straight(broken: type[StraightSends]) -> NodeBreak:
+    def change(node: RingNode) -> RingNode:
+        node.loader.straight.__class__ = broken
+        return node
+
+    return change
+
+
 def _requests(broken: type[Requests]) -> NodeBreak:
     def change(node: RingNode) -> RingNode:
         node.requests.__class__ = broken
@@ -110,5 +138,7 @@ RING_BREAKS: Mapping[str, NodeBreak] = {
     "E39": _scans(HandsOverUnasked),
     "E42": _fill_the_ring,
     "E43": _scans(ForgetsNoQuery),
+    "straight-kept": _straight(KeepsStraightRequests),
+    "straight-once": _straight(SendsStraightOnce),
 }
 """Resolution → what breaks it in a node."""

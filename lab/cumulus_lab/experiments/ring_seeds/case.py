@@ -202,7 +202,8 @@ class RingCase:
         """No chunk is asked for more often than those who need it have time to (property 7)."""
         rounds = 1 + self._steward.ring_epoch + world.agenda.now / self.settings.resend_floor_us
         for chunk, count in self._ledger.sent.items():
-            assert count <= self._ledger.needs[chunk] * rounds, f"{count} requests for chunk {chunk}"
+            most = self._ledger.needs[chunk] * rounds + self._ledger.straight[chunk]
+            assert count <= most, f"{count} requests for chunk {chunk}"
 
     def _check_empty(self, world: World) -> None:
         """Nothing is left of queries, and the ring is empty (properties 2, 3 and 4)."""
@@ -237,6 +238,8 @@ def random_settings(stream: ChoiceStream) -> RingSettings:
         open_groups=stream.one([2, 1, 3]),
         ask_ahead=stream.one([None, 1, 2]),
         asks_again=stream.chance(1 / 2),
+        mode=stream.one(["ring", "ring", "pull", "auto"]),
+        share_us=stream.one([2000, 100]) * MILLISECOND_US,
     )
 
 
@@ -257,10 +260,12 @@ def ring_conditions(faults: Sequence[str]) -> Conditions:
 
 RING_NEEDED = (
     "another version",
+    "auto changed from straight to ring",
     "chunk doubled",
     "chunk dropped",
     "chunk late",
     "chunk lost",
+    "chunk sent straight",
     "chunk thrown away for want of credit",
     "chunk without an owner destroyed",
     "cold load",
@@ -289,6 +294,8 @@ RING_NEEDED = (
     "scan asked again",
     "scan ended early",
     "scan never opened",
+    "straight chunk dropped",
+    "straight chunk postponed",
     "threshold lowered",
     "threshold raised",
     "unload",

@@ -18,7 +18,6 @@ from cumulus_lab.simulation import ChoiceStream, Reports
 from cumulus_ring.machine import RingNode
 from cumulus_ring.machine.messages import (
     ChunkCame,
-    ChunkHeader,
     ChunkId,
     ChunkLoaded,
     ChunkRequest,
@@ -40,7 +39,10 @@ from cumulus_ring.machine.messages import (
     ScanReopened,
     SendChunk,
     SendRequests,
+    SendStraight,
     Slot,
+    StraightCame,
+    StraightSent,
     TimePassed,
 )
 
@@ -94,10 +96,13 @@ class RingLedger:
         Requests by chunk, from the nodes that want it.
     needs
         Scans by chunk that want it.
+    straight
+        Straight copies by chunk that have come: one that no scan takes may be asked for again at once.
     """
 
     sent: Counter[ChunkId] = field(default_factory=Counter)
     needs: Counter[ChunkId] = field(default_factory=Counter)
+    straight: Counter[ChunkId] = field(default_factory=Counter)
 
 
 class RingMember:
@@ -142,8 +147,9 @@ class RingMember:
         self._slots: dict[Slot, ChunkId] = {}
         self._next_slot = 0
         self._sending: dict[Slot, None] = {}
-        self._late: list[tuple[int, ChunkHeader]] = []
-        self._to_itself: deque[RingEvent | SendChunk] = deque()
+        self._straight: dict[tuple[Slot, Name], None] = {}
+        self._late: list[tuple[int, SendChunk | SendStraight]] = []
+        self._to_itself: deque[RingEvent | SendChunk | SendStraight] = deque()
         self._owned: dict[ChunkId, int] = {}
         self._requested: list[ChunkRequest] = []
         """What was sent by the last event."""
@@ -196,8 +202,8 @@ class RingMember:
             [each for each in self._late if each[0] <= self._now],
             [each for each in self._late if each[0] > self._now],
         )
-        for _, header in due:
-            self._came(header)
+        for _, message in due:
+            self._came(message)
         self._hear(TimePassed())
 
     def _received(self, message: object) -> None:
@@ -206,7 +212,14 @@ class RingMember:
                 self._join(message)
             case SendChunk(header, slot):
                 self._send(self._predecessor, ChunkSent(slot))
-                self._chunk_came(header)
+                self._chunk_came(message)
+            case SendStraight(header, slot):
+                self._send(header.home, StraightSent(slot, self.name))
+                self._chunk_came(message)
+            case StraightSent(slot, to):
+                if (slot, to) in self._straight:
+                    del self._straight[slot, to]
+                    self._hear(message)
             case RequestsCame(requests):
                 for request in requests:
                     self._request_came(request)
@@ -222,7 +235,7 @@ class RingMember:
     def _join(self, told: RingTold) -> None:
         """Begin a ring epoch: what was on the way is lost, and what was being sent has left."""
         if told.ring_epoch % 2:
-            self._end_links(list(self._sending))
+            self._end_links(list(self._sending), list(self._straight))
         self._late.clear()
         self._to_itself.clear()
         self._lost.clear()
@@ -232,38 +245,48 @@ class RingMember:
         self._reports("ring of one", times=int(told.members == (self.name,)))
         if self.name in told.members:
             self._owned = self._source.owned(self.name, told.members, self.version)
-            former = list(self._sending)
+            former = list(self._sending), list(self._straight)
             self._hear(Reconfigured(told.ring_epoch, len(told.members), self._owned, self.version))
-            self._end_links(former)
+            self._end_links(*former)
             if begins:
                 self.engine.begin(self._now)
         else:
             assert begins, f"{self.name} is put out of the ring alive"
             self.told = RingTold(0, ())
 
-    def _end_links(self, sending: Sequence[Slot]) -> None:
+    def _end_links(self, sending: Sequence[Slot], straight: Sequence[tuple[Slot, Name]]) -> None:
         """Say of what was being sent that it has left, before or after the machine hears of new links."""
         for slot in sending:
             del self._sending[slot]
             self._hear(ChunkSent(slot))
+        for slot, to in straight:
+            del self._straight[slot, to]
+            self._hear(StraightSent(slot, to))
 
-    def _chunk_came(self, header: ChunkHeader) -> None:
+    def _chunk_came(self, message: SendChunk | SendStraight) -> None:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
         faults = self._faults
+        has_credits = isinstance(message, SendChunk) and self.node.outlet.has_credits
         if self._strikes(faults.drop):
-            self._reports("chunk dropped")
-            self._give_credit(header.size)
+            self._reports("chunk dropped" if isinstance(message, SendChunk) else "straight chunk dropped")
+            if has_credits:
+                self._send(self._predecessor, CreditCame(message.header.size))
         elif self._strikes(faults.delay):
             self._reports("chunk late")
-            self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), header))
+            self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
         else:
             # What comes twice is paid for once, so there are no doubles where credits are counted.
-            if not self.node.outlet.has_credits and self._strikes(faults.duplicate):
+            if not has_credits and self._strikes(faults.duplicate):
                 self._reports("chunk doubled")
-                self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), header))
-            self._came(header)
+                self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
+            self._came(message)
 
-    def _came(self, header: ChunkHeader) -> None:
+    def _came(self, message: SendChunk | SendStraight) -> None:
+        header = message.header
+        if isinstance(message, SendStraight):
+            self._ledger.straight[header.chunk] += 1
+            self._hear(StraightCame(header, self._new_slot(header.chunk)))
+            return
         self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
         self._hear(ChunkCame(header, self._new_slot(header.chunk)))
 
@@ -331,8 +354,15 @@ class RingMember:
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
                 self._sending[slot] = None
                 self._send(self._successor, effect)
+            case SendStraight(header, slot, to):
+                assert to in self.told.members, f"chunk {header.chunk} is sent straight to {to}, which is no member"
+                assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
+                assert (slot, to) not in self._straight, f"slot {slot} is sent to {to} twice at once"
+                self._straight[slot, to] = None
+                self._send(to, effect)
             case FreeSlot(slot):
-                assert slot not in self._sending, f"slot {slot} is free while it is being sent"
+                is_sent = slot in self._sending or any(slot == each for each, _ in self._straight)
+                assert not is_sent, f"slot {slot} is free while it is being sent"
                 del self._slots[slot]
             case SendRequests(requests):
                 self._requested += requests
@@ -354,10 +384,6 @@ class RingMember:
             case FailQuery():
                 self.engine.failed(effect)
 
-    def _give_credit(self, size: int) -> None:
-        if self.node.outlet.has_credits:
-            self._send(self._predecessor, CreditCame(size))
-
     @property
     def _successor(self) -> Name:
         members = self.told.members
@@ -368,7 +394,7 @@ class RingMember:
         members = self.told.members
         return members[members.index(self.name) - 1]
 
-    def _send(self, to: Name, message: RingEvent | SendChunk) -> None:
+    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight) -> None:
         if to == self.name:
             self._to_itself.append(message)
         elif to not in self._lost:

@@ -6,7 +6,7 @@ import pickle
 
 from cumulus_lab.experiments.ring_seeds.member import RingTold
 from cumulus_lab.simulation import Wire
-from cumulus_ring.machine.messages import ChunkSent, CreditCame, RequestsCame, SendChunk
+from cumulus_ring.machine.messages import ChunkSent, CreditCame, RequestsCame, SendChunk, SendStraight, StraightSent
 from cumulus_ring.process.wire import decode_header, decode_requests, encode_header, encode_requests
 
 
@@ -15,6 +15,8 @@ def encode(message: object) -> bytes:
     match message:
         case SendChunk(header, slot):
             return b"c" + pickle.dumps((encode_header(header), slot))
+        case SendStraight(header, slot, to):
+            return b"s" + pickle.dumps((encode_header(header), slot, to))
         case RequestsCame(requests):
             return b"r" + encode_requests(requests)
         case _:
@@ -27,6 +29,9 @@ def decode(said: bytes) -> object:
         case b"c":
             header, slot = pickle.loads(said[1:])
             return SendChunk(decode_header(header), slot)
+        case b"s":
+            header, slot, to = pickle.loads(said[1:])
+            return SendStraight(decode_header(header), slot, to)
         case b"r":
             return RequestsCame(decode_requests(said[1:]))
         case _:
@@ -53,6 +58,10 @@ def message_text(message: object) -> str:
             return "requests for " + ", ".join(
                 f"{each.chunk} by {each.origin}" + f": {each.refusal}" * bool(each.refusal) for each in requests
             )
+        case SendStraight(header, _, to):
+            return f"chunk {header.chunk} of {header.home}, straight to {to}"
+        case StraightSent(slot, to):
+            return f"slot {slot} has come to {to}"
         case ChunkSent(slot):
             return f"slot {slot} has come"
         case CreditCame(count):

@@ -179,9 +179,8 @@ class ClusterClient:
                 epoch = max(epoch, self._agreed(partial(self._layout.send, links, sent, until), until))
         return WriteReceipt(epoch, rows.num_rows)
 
-    def _agreed(self, work: Callable[[], T], until: float | None = None) -> T:
-        until = time.monotonic() + self._timeout_s if until is None else until
-        return self._layout.agreed(work, self._open_links, until)
+    def _agreed(self, work: Callable[[], T], until: float = 0) -> T:
+        return self._layout.agreed(work, self._open_links, until or time.monotonic() + self._timeout_s)
 
     def _next_number(self) -> int:
         self._number += 1

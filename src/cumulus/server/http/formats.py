@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from cumulus.catalog.arrow import interval_of
 from cumulus.catalog.arrow_cells import decoded
 from cumulus.catalog.text_values import span_as_text
+from cumulus.durable.parquet_writing import columns_with_bounds
 from cumulus.errors import LimitError, UsageError
 from cumulus.hosts import Answer
 from cumulus.server.http.column_types import sql_type_name
@@ -173,7 +174,7 @@ def _parquet(found: Answer, _: str) -> Iterator[bytes]:
     refuse_twins(found.table)
     sink, table = _Gathered(), _without_intervals(found.table)
     try:
-        writer = pq.ParquetWriter(sink, table.schema)
+        writer = pq.ParquetWriter(sink, table.schema, write_statistics=columns_with_bounds(table.schema))
     except pa.ArrowException as problem:
         raise UsageError(f"Parquet does not have these columns: {problem}", hint="Ask for Arrow.") from None
     with writer:
