@@ -54,7 +54,8 @@ def measured_cpu_s(scale: float = MEASURED_SCALE) -> tuple[float, ...]:
     """
     with tempfile.TemporaryDirectory(prefix="cumulus-suite-") as scratch:
         folder = tpch.generate(scale, Path(scratch))
-        with duckdb.connect(config={"threads": "1", "enable_progress_bar": "false"}) as connection:
+        with duckdb.connect(config={"threads": "1"}) as connection:
+            connection.execute("SET enable_progress_bar = false")
             for table in tpch.TABLES:
                 connection.execute(f"CREATE TABLE {table} AS FROM read_parquet(?)", [str(folder / f"{table}.parquet")])
             return tuple(_cpu_s(connection, views(tpch.sql(name))[name]) / scale for name in SUITE)
