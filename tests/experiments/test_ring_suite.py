@@ -130,7 +130,7 @@ def test_what_is_outside_is_seen(row: RingRow) -> None:
     found = judged(row, {name: (1.0, 2.0 + (name == "q1"), 2.0, 1.0) for name in SUITE})
     outside = [what for what, each in found.items() if not each.is_inside]
     assert outside == [
-        "place of Q1 among the gains of the first ring",
+        "place of Q1 by seconds that the first ring gains",
         "seconds of all queries on 1, 32, 48, 64 nodes",
         "… the last ring by the first",
     ]

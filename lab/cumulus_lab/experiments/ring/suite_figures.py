@@ -142,15 +142,21 @@ def _gains(times: Mapping[str, Sequence[float]]) -> list[FigureFinding]:
     """Return which queries the first ring makes quicker, and which slower, by their times on one node and on it."""
     gains, paper = ({name: each[0] / each[1] for name, each in table.items()} for table in (times, PAPER_S))
     saved, paper_saved = ({name: each[0] - each[1] for name, each in table.items()} for table in (times, PAPER_S))
-    place = _most(gains, len(gains)).index("q1") + 1
+    ratio_place, place = (_most(each, len(each)).index("q1") + 1 for each in (gains, saved))
     losing, paper_losing = ([name for name in SUITE if each[name] < 1] for each in (gains, paper))
     return [
         FigureFinding(
-            "place of Q1 among the gains of the first ring",
-            f"1: × {paper['q1']:.1f}",
-            f"{place}: × {gains['q1']:.1f}",
+            "place of Q1 by seconds that the first ring gains",
+            f"1: {paper_saved['q1']:.1f}",
+            f"{place}: {saved['q1']:.1f}",
             f"{LARGEST_GAINS} or less",
             place <= LARGEST_GAINS,
+        ),
+        FigureFinding(
+            "… by ratio",
+            f"1: × {paper['q1']:.1f}",
+            f"{ratio_place}: × {gains['q1']:.1f}",
+            differs="" if ratio_place <= LARGEST_GAINS else "other queries gain more",
         ),
         FigureFinding(
             "largest gains",
