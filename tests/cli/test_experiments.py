@@ -100,6 +100,15 @@ def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pyte
     assert "finished: few, must be many" in capsys.readouterr().out
 
 
+def test_queries_read_by_popularity_with_and_without_a_policy() -> None:
+    for figure in ("forwarding", "inner-ring", "cache"):
+        code, text = run(figure, *SMALL, "--nodes", "8", "--exponent", "0.8", "--local", "0.2", "--json")
+        found = json.loads(text)
+        assert (code, found["findings"], found["outside"]) == (0, [], [])
+        assert all(row["finished"] == row["registered"] == 80 for row in found["rows"])
+        assert all(sum(each["finished"] for each in row["tenths"]) == 80 for row in found["rows"])
+
+
 @pytest.mark.slow
 def test_each_figure_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -111,6 +120,7 @@ def test_each_figure_is_drawn(tmp_path: Path) -> None:
         ("fig16", CIRCULATING),
         ("fig17", (*SUITE, "--queries", "8")),
         ("table2", SUITE),
+        ("inner-ring", (*SMALL, "--nodes", "8")),
     ):
         path = tmp_path / f"{figure}.svg"
         assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
@@ -135,6 +145,8 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
         ["fig9", "--plot", "nowhere/picture.png"],
         ["fig8"],
         ["fig9", "--queries", "3"],
+        ["fig9", "--exponent", "1"],
+        ["cache", "--mean", "1"],
         ["fig16", "--rate", "3"],
         ["fig16", "--measure"],
         ["fig16", "--scale-factor", "3"],
@@ -153,7 +165,7 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "figure", ["fig9", "fig10", "fig11", "fig12", "fig15", "fig16", "fig17", "table2", "request-flow"]
+    "figure", ["fig9", "fig10", "fig11", "fig12", "fig15", "fig16", "fig17", "table2", "request-flow", "forwarding"]
 )
 def test_figures_are_as_they_must_be(figure: str) -> None:
     code, text = run(figure, "--scale", "ci")
@@ -165,3 +177,12 @@ def test_figures_are_as_they_must_be(figure: str) -> None:
 def test_a_broken_rule_shows(broken: str) -> None:
     code, text = run("fig9", "--scale", "ci", "--break", broken)
     assert code == 0, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("figure", "outside"), [("inner-ring", ["… 99 % of them"]), ("cache", ["… PIX by LRU", "… LIX by LRU"])]
+)
+def test_what_is_not_as_it_must_be_with_a_policy(figure: str, outside: list[str]) -> None:
+    found = json.loads(run(figure, "--scale", "ci", "--json")[1])
+    assert [each["what"] for each in found["findings"] if not each["is_inside"]] == outside

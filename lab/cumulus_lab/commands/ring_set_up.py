@@ -19,6 +19,7 @@ from cumulus_lab.experiments.ring.set_up import (
     SkewedAccess,
     SuiteAccess,
     TableAccess,
+    ZipfAccess,
 )
 from cumulus_lab.experiments.ring.suite_cpu import measured_cpu_s
 
@@ -49,7 +50,7 @@ RANGES: dict[str, tuple[str, str, type[int] | type[float]]] = {
 LISTS: dict[str, type[int] | type[float]] = {"skews": int, "starts": float, "ends": float, "rates": float}
 OF_QUERIES = {
     each.name
-    for access in (EvenAccess, GaussianAccess, MixAccess, SkewedAccess, TableAccess)
+    for access in (EvenAccess, GaussianAccess, MixAccess, SkewedAccess, TableAccess, ZipfAccess)
     for each in fields(access)
 }
 """Options that not all figures know: which queries come."""

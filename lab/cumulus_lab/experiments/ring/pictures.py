@@ -11,7 +11,7 @@ from cumulus.errors import UsageError
 from cumulus_lab.experiments.ring.findings import FigureFinding
 from cumulus_lab.experiments.ring.rows import LIFE_S, RingRow
 from cumulus_lab.experiments.ring.suite_pictures import draw_mix, draw_suite
-from cumulus_lab.experiments.ring.table_pictures import draw_eviction, draw_extension, draw_scenarios
+from cumulus_lab.experiments.ring.table_pictures import draw_eviction, draw_extension, draw_scenarios, draw_tenths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,4 +150,7 @@ DRAWINGS: dict[str, Drawing] = {
     "fig17": draw_mix,
     "table2": draw_suite,
     "request-flow": draw_eviction,
+    "forwarding": draw_tenths,
+    "inner-ring": draw_tenths,
+    "cache": draw_tenths,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 from cumulus.errors import UsageError
@@ -18,6 +19,7 @@ from cumulus_lab.experiments.ring.set_up import (
     SkewedAccess,
     SuiteAccess,
     TableAccess,
+    ZipfAccess,
 )
 from cumulus_lab.experiments.ring.suite_cpu import RECORDED_CPU_S
 from cumulus_lab.experiments.ring.suite_plans import SUITE, suite_chunks
@@ -94,7 +96,7 @@ def _times(set_up: RingSetUp) -> Iterator[tuple[float, float, float]]:
     match set_up.access:
         case SkewedAccess(_, starts, ends, rates):
             yield from zip(starts, ends, rates, strict=True)
-        case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds):
+        case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds) | ZipfAccess(rate, seconds):
             yield 0.0, seconds, rate
         case TableAccess() | SuiteAccess():
             raise AssertionError("queries that circulate come when a node is idle")
@@ -110,6 +112,8 @@ def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
             return _of([chunk for chunk in remote if chunk % skews[kind] == 0])
         case GaussianAccess(mean=mean, deviation=deviation):
             return _near(remote, mean, deviation)
+        case ZipfAccess() as access:
+            return _by_rank(remote, access, random.Random(f"{set_up.seed} order of {node}"))
         case TableAccess() | SuiteAccess():
             raise AssertionError("queries that circulate are drawn by columns or by text")
 
@@ -120,6 +124,20 @@ def _of(chunks: Sequence[int]) -> Draw:
             "a node would have no chunk to read: all are its own", hint="Say more --chunks or other --skews."
         )
     return lambda rng, count: tuple(rng.sample(chunks, min(count, len(chunks))))
+
+
+def _by_rank(chunks: Sequence[int], access: ZipfAccess, own: random.Random) -> Draw:
+    ends = list(accumulate((chunk + 1) ** -access.exponent for chunk in chunks))
+    orders = [chunks, own.sample(chunks, len(chunks))]
+
+    def draw(rng: random.Random, count: int) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        while len(found) < min(count, len(chunks)):
+            order = orders[rng.random() < access.local]
+            found[rng.choices(order, cum_weights=ends)[0]] = None
+        return tuple(found)
+
+    return draw
 
 
 def _near(chunks: Sequence[int], mean: float, deviation: float) -> Draw:

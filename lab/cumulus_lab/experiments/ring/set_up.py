@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from math import inf
+from typing import Any, Literal, TypeAlias
 
 from cumulus_lab.experiments.ring.suite_plans import suite_chunks
 from cumulus_ring.machine.settings import MEGABYTE, RingSettings
@@ -145,7 +146,27 @@ class MixAccess(SuiteAccess):
     queries: int = 1024
 
 
-Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | TableAccess | SuiteAccess
+@dataclass(frozen=True, slots=True)
+class ZipfAccess:
+    """Queries that read a chunk the more often, the lower its number (section 6.3).
+
+    Parameters
+    ----------
+    rate, seconds
+        As for even access.
+    exponent
+        Chunk n is read in proportion to 1 / (n + 1) ** exponent.
+    local
+        Share of what a node reads by an order of chunks that is its own, in place of that of their numbers.
+    """
+
+    rate: float = 20.0
+    seconds: float = 60.0
+    exponent: float = 1.0
+    local: float = 0.0
+
+
+Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | ZipfAccess | TableAccess | SuiteAccess
 CIRCULATING = (TableAccess, SuiteAccess)
 """Queries that come when a node is idle."""
 
@@ -213,6 +234,10 @@ class RingSetUp:
         What a node keeps besides: chunks that its queries have asked for, and own ones that it has unloaded.
     asks_again
         Whether a query that waits asks again for a chunk that has gone by while it did not wait for it.
+    slow_disk_mb_s
+        The same as `disk_mb_s` for each second owner; 0 if all disks are alike.
+    policy
+        Settings of nodes that are other than these.
     resend_cycles, resend_backoff
         A request is sent again after so many cycles that its node has seen, if that is longer than `resend_s`, and by
         how much later each time.
@@ -254,6 +279,12 @@ class RingSetUp:
     asks_again: bool = False
     resend_cycles: float = 0.0
     resend_backoff: float = 1.0
+    slow_disk_mb_s: float = 0.0
+    policy: dict[str, Any] = field(default_factory=dict)
+
+    def disk_rate(self, number: int) -> float:
+        """Return how fast a node reads, in megabytes a second; infinity if that takes no time."""
+        return (self.slow_disk_mb_s if number % 2 else 0.0) or self.disk_mb_s or inf
 
     @property
     def takers(self) -> int:
@@ -278,7 +309,7 @@ class RingSetUp:
 
     def settings(self) -> RingSettings:
         """Return the settings of the nodes: links that never stop, and queries that copy what they get."""
-        return RingSettings(
+        usual = RingSettings(
             queue_bytes=round(self.queue_mb * MEGABYTE),
             loit_levels=self.loit,
             loit_lower_at=self.lower_at,
@@ -296,6 +327,7 @@ class RingSetUp:
             lost_floor_us=round(max(self.resend_s, LOST_TURNS * self.turn_s) * SECOND),
             lost_cycles=0.0,
         )
+        return replace(usual, **self.policy)
 
 
 FULL = RingSetUp()
