@@ -20,6 +20,7 @@ SCALED = ("--scale", "ci", "--chunks", "40", "--total-gb", "0.3", "--at", "8")
 SMALL = (*SCALED, "--rate", "1", "--seconds", "10")
 SKEWED = (*SCALED, "--skews", "2,3", "--starts", "0,4", "--ends", "6,8", "--rates", "1,2")
 CIRCULATING = ("--scale", "ci", "--nodes", "16", "--queries", "32")
+SUITE = ("--scale", "ci", "--nodes", "4", "--chunk-mb", "640")
 GAUSSIAN = (*SMALL, "--mean", "20", "--deviation", "4")
 
 
@@ -77,6 +78,18 @@ def test_touches_are_normally_distributed_and_chunks_add_up() -> None:
         assert sum(each[name] for each in row["chunks"]) == row[name]
 
 
+def test_queries_of_tpch_run_on_rings_of_ones_own() -> None:
+    code, text = run("table2", *SUITE, "--cores", "1", "--json")
+    found = json.loads(text)
+    assert (code, found["findings"], found["set_up"]["access"]["cores"]) == (0, [], 1)
+    assert [(row["nodes"], row["name"], len(row["by_query"])) for row in found["rows"]] == [
+        (nodes, f"{nodes} node{'s'[: nodes > 1]}", 18) for nodes in (1, 4, 6, 8)
+    ]
+    code, text = run("fig17", *SUITE, "--scale-factor", "40", "--queries", "8", "--json")
+    rows = json.loads(text)["rows"]
+    assert [(code, row["finished"]) for row in rows] == [(0, 18), *[(0, 8)] * 6]
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     finding = FigureFinding("finished", "many", "few", "many", is_inside=False)
@@ -85,6 +98,15 @@ def test_what_is_not_as_it_must_be_is_told_and_fails(as_json: bool, capsys: pyte
         tell_figure(run, RingSetUp(), as_json)
     assert caught.value.exit_code == 1
     assert "finished: few, must be many" in capsys.readouterr().out
+
+
+def test_queries_read_by_popularity_with_and_without_a_policy() -> None:
+    for figure in ("forwarding", "inner-ring", "cache"):
+        code, text = run(figure, *SMALL, "--nodes", "8", "--exponent", "0.8", "--local", "0.2", "--json")
+        found = json.loads(text)
+        assert (code, found["findings"], found["outside"]) == (0, [], [])
+        assert all(row["finished"] == row["registered"] == 80 for row in found["rows"])
+        assert all(sum(each["finished"] for each in row["tenths"]) == 80 for row in found["rows"])
 
 
 @pytest.mark.slow
@@ -96,6 +118,9 @@ def test_each_figure_is_drawn(tmp_path: Path) -> None:
         ("fig11", SKEWED),
         ("fig12", GAUSSIAN),
         ("fig16", CIRCULATING),
+        ("fig17", (*SUITE, "--queries", "8")),
+        ("table2", SUITE),
+        ("inner-ring", (*SMALL, "--nodes", "8")),
     ):
         path = tmp_path / f"{figure}.svg"
         assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
@@ -120,7 +145,14 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
         ["fig9", "--plot", "nowhere/picture.png"],
         ["fig8"],
         ["fig9", "--queries", "3"],
+        ["fig9", "--exponent", "1"],
+        ["cache", "--mean", "1"],
         ["fig16", "--rate", "3"],
+        ["fig16", "--measure"],
+        ["fig16", "--scale-factor", "3"],
+        ["fig17", "--chunks", "3"],
+        ["table2", "--queries", "3"],
+        ["table2", "--pins", "any"],
         ["fig9", "--scale", "half"],
         ["fig9", "--break", "everything"],
         ["fig9", "--pins", "both"],
@@ -132,7 +164,9 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("figure", ["fig9", "fig10", "fig11", "fig12", "fig15", "fig16", "request-flow"])
+@pytest.mark.parametrize(
+    "figure", ["fig9", "fig10", "fig11", "fig12", "fig15", "fig16", "fig17", "table2", "request-flow", "forwarding"]
+)
 def test_figures_are_as_they_must_be(figure: str) -> None:
     code, text = run(figure, "--scale", "ci")
     assert code == 0, text
@@ -143,3 +177,12 @@ def test_figures_are_as_they_must_be(figure: str) -> None:
 def test_a_broken_rule_shows(broken: str) -> None:
     code, text = run("fig9", "--scale", "ci", "--break", broken)
     assert code == 0, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("figure", "outside"), [("inner-ring", ["… 99 % of them"]), ("cache", ["… PIX by LRU", "… LIX by LRU"])]
+)
+def test_what_is_not_as_it_must_be_with_a_policy(figure: str, outside: list[str]) -> None:
+    found = json.loads(run(figure, "--scale", "ci", "--json")[1])
+    assert [each["what"] for each in found["findings"] if not each["is_inside"]] == outside

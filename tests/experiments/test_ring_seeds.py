@@ -26,7 +26,7 @@ def test_rings_serve_their_queries_and_are_empty_afterwards(faults: tuple[str, .
 
 @pytest.mark.parametrize("policy", [each for each in POLICIES if each])
 def test_rings_with_a_policy_are_clean(policy: str) -> None:
-    summary = run_seeds(partial(ring_case, policy=policy), Seeds(first=2000, count=20), CONDITIONS)
+    summary = run_seeds(partial(ring_case, policies=[policy]), Seeds(first=2000, count=20), CONDITIONS)
     assert summary.is_clean, summary.lines(str)
 
 

@@ -450,3 +450,10 @@ def test_e12_the_rest_of_a_begun_batch_is_asked_for_when_a_refresh_takes_it_away
     node.ask(1, [4, 9], [6, 9])
     node.wait(1)
     assert requested(node.hear(Refreshed(1, {9: SIZE}, 1))) == [("n0", 6)]
+
+
+def test_e25_a_request_that_is_never_answered_is_sent_again_for_ever() -> None:
+    node = OneNode(resend_backoff=2.0)
+    node.ask(1, [7])
+    for _ in range(1_200):  # 2.0 to the power of 1,024 is no float
+        assert requested(node.tick(10_000_000)) == [("n0", 7)]

@@ -58,7 +58,8 @@ def experiments_ring(
     figure: str = typer.Argument(
         help="fig9 (throughput by threshold), fig10 (load of the ring), fig11 (skewed workloads), fig12 (Gaussian), "
         "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
-        "request-flow (figure 15 with requests that decide)."
+        "fig17 (TPC-H at all nodes), table2 (TPC-H at one node), "
+        "request-flow (figure 15 with requests that decide), forwarding, inner-ring and cache (section 6.3)."
     ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, smaller and quicker."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),
@@ -68,7 +69,10 @@ def experiments_ring(
     queue_mb: float = typer.Option(None, min=0.001, help="A node's outgoing queue."),
     link_gbs: float = typer.Option(None, min=0.000001, help="Bandwidth of a link, in gigabytes a second."),
     latency_us: int = typer.Option(None, min=0, help="How long a message travels."),
-    queries: int = typer.Option(None, min=1, help="fig14 to fig16: how many queries circulate."),
+    queries: int = typer.Option(None, min=1, help="fig14 to fig17: how many queries circulate."),
+    scale_factor: float = typer.Option(None, min=0.01, help="table2, fig17: that of TPC-H's tables."),
+    cores: int = typer.Option(None, min=1, help="table2, fig17: cores of a node that a query works on."),
+    measure: bool = typer.Option(False, help="table2, fig17: measure CPU times of queries here, for about a minute."),
     disk_mb_s: float = typer.Option(None, min=0, help="How fast an owner reads chunks, in megabytes a second."),
     rate: float = typer.Option(None, min=0.001, help="Queries a second at each node."),
     seconds: float = typer.Option(None, min=0.001, help="How long queries come."),
@@ -78,6 +82,8 @@ def experiments_ring(
     rates: str = typer.Option(None, help="fig11: its queries a second at each node: 200,300,400,500."),
     mean: float = typer.Option(None, help="fig12: mean of the numbers of chunks that are read."),
     deviation: float = typer.Option(None, min=0, help="fig12: their standard deviation."),
+    exponent: float = typer.Option(None, min=0, help="Policies of 6.3: chunk n is read as 1 / n ** exponent."),
+    local: float = typer.Option(None, min=0, max=1, help="The same: share read by an order of each node's own."),
     query_chunks: str = typer.Option(None, help="How many chunks a query reads: 1:5."),
     work_ms: str = typer.Option(None, help="How long a query works on a chunk: 100:200."),
     at: float = typer.Option(None, min=0, help="When finished queries are counted, in seconds."),

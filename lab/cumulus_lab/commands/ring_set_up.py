@@ -14,10 +14,14 @@ from cumulus_lab.experiments.ring.set_up import (
     Access,
     EvenAccess,
     GaussianAccess,
+    MixAccess,
     RingSetUp,
     SkewedAccess,
+    SuiteAccess,
     TableAccess,
+    ZipfAccess,
 )
+from cumulus_lab.experiments.ring.suite_cpu import measured_cpu_s
 
 NUMBERS = {
     "nodes": "nodes",
@@ -45,9 +49,13 @@ RANGES: dict[str, tuple[str, str, type[int] | type[float]]] = {
 }
 LISTS: dict[str, type[int] | type[float]] = {"skews": int, "starts": float, "ends": float, "rates": float}
 OF_QUERIES = {
-    each.name for access in (EvenAccess, GaussianAccess, SkewedAccess, TableAccess) for each in fields(access)
+    each.name
+    for access in (EvenAccess, GaussianAccess, MixAccess, SkewedAccess, TableAccess, ZipfAccess)
+    for each in fields(access)
 }
 """Options that not all figures know: which queries come."""
+NOT_OF_SUITES = {"chunks", "total_gb", "query_chunks", "work_ms", "pins"}
+"""Options of what follows from tables and queries where these are given."""
 
 
 def ring_set_up(figure: str, scale: str, given: Mapping[str, Any]) -> RingSetUp:
@@ -64,6 +72,7 @@ def ring_set_up(figure: str, scale: str, given: Mapping[str, Any]) -> RingSetUp:
         if isinstance(value, float) and not isfinite(value):
             raise UsageError(f"--{option.replace('_', '-')} is {value}", hint="Say a number that is finite.")
     usual = usual_set_up(figure, scale)
+    _check_suite(figure, usual.access, given)
     found = {name: given[option] for option, name in NUMBERS.items() if option in given}
     for option in RANGES.keys() & given.keys():
         least, most, number = RANGES[option]
@@ -71,15 +80,30 @@ def ring_set_up(figure: str, scale: str, given: Mapping[str, Any]) -> RingSetUp:
     return replace(usual, **found, access=_access(figure, usual.access, given))
 
 
+def _check_suite(figure: str, usual: Access, given: Mapping[str, Any]) -> None:
+    if not isinstance(usual, SuiteAccess):
+        if given.get("measure"):
+            raise UsageError(
+                f"{figure} has no --measure", hint="table2 and fig17 have queries whose CPU time is known."
+            )
+        return
+    for option in sorted(NOT_OF_SUITES & given.keys()):
+        raise UsageError(
+            f"{figure} has no --{_option(option)}, as its chunks are those of TPC-H",
+            hint="Say --scale-factor and --chunk-mb, of which the larger number counts.",
+        )
+
+
 def _access(figure: str, usual: Access, given: Mapping[str, Any]) -> Access:
     """Return which queries come."""
-    own = {each.name for each in fields(usual)}
+    own = {each.name for each in fields(usual) if each.compare}
     for option in sorted(OF_QUERIES & given.keys() - own):
         others = ", ".join(
             each for each in FIGURES if option in {it.name for it in fields(FIGURES[each].access["full"])}
         )
         raise UsageError(
-            f"{figure} has no --{option}, but {others}", hint=f"It has --{', --'.join(sorted(own))} for its queries."
+            f"{figure} has no --{_option(option)}, but {others}",
+            hint=f"It has --{', --'.join(map(_option, sorted(own)))} for its queries.",
         )
     chosen: dict[str, Any] = {
         option: _list(option, given[option], LISTS[option]) if option in LISTS else given[option]
@@ -88,7 +112,13 @@ def _access(figure: str, usual: Access, given: Mapping[str, Any]) -> Access:
     access = replace(usual, **chosen)
     if isinstance(access, SkewedAccess):
         _check_workloads(access)
+    if isinstance(access, SuiteAccess) and given.get("measure"):
+        return replace(access, cpu_s=measured_cpu_s())
     return access
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def _check_workloads(access: SkewedAccess) -> None:

@@ -132,7 +132,11 @@ def simulate_ring(
     nodes: int = typer.Option(0, min=0, help="How many nodes; 0 for some of 2 to 8, by the seed."),
     faults: str = typer.Option(ALL_RING_FAULTS, help="Which may happen, with commas between; '' for none."),
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 500 seeds."),
-    policy: str = typer.Option("", help="What all nodes do otherwise: request-flow."),
+    policy: list[str] = typer.Option(
+        [],
+        help="What all nodes do otherwise, repeatable: request-flow, forwarding, inner-ring, and one of lru, lfu, pix, "
+        "lix.",
+    ),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
     attempts: int = typer.Option(100, min=0, help="Of --seed: how many runs may be spent on making a failure small."),
     trace: bool = typer.Option(False, "--trace", help="Of --seed: print all that happens."),
@@ -152,9 +156,9 @@ def simulate_ring(
         raise UsageError("--trace needs a run", hint="Say which one: --seed 7 --trace.")
     names = _known([each.strip() for each in faults.split(",") if each.strip()], RING_FAULTS, "fault")
     _known([broken] if broken else [], RING_BREAKS, "rule to break")
-    _known([policy] if policy else [], POLICIES, "policy")
+    _known(policy, POLICIES, "policy")
     conditions = ring_conditions(names)
-    case: ScenarioOf = partial(ring_case, faults=tuple(names), broken=broken, nodes=nodes, policy=policy)
+    case: ScenarioOf = partial(ring_case, faults=tuple(names), broken=broken, nodes=nodes, policies=policy)
     if seed >= 0:
         if trace:
             print("\n".join(simulated(case, seed, conditions, traced=True).trace))

@@ -168,8 +168,7 @@ class Buffers:
         if record.references or record.is_moving:
             return
         if self._resident.get(record.chunk) is record:
-            if self._is_wanted(record.chunk):
-                self._make_room(record.size, spares_offers=True)
+            self._make_way_for(record)
             if self.kept_bytes + record.size <= self._room:
                 record.is_kept = True
                 self._kept[record.chunk] = record
@@ -177,18 +176,32 @@ class Buffers:
                 return
         self._free(record)
 
+    def _make_way_for(self, record: SlotRecord) -> None:
+        """Give up what is kept for a slot that is to be kept: for an offer all that is none."""
+        if self._is_wanted(record.chunk):
+            self._make_room(record.size, spares_offers=True)
+
+    def _victims(self) -> list[SlotRecord]:
+        """Return what is kept, what is given up first before the rest: offers last (E39)."""
+        return sorted(self._kept.values(), key=lambda each: self._is_wanted(each.chunk))
+
+    def note_use(self, chunk: ChunkId) -> None:
+        """Note that a scan of this node takes a chunk; only a policy makes use of that."""
+
     def _make_room(self, size: int = 0, *, spares_offers: bool = False) -> None:
         """Give up what is kept until it and so many more bytes have room: offers last (E39)."""
         room = self._room - size
         if self.kept_bytes <= room:
             return
-        for each in sorted(self._kept.values(), key=lambda each: self._is_wanted(each.chunk)):
-            is_offer = self._is_wanted(each.chunk)
-            if self.kept_bytes <= room or (is_offer and spares_offers):
+        for each in self._victims():
+            if self.kept_bytes <= room or (spares_offers and self._is_wanted(each.chunk)):
                 break
-            self._s.counts["offer revoked" if is_offer else "kept chunk given up"] += 1
-            self._unkeep(each)
-            self._free(each)
+            self._give_up(each)
+
+    def _give_up(self, record: SlotRecord) -> None:
+        self._s.counts["offer revoked" if self._is_wanted(record.chunk) else "kept chunk given up"] += 1
+        self._unkeep(record)
+        self._free(record)
 
     def _unkeep(self, record: SlotRecord) -> None:
         record.is_kept = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
-from cumulus_ring.machine.messages import ChunkHeader, GrantCredit, SendChunk, Slot
+from cumulus_ring.machine.messages import ChunkHeader, ChunkId, GrantCredit, SendChunk, Slot
 from cumulus_ring.machine.node_context import NodeContext
 
 
@@ -51,6 +51,11 @@ class Outlet:
     def has_credits(self) -> bool:
         """Whether a predecessor may send only what it was told that there is room for."""
         return self._s.settings.credit_bytes is not None
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether the link takes all at once, and keeps its order."""
+        return not self.has_credits
 
     def reserve(self, size: int) -> None:
         """Hold room for an own chunk that is being read, or give it back (a negative size)."""
@@ -121,8 +126,15 @@ class Outlet:
         self._pump()  # what was behind it may be smaller
         return stuck
 
+    def expect(self, chunk: ChunkId, touches: int) -> None:
+        """Note that scans of nodes further on wait for a chunk; only a policy makes use of that."""
+
+    def expected(self, chunk: ChunkId) -> int:
+        """Return how many scans of nodes further on are known to wait for a chunk, by a policy that notes it."""
+        return 0
+
     def _queue(self, queue: deque[Waiting], header: ChunkHeader, record: SlotRecord) -> None:
-        if not self.has_credits:
+        if self._is_direct:
             self._s.effects.append(SendChunk(header, record.slot))
             return
         queue.append(Waiting(header, record, self._s.now))
@@ -154,8 +166,11 @@ class Outlet:
         """Nothing waits for which there is credit, and no credit is negative."""
         assert self._credit >= 0, "more was sent than there was room for"
         assert self.queued_bytes >= 0
-        assert not self._passing or self._passing[0].record.size > self._credit, "a chunk waits, and there is credit"
+        self._check_waiting()
         credit = self._s.settings.credit_bytes
         if credit is not None:
             held = sum(self._buffers.at(slot).size for slot in self._from_predecessor)
             assert held <= credit, "the predecessor has sent more than it may"
+
+    def _check_waiting(self) -> None:
+        assert not self._passing or self._passing[0].record.size > self._credit, "a chunk waits, and there is credit"

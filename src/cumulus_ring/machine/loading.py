@@ -12,6 +12,8 @@ from cumulus_ring.machine.flow import Outlet
 from cumulus_ring.machine.hot_set import Threshold, came_round
 from cumulus_ring.machine.messages import ChunkHeader, ChunkId, LoadChunk
 from cumulus_ring.machine.node_context import Deadlines, NodeContext
+from cumulus_ring.machine.policies.forwarding import loads_by_touches
+from cumulus_ring.machine.policies.inner_ring import on_its_ring
 from cumulus_ring.machine.policies.request_flow import interest_with_requests, loads_by_requests
 from cumulus_ring.machine.straight_sends import StraightSends
 
@@ -86,6 +88,8 @@ class Loader:
         """Return postponed loads in the order in which they are tried (E27)."""
         if self._s.settings.request_flow:
             return loads_by_requests(list(self._pending.values()), self._s.now)
+        if self._s.settings.forwarding:
+            return loads_by_touches(list(self._pending.values()), self._s.now, self._outlet.expected)
         if self._s.settings.load_order == "oldest":
             return list(self._pending.values())
         now = self._s.now
@@ -185,6 +189,7 @@ class Loader:
         following = came_round(header, self._s.name, each.ring_epoch)
         if self._s.settings.request_flow:
             following = replace(following, loi=interest_with_requests(following, each.asked + header.absorbed))
+        following = on_its_ring(following, header.way, self._s.settings)
         each.asked = 0
         each.cycles = following.cycles
         self.straight.came_back(each, header.copies)

@@ -39,6 +39,9 @@ Groups: TypeAlias = Sequence[Sequence[ChunkId]]
 ANY_GROUP = -1
 """A pull that takes whichever batch is complete first."""
 
+OUTER, INNER, BRANCH = range(3)
+"""Where a chunk moves: on the outer ring, on the inner one, or as a copy beside the latter."""
+
 # --- what travels ---------------------------------------------------------------------------------------------------
 
 
@@ -60,6 +63,9 @@ class ChunkHeader:
         How often it has come back to its owner.
     absorbed
         Requests that nodes on its way have absorbed since it left its owner.
+    way
+        Which ring it is on: the outer one, the inner one, or neither, as a copy that an inner node has made for the
+        nodes up to the next inner one (figure 18).
     """
 
     chunk: ChunkId
@@ -72,6 +78,7 @@ class ChunkHeader:
     hops: int
     cycles: int
     absorbed: int
+    way: int = OUTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,8 @@ class ChunkRequest:
     is_again, is_absorbed
         Whether it is sent for the second, third, fifth, ninth time, as nothing has come; and whether a node has
         absorbed it: it then goes on, but only to find out whether anybody has the chunk (E3).
+    touches
+        With the policy of forwarding: scans that wait for the chunk, at its origin and at nodes after it (6.3.1).
     """
 
     origin: Name
@@ -94,6 +103,7 @@ class ChunkRequest:
     refusal: str = ""
     is_again: bool = False
     is_absorbed: bool = False
+    touches: int = 1
 
 
 # --- what a node hears ----------------------------------------------------------------------------------------------
@@ -221,12 +231,15 @@ class Reconfigured:
         All chunks of this node, with their sizes as far as they are known.
     version
         Of the catalogue that these are from.
+    order
+        All members, each before its successor; needed by the policy of the inner ring only.
     """
 
     ring_epoch: int
     members: int
     owned: Mapping[ChunkId, int]
     version: int = 0
+    order: Sequence[Name] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from cumulus_ring.machine.flow import Outlet
 from cumulus_ring.machine.hot_set import Threshold
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import (
+    BRANCH,
+    INNER,
     ChunkCame,
     ChunkHeader,
     ChunkId,
@@ -43,6 +45,9 @@ from cumulus_ring.machine.messages import (
     TimePassed,
 )
 from cumulus_ring.machine.node_context import NodeContext
+from cumulus_ring.machine.policies.caching import ValuedBuffers
+from cumulus_ring.machine.policies.forwarding import RankedOutlet
+from cumulus_ring.machine.policies.inner_ring import InnerRing
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
 from cumulus_ring.machine.settings import RingSettings
@@ -111,13 +116,21 @@ class RingNode:
         self._s = NodeContext(name, settings, rng)
         self._owned: Owned = {}
         self._outstanding: OutstandingRequests = {}
-        self.buffers = Buffers(self._s, self._outstanding.__contains__)
-        self.outlet = Outlet(self._s, self.buffers)
+        buffers = ValuedBuffers if settings.cache else Buffers
+        self.buffers = buffers(self._s, self._outstanding.__contains__)
+        self.outlet = (RankedOutlet if settings.forwarding else Outlet)(self._s, self.buffers)
+        self.inner = InnerRing(self._s, self.buffers, self.outlet)
         self.threshold = Threshold(self._s)
         self.loader = Loader(self._s, self._owned, self.buffers, self.outlet, self.threshold)
         self.scans = Scans(self._s, self._owned, self._outstanding, self.buffers, self.loader)
         self.requests = Requests(
-            self._s, self._owned, self._outstanding, self.buffers, self.loader, self.scans.fail_all
+            self._s,
+            self._owned,
+            self._outstanding,
+            self.buffers,
+            self.loader,
+            self.scans.fail_all,
+            self.outlet.expected,
         )
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
@@ -187,13 +200,21 @@ class RingNode:
 
     def _requests_came(self, event: RequestsCame) -> None:
         for request in event.requests:
+            if request.origin != self.name and not request.refusal:
+                self.outlet.expect(request.chunk, request.touches)
+                self.inner.heard(request)
             self.requests.came(request)
 
     def _chunk_came(self, event: ChunkCame) -> None:
-        header = event.header
-        record = self.buffers.arrive(event.slot, header.chunk, header.size)
+        record = self.buffers.arrive(event.slot, event.header.chunk, event.header.size)
         self.outlet.came(event.slot)
-        if header.chunk in self._owned:
+        self._take_in(event.header, record)
+
+    def _take_in(self, header: ChunkHeader, record: SlotRecord) -> None:
+        if header.way == BRANCH and (self.inner.is_inner or header.chunk in self._owned):
+            self._serve(record)
+            self.outlet.drop(record)
+        elif header.chunk in self._owned:
             self.loader.came_back(header, record)
         elif header.hops >= MOST_ROUNDS * self._s.members:
             self._s.counts["chunk without an owner destroyed"] += 1
@@ -209,21 +230,26 @@ class RingNode:
             copies += self._use(entry, record)
             absorbed += entry.absorbed
             entry.absorbed = 0
-        self.outlet.pass_on(
-            ChunkHeader(
-                header.chunk,
-                header.home,
-                header.ring_epoch,
-                header.incarnation,
-                header.size,
-                header.loi,
-                copies,
-                header.hops + 1,
-                header.cycles,
-                absorbed,
-            ),
-            record,
+        onward = ChunkHeader(
+            header.chunk,
+            header.home,
+            header.ring_epoch,
+            header.incarnation,
+            header.size,
+            header.loi,
+            copies,
+            header.hops + 1,
+            header.cycles,
+            absorbed,
+            header.way,
         )
+        if not self.inner.takes(onward, record):
+            self.outlet.pass_on(onward, record)
+
+    def _serve(self, record: SlotRecord) -> None:
+        """Give a chunk that goes no further to who waits for it."""
+        if (entry := self._outstanding.get(record.chunk)) is not None:
+            self.scans.serve(entry, record, self.requests)
 
     def _use(self, entry: Outstanding, record: SlotRecord) -> int:
         """Give a chunk to who waits for it; return 1 if this node counts as one that has used it (E14)."""
@@ -237,15 +263,19 @@ class RingNode:
         self.loader.left(self.outlet.sent(event.slot))
 
     def _straight_came(self, event: StraightCame) -> None:
-        """Give a chunk that was sent straight to who waits for it; it goes no further."""
+        """Give a chunk that was sent straight to who waits for it; it goes no further, but on the inner ring."""
         record = self.buffers.arrive(event.slot, event.header.chunk, event.header.size)
+        if event.header.way == INNER:
+            self._take_in(event.header, record)
+            return
         if (entry := self._outstanding.get(record.chunk)) is not None:
             self.scans.serve(entry, record, self.requests)
             self.requests.note_straight(entry)
         self.buffers.leave(record)
 
     def _straight_sent(self, event: StraightSent) -> None:
-        self.loader.straight.sent(event.slot, event.to)
+        if not self.inner.sent(event.slot, event.to):
+            self.loader.straight.sent(event.slot, event.to)
 
     def _credit_came(self, event: CreditCame) -> None:
         self.outlet.credited(event.bytes)
@@ -253,10 +283,8 @@ class RingNode:
     # --- the disk ---------------------------------------------------------------------------------------------------
 
     def _chunk_loaded(self, event: ChunkLoaded) -> None:
-        entry = self._outstanding.get(event.chunk)
         record = self.buffers.arrive(event.slot, event.chunk, event.size)
-        if entry is not None:
-            self.scans.serve(entry, record, self.requests)
+        self._serve(record)
         self.loader.loaded(record)
 
     def _load_failed(self, event: LoadFailed) -> None:
@@ -286,6 +314,7 @@ class RingNode:
         self._s.ring_epoch = event.ring_epoch
         self._s.members = event.members
         self.loader.straight.clear()
+        self.inner.place(event.order)
         self._own(event.version, event.owned)
         self.outlet.relinked()
         if event.members == 1:
@@ -351,6 +380,7 @@ class RingNode:
         """Check what must hold between two steps; AssertionError if it does not."""
         self.buffers.check()
         self.outlet.check()
+        self.inner.check()
         self.loader.check()
         self.scans.check(self.requests)
         self.requests.check()

@@ -16,6 +16,8 @@ FailAll = Callable[[ChunkId, str], None]
 
 MOST_PATIENCE = 8
 """A request is sent again after so many time-outs at the latest."""
+MOST_EXPONENT = 64
+"""The highest power of the back-off that is computed; 2.0 to the power of 1,024 overflows."""
 JITTER = 0.1
 
 
@@ -28,6 +30,8 @@ class Requests:
         The node's.
     fail_all
         Fails all queries that need a chunk.
+    expected
+        How many scans of nodes further on wait for a chunk (section 6.3.1).
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Requests:
         buffers: Buffers,
         loader: Loader,
         fail_all: FailAll,
+        expected: Callable[[ChunkId], int],
     ) -> None:
         self._s = context
         self._owned = owned
@@ -45,6 +50,7 @@ class Requests:
         self._buffers = buffers
         self._loader = loader
         self._fail_all = fail_all
+        self._expected = expected
         self._deadlines = Deadlines()
         self._leaving: list[ChunkRequest] = []
         self._early: dict[tuple[Name, ChunkId], ChunkRequest] = {}
@@ -86,12 +92,13 @@ class Requests:
         self._s.counts["request"] += 1
         now, tries = (self._s.ring_epoch, self._s.version), entry.tries
         is_again = tries > 0 and tries & (tries - 1) == 0  # at the 1st, 2nd, 4th, 8th try: few of many go all the way
-        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, *now, is_again=is_again))
+        touches = len(entry.needs) + self._expected(entry.chunk) if self._s.settings.forwarding else 1
+        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, *now, is_again=is_again, touches=touches))
         self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
 
     def _patience(self, entry: Outstanding) -> int:
         """How long to wait for a chunk: longer each time that it has not come, and not as long as others (E25)."""
-        factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff**entry.tries)
+        factor = min(float(MOST_PATIENCE), self._s.settings.resend_backoff ** min(entry.tries, MOST_EXPONENT))
         return int(self._s.resend_us * factor * (1 + JITTER * self._s.rng.random()))
 
     def note_passed(self, entry: Outstanding) -> None:
@@ -185,12 +192,13 @@ class Requests:
         If nobody owns a chunk, two nodes that want it absorb each other's requests, and neither would come round. So
         what is sent again goes on: no owner does anything about it, but if there is none its origin hears of that.
 
-        In mode pull each request goes on, since the owner sends each node a copy of its own. In mode auto a request
+        In mode pull each request goes on, since the owner sends each node a copy of its own; with an inner ring, since
+        its nodes are to know who waits after them (figure 18). In mode auto a request
         that was absorbed goes on when the owner has sent the chunk to this node alone (section 8.1).
         """
         entry = self._outstanding.get(request.chunk)
         mode = self._s.settings.mode
-        if entry is None or request.is_absorbed or mode == "pull":
+        if entry is None or request.is_absorbed or mode == "pull" or self._s.settings.has_inner_ring:
             self._leaving.append(request)
         elif not entry.is_sent:
             if mode == "auto" and self._buffers.find(request.chunk) is not None:

@@ -195,6 +195,7 @@ class Scans:
         else:
             self._s.counts["pin without a buffer"] += 1
             return False
+        self._buffers.note_use(chunk)
         missing = scan.missing[group]
         del missing[chunk]
         if missing:

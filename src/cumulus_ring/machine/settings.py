@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 RingMode: TypeAlias = Literal["ring", "pull", "auto"]
 RING_MODES: tuple[RingMode, ...] = get_args(RingMode)
+CachePolicy: TypeAlias = Literal["", "lru", "lfu", "pix", "lix"]
 
 MILLISECOND_US = 1_000
 SECOND_US = 1_000_000
@@ -66,6 +67,17 @@ class RingSettings:
         for long (E25). It is the other way out of E4, which costs more requests and less time.
     request_flow
         Whether requests decide which postponed load goes first and which chunk stays (section 6.1).
+    forwarding, zipf_exponent
+        Whether the next chunk for the successor is drawn by rank, and by which power of its rank a chunk is less
+        likely (section 6.3.1).
+    inner_every
+        One member in so many is on the inner ring, evenly spread; 0 for no inner ring (section 6.3.1, figure 18). In
+        mode ring only.
+    promote_loi, promote_cycles
+        A chunk goes to the inner ring if its level of interest is so high after so many cycles at least.
+    cache
+        Which kept chunk is replaced first: the least recently used, the least often used, or one of the two that
+        weigh use by how often a chunk comes by (section 6.3.2). "" replaces none for a chunk that nobody has asked for.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -103,3 +115,14 @@ class RingSettings:
     mode: RingMode = "ring"
     share_us: int = 2 * SECOND_US
     request_flow: bool = False
+    forwarding: bool = False
+    zipf_exponent: float = 1.0
+    inner_every: int = 0
+    promote_loi: float = 0.5
+    promote_cycles: int = 2
+    cache: CachePolicy = ""
+
+    @property
+    def has_inner_ring(self) -> bool:
+        """Whether some chunks go round by fewer nodes (figure 18)."""
+        return self.inner_every > 0 and self.mode == "ring"

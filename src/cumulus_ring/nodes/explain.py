@@ -158,7 +158,7 @@ def _request_lines(need: ScanNeed, asked: ScanRequests, variables: Sequence[str]
 
 
 def _operator_lines(plan: QueryPlan, operator: PlanOperator, names: Sequence[Sequence[str]], depth: int) -> list[str]:
-    pack = _PACKS.get(operator.name, "")
+    pack = PACKS.get(operator.name, "")
     line = "  " * depth + operator.name
     if pack:
         line += "  pack" if pack == "input" else f"  pack {pack}"
@@ -174,8 +174,8 @@ def _operator_lines(plan: QueryPlan, operator: PlanOperator, names: Sequence[Seq
 
 def _operator_json(plan: QueryPlan, operator: PlanOperator, names: Sequence[Sequence[str]]) -> dict[str, Any]:
     said: dict[str, Any] = {"operator": operator.name, "details": _details(plan, operator)}
-    if operator.name in _PACKS:
-        said["pack"] = _PACKS[operator.name]
+    if operator.name in PACKS:
+        said["pack"] = PACKS[operator.name]
     if operator.scan is not None:
         said["pin"] = said["unpin"] = list(names[operator.scan])
         said["alias"] = plan.scans[operator.scan].occurrence.alias
@@ -195,7 +195,7 @@ def _details(plan: QueryPlan, operator: PlanOperator) -> list[str]:
     return found
 
 
-_PACKS = {
+PACKS = {
     **dict.fromkeys(("HASH_JOIN", "NESTED_LOOP_JOIN", "BLOCKWISE_NL_JOIN", "CROSS_PRODUCT"), "right"),
     **dict.fromkeys(("PIECEWISE_MERGE_JOIN", "IE_JOIN", "ASOF_JOIN", "LEFT_DELIM_JOIN", "RIGHT_DELIM_JOIN"), "both"),
     **dict.fromkeys(("CTE", "RECURSIVE_CTE"), "left"),

@@ -17,7 +17,7 @@ from cumulus.transport.framing import HEADER_BYTES, FrameKind
 from cumulus_ring.links.open_link import OpenLink
 from cumulus_ring.machine.messages import ChunkHeader, ChunkRequest
 
-_HEADER = struct.Struct("<QIIQdIIII")
+_HEADER = struct.Struct("<QIIQdIIIIB")
 _FIELDS = tuple(field.name for field in fields(ChunkRequest))
 
 
@@ -33,6 +33,7 @@ def encode_header(header: ChunkHeader) -> bytes:
         header.hops,
         header.cycles,
         header.absorbed,
+        header.way,
     )
     return numbers + header.home.encode()
 

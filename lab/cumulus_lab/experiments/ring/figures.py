@@ -1,10 +1,10 @@
-"""Figures 9 to 16: which runs they are made of, and what must come out."""
+"""Figures 9 to 17 and table II: which runs they are made of, and what must come out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from cumulus_lab.experiments.ring.bands import (
     HIGH,
@@ -17,6 +17,15 @@ from cumulus_lab.experiments.ring.bands import (
 )
 from cumulus_lab.experiments.ring.findings import FigureFinding
 from cumulus_lab.experiments.ring.gaussian import figure_12
+from cumulus_lab.experiments.ring.policy_figures import (
+    BIG,
+    KEEPING,
+    cache,
+    cache_runs,
+    forwarding_runs,
+    hot_and_cold,
+    inner_runs,
+)
 from cumulus_lab.experiments.ring.rows import RingRow, ring_row
 from cumulus_lab.experiments.ring.set_up import (
     SCALES,
@@ -24,11 +33,22 @@ from cumulus_lab.experiments.ring.set_up import (
     Access,
     EvenAccess,
     GaussianAccess,
+    MixAccess,
     RingSetUp,
     SkewedAccess,
+    SuiteAccess,
     TableAccess,
+    ZipfAccess,
 )
 from cumulus_lab.experiments.ring.skewed import figure_11
+from cumulus_lab.experiments.ring.suite_figures import (
+    MIX_CLUSTER,
+    SUITE_CLUSTER,
+    figure_17,
+    mix_runs,
+    suite_runs,
+    table_2,
+)
 from cumulus_lab.experiments.ring.table_figures import (
     CLUSTER,
     HALF_OF_THE_RING,
@@ -75,6 +95,8 @@ class RingFigure:
         The set-up at each scale but for access, or None for that of figures 9 to 12.
     runs
         Makes the named runs of a set-up; none if they differ in the threshold only.
+    changes
+        In what its set-up differs from that of the scale or the cluster.
     """
 
     title: str
@@ -85,6 +107,7 @@ class RingFigure:
     by_chunk: bool = False
     cluster: RingSetUp | None = None
     runs: Callable[[RingSetUp], Sequence[Named]] | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 EVEN: dict[str, Access] = {"full": EvenAccess(), "ci": EvenAccess(rate=20.0)}
@@ -94,6 +117,10 @@ GAUSSIAN: dict[str, Access] = {
     "ci": GaussianAccess(rate=20.0, mean=125.0, deviation=12.5),
 }
 TABLE: dict[str, Access] = {"full": TableAccess(2), "ci": TableAccess(2, queries=512)}
+SUITE_ONCE: dict[str, Access] = {"full": SuiteAccess(), "ci": SuiteAccess()}
+MIX: dict[str, Access] = {"full": MixAccess(), "ci": MixAccess(scale_factor=10.0, queries=256)}
+POPULAR: dict[str, Access] = {"full": ZipfAccess(), "ci": ZipfAccess(rate=5.0)}
+LOCAL: dict[str, Access] = {"full": ZipfAccess(local=0.5), "ci": ZipfAccess(rate=5.0, local=0.5)}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
@@ -104,7 +131,12 @@ FIGURES = {
     "fig14": RingFigure("time by hot set", (LOWEST,), TABLE, figure_14, cluster=CLUSTER, runs=scenario_runs),
     "fig15": RingFigure("hot-set management", (LOW,), TABLE, figure_15, cluster=UNEVEN, runs=eviction_runs),
     "fig16": RingFigure("ring extension", (LOWEST,), TABLE, figure_16, cluster=UNEVEN, runs=extension_runs),
+    "fig17": RingFigure("queries at all nodes", (LOW,), MIX, figure_17, cluster=MIX_CLUSTER, runs=mix_runs),
+    "table2": RingFigure("queries at one node", (LOW,), SUITE_ONCE, table_2, cluster=SUITE_CLUSTER, runs=suite_runs),
     "request-flow": RingFigure("requests that decide", (LOW,), TABLE, request_flow, cluster=UNEVEN, runs=flow_runs),
+    "forwarding": RingFigure("by rank", (LOW,), POPULAR, hot_and_cold, runs=forwarding_runs, changes=BIG),
+    "inner-ring": RingFigure("an inner ring", (LOW,), POPULAR, hot_and_cold, runs=inner_runs, changes=BIG),
+    "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
 }
 
 
@@ -130,7 +162,7 @@ class FigureRun:
 def usual_set_up(name: str, scale: str) -> RingSetUp:
     """Return the set-up of a figure at a scale."""
     figure = FIGURES[name]
-    return replace(figure.cluster or SCALES[scale], access=figure.access[scale])
+    return replace(figure.cluster or SCALES[scale], access=figure.access[scale], **figure.changes)
 
 
 def figure_runs(name: str, scale: str, set_up: RingSetUp, loits: Sequence[tuple[float, ...]], broken: str) -> FigureRun:

@@ -39,7 +39,9 @@ class FigureFinding:
             return "OUTSIDE"
         if self.differs:
             return f"differs: {self.differs}"
-        return "as it must be" if self.must else "as in the paper"
+        if self.must:
+            return "as it must be"
+        return "as in the paper" if self.paper else ""
 
 
 @dataclass(frozen=True, slots=True)

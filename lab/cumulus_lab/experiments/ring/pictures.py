@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from cumulus.errors import UsageError
 from cumulus_lab.experiments.ring.findings import FigureFinding
 from cumulus_lab.experiments.ring.rows import LIFE_S, RingRow
-from cumulus_lab.experiments.ring.table_pictures import draw_eviction, draw_extension, draw_scenarios
+from cumulus_lab.experiments.ring.suite_pictures import draw_mix, draw_suite
+from cumulus_lab.experiments.ring.table_pictures import draw_eviction, draw_extension, draw_scenarios, draw_tenths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ Drawing: TypeAlias = Callable[[Sequence[RingRow], "Axes", "Axes"], None]
 
 KINDS = (".png", ".svg", ".pdf")
 INCHES = (12.0, 4.5)
+LINES, LINE_INCHES = 8, 0.14
+"""So many lines below a figure have room, and what each further one takes."""
 
 
 def check_picture(path: Path) -> None:
@@ -43,13 +46,16 @@ def draw_figure(name: str, rows: Sequence[RingRow], findings: Sequence[FigureFin
     """Draw a figure's two parts into a file, with what the paper says below them, beside what was found."""
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=INCHES, layout="constrained")
+    beside = paper_beside_ours(findings)
+    width, height = INCHES
+    height += LINE_INCHES * max(0, beside.count("\n") + 1 - LINES)
+    picture = Figure(figsize=(width, height), layout="constrained")
     left, right = picture.subplots(1, 2)
     DRAWINGS[name](rows, left, right)
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
-    picture.supxlabel(paper_beside_ours(findings), fontsize="x-small")
+    picture.supxlabel(beside, fontsize="x-small")
     picture.savefig(path)
 
 
@@ -141,5 +147,10 @@ DRAWINGS: dict[str, Drawing] = {
     "fig14": draw_scenarios,
     "fig15": draw_eviction,
     "fig16": draw_extension,
+    "fig17": draw_mix,
+    "table2": draw_suite,
     "request-flow": draw_eviction,
+    "forwarding": draw_tenths,
+    "inner-ring": draw_tenths,
+    "cache": draw_tenths,
 }

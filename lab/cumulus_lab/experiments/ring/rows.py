@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import mean, median
 
 from cumulus.garbage_collection import gc_paused
 from cumulus_lab.experiments.ring.breaks import broken_node, broken_set_up
 from cumulus_lab.experiments.ring.scripts import scripted_queries
-from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, chunk_plan
-from cumulus_lab.experiments.ring.world import RingWorld
+from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.world import QueryRun, RingWorld
 
 LIFE_S = 5
+TENTHS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,24 @@ class ChunkTally:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryTimes:
+    """How often a query with a name has run, and its mean time."""
+
+    name: str
+    finished: int
+    mean_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TenthTimes:
+    """Queries of one tenth of the chunks, by popularity, and how long half and 99 % of them waited at most."""
+
+    finished: int
+    p50_s: float
+    p99_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RingRow:
     """One run.
 
@@ -91,6 +111,12 @@ class RingRow:
         Mean time of a query.
     loads_by_node
         Chunks that each node has put into the ring.
+    by_query
+        Times of queries that have names, in the order in which these came first.
+    tenths
+        With accesses by popularity: waits of queries by the tenth of their first chunk, the most popular first.
+    counts
+        What nodes have counted.
     """
 
     loit: tuple[float, ...]
@@ -123,6 +149,9 @@ class RingRow:
     nodes: int = 0
     mean_s: float = 0.0
     loads_by_node: tuple[int, ...] = ()
+    by_query: tuple[QueryTimes, ...] = ()
+    tenths: tuple[TenthTimes, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -244,7 +273,32 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         nodes=world.set_up.nodes,
         mean_s=round(mean(lives), 3) if lives else 0.0,
         loads_by_node=tuple(node.status().counts.get("load", 0) for node in world.nodes),
+        by_query=_by_query(done),
+        tenths=_tenths(done, world.set_up.chunks) if isinstance(world.set_up.access, ZipfAccess) else (),
+        counts=dict(sorted(counts.items())),
     )
+
+
+def _tenths(done: Sequence[QueryRun], chunks: int) -> tuple[TenthTimes, ...]:
+    waits: list[list[float]] = [[] for _ in range(TENTHS)]
+    for run in done:
+        wait_us = run.finished_us - run.script.at_us - sum(run.script.work_us)
+        waits[run.script.chunks[0] * TENTHS // chunks].append(wait_us / SECOND)
+    for each in waits:
+        each.sort()
+    return tuple(
+        TenthTimes(len(each), round(each[len(each) // 2], 3), round(each[len(each) * 99 // 100], 3))
+        for each in waits
+        if each
+    )
+
+
+def _by_query(done: Sequence[QueryRun]) -> tuple[QueryTimes, ...]:
+    lives: dict[str, list[float]] = {}
+    for run in done:
+        if run.script.name:
+            lives.setdefault(run.script.name, []).append((run.finished_us - run.script.at_us) / SECOND)
+    return tuple(QueryTimes(name, len(found), round(mean(found), 3)) for name, found in lives.items())
 
 
 def _tallies(world: RingWorld) -> tuple[ChunkTally, ...]:

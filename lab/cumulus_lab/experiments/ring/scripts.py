@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 from cumulus.errors import UsageError
@@ -12,11 +13,16 @@ from cumulus_lab.experiments.ring.set_up import (
     ChunkPlan,
     EvenAccess,
     GaussianAccess,
+    MixAccess,
     RingSetUp,
     ScriptedQuery,
     SkewedAccess,
+    SuiteAccess,
     TableAccess,
+    ZipfAccess,
 )
+from cumulus_lab.experiments.ring.suite_cpu import RECORDED_CPU_S
+from cumulus_lab.experiments.ring.suite_plans import SUITE, suite_chunks
 
 Draw: TypeAlias = Callable[[random.Random, int], tuple[int, ...]]
 """Draws so many different chunks of other nodes."""
@@ -28,10 +34,12 @@ MOST_DRAWS = 10_000
 def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
     """Return the queries of a set-up, which read chunks of other nodes; each node's come at regular times.
 
-    Queries of a table come all at once and read any chunks, as their node is not known yet.
+    Queries that circulate come all at once and read any chunks, as their node is not known yet.
     """
     if isinstance(set_up.access, TableAccess):
         return _of_table(set_up, set_up.access)
+    if isinstance(set_up.access, SuiteAccess):
+        return _of_suite(set_up, set_up.access, plan)
     rng = random.Random(f"{set_up.seed} queries")
     found: list[ScriptedQuery] = []
     for kind, (start, end, rate) in enumerate(_times(set_up)):
@@ -62,15 +70,36 @@ def _of_table(set_up: RingSetUp, access: TableAccess) -> list[ScriptedQuery]:
     return found
 
 
+def _of_suite(set_up: RingSetUp, access: SuiteAccess, plan: ChunkPlan) -> list[ScriptedQuery]:
+    """Return the queries of TPC-H; one works as long on each byte that it reads.
+
+    A batch is a chunk, or a row group if they come in order: then its chunks come in any.
+    """
+    reads = suite_chunks(access.scale_factor, set_up.largest_mb).reads
+    cpu_s = access.cpu_s or tuple(RECORDED_CPU_S[name] for name in SUITE)
+    kinds = list(range(len(SUITE)))
+    if isinstance(access, MixAccess):
+        kinds = random.Random(f"{set_up.seed} queries").choices(kinds, k=access.queries)
+    found = []
+    for number, kind in enumerate(kinds):
+        chunks = tuple(chunk for group in reads[kind] for chunk in group)
+        a_byte = cpu_s[kind] * access.scale_factor / access.cores * SECOND / sum(plan.sizes[each] for each in chunks)
+        work = tuple(round(plan.sizes[each] * a_byte) for each in chunks)
+        widths = tuple(map(len, reads[kind])) if set_up.pins == "sequential" else ()
+        # Until a node takes it, its time is its place in line.
+        found.append(ScriptedQuery(number, 0, number, chunks, work, name=SUITE[kind], widths=widths))
+    return found
+
+
 def _times(set_up: RingSetUp) -> Iterator[tuple[float, float, float]]:
     """Yield for each workload its start, end and rate."""
     match set_up.access:
         case SkewedAccess(_, starts, ends, rates):
             yield from zip(starts, ends, rates, strict=True)
-        case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds):
+        case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds) | ZipfAccess(rate, seconds):
             yield 0.0, seconds, rate
-        case TableAccess():
-            raise AssertionError("queries of a table come when a node is idle")
+        case TableAccess() | SuiteAccess():
+            raise AssertionError("queries that circulate come when a node is idle")
 
 
 def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
@@ -83,8 +112,10 @@ def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
             return _of([chunk for chunk in remote if chunk % skews[kind] == 0])
         case GaussianAccess(mean=mean, deviation=deviation):
             return _near(remote, mean, deviation)
-        case TableAccess():
-            raise AssertionError("queries of a table are drawn by columns")
+        case ZipfAccess() as access:
+            return _by_rank(remote, access, random.Random(f"{set_up.seed} order of {node}"))
+        case TableAccess() | SuiteAccess():
+            raise AssertionError("queries that circulate are drawn by columns or by text")
 
 
 def _of(chunks: Sequence[int]) -> Draw:
@@ -93,6 +124,20 @@ def _of(chunks: Sequence[int]) -> Draw:
             "a node would have no chunk to read: all are its own", hint="Say more --chunks or other --skews."
         )
     return lambda rng, count: tuple(rng.sample(chunks, min(count, len(chunks))))
+
+
+def _by_rank(chunks: Sequence[int], access: ZipfAccess, own: random.Random) -> Draw:
+    ends = list(accumulate((chunk + 1) ** -access.exponent for chunk in chunks))
+    orders = [chunks, own.sample(chunks, len(chunks))]
+
+    def draw(rng: random.Random, count: int) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        while len(found) < min(count, len(chunks)):
+            order = orders[rng.random() < access.local]
+            found[rng.choices(order, cum_weights=ends)[0]] = None
+        return tuple(found)
+
+    return draw
 
 
 def _near(chunks: Sequence[int], mean: float, deviation: float) -> Draw:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from itertools import accumulate
+from math import inf
+from typing import Any, Literal, TypeAlias
 
+from cumulus_lab.experiments.ring.suite_plans import suite_chunks
 from cumulus_ring.machine.settings import MEGABYTE, RingSettings
 
 Pins: TypeAlias = Literal["sequential", "parallel", "any"]
@@ -109,7 +112,63 @@ class TableAccess:
     queries: int = 1024
 
 
-Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | TableAccess
+@dataclass(frozen=True, slots=True)
+class SuiteAccess:
+    """The queries of TPC-H that table II has, one after the other at the first node (paper, section 6.2).
+
+    The chunks of a set-up are those of the columns that these queries read, `largest_mb` at most each.
+
+    Parameters
+    ----------
+    scale_factor
+        Of the tables.
+    cores
+        Of a node: a query works on all of them.
+    cpu_s
+        CPU seconds of each query at scale factor 1; empty for those that are recorded. It does not tell set-ups apart.
+    """
+
+    scale_factor: float = 40.0
+    cores: int = 8
+    cpu_s: tuple[float, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MixAccess(SuiteAccess):
+    """The same queries, drawn at random, which circulate until an idle node takes one (paper, section 6.2).
+
+    Parameters
+    ----------
+    queries
+        How many there are, over all nodes.
+    """
+
+    queries: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ZipfAccess:
+    """Queries that read a chunk the more often, the lower its number (section 6.3).
+
+    Parameters
+    ----------
+    rate, seconds
+        As for even access.
+    exponent
+        Chunk n is read in proportion to 1 / (n + 1) ** exponent.
+    local
+        Share of what a node reads by an order of chunks that is its own, in place of that of their numbers.
+    """
+
+    rate: float = 20.0
+    seconds: float = 60.0
+    exponent: float = 1.0
+    local: float = 0.0
+
+
+Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | ZipfAccess | TableAccess | SuiteAccess
+CIRCULATING = (TableAccess, SuiteAccess)
+"""Queries that come when a node is idle."""
 
 
 LOST_TURNS = 1.5
@@ -171,6 +230,17 @@ class RingSetUp:
         What queries of a node may hold by reference.
     request_flow
         Whether requests decide which postponed load goes first and which chunk stays.
+    neutral_mb
+        What a node keeps besides: chunks that its queries have asked for, and own ones that it has unloaded.
+    asks_again
+        Whether a query that waits asks again for a chunk that has gone by while it did not wait for it.
+    slow_disk_mb_s
+        The same as `disk_mb_s` for each second owner; 0 if all disks are alike.
+    policy
+        Settings of nodes that are other than these.
+    resend_cycles, resend_backoff
+        A request is sent again after so many cycles that its node has seen, if that is longer than `resend_s`, and by
+        how much later each time.
     """
 
     nodes: int = 10
@@ -205,6 +275,27 @@ class RingSetUp:
     copies: Literal["when-full", "never"] = "when-full"
     dbms_mb: float = 0.0
     request_flow: bool = False
+    neutral_mb: float = 0.0
+    asks_again: bool = False
+    resend_cycles: float = 0.0
+    resend_backoff: float = 1.0
+    slow_disk_mb_s: float = 0.0
+    policy: dict[str, Any] = field(default_factory=dict)
+
+    def disk_rate(self, number: int) -> float:
+        """Return how fast a node reads, in megabytes a second; infinity if that takes no time."""
+        return (self.slow_disk_mb_s if number % 2 else 0.0) or self.disk_mb_s or inf
+
+    @property
+    def takers(self) -> int:
+        """How many nodes, from the first on, take queries that circulate."""
+        match self.access:
+            case MixAccess() | TableAccess():
+                return self.nodes
+            case SuiteAccess():
+                return 1
+            case _:
+                return 0
 
     def link_rate(self, number: int) -> float:
         """Return the bandwidth of the link from a node to its successor, in gigabytes a second."""
@@ -218,7 +309,7 @@ class RingSetUp:
 
     def settings(self) -> RingSettings:
         """Return the settings of the nodes: links that never stop, and queries that copy what they get."""
-        return RingSettings(
+        usual = RingSettings(
             queue_bytes=round(self.queue_mb * MEGABYTE),
             loit_levels=self.loit,
             loit_lower_at=self.lower_at,
@@ -229,11 +320,14 @@ class RingSetUp:
             dbms_bytes=round(self.dbms_mb * MEGABYTE),
             copies=self.copies,
             request_flow=self.request_flow,
-            resend_cycles=0.0,
-            resend_backoff=1.0,
+            neutral_bytes=round(self.neutral_mb * MEGABYTE),
+            asks_again=self.asks_again,
+            resend_cycles=self.resend_cycles,
+            resend_backoff=self.resend_backoff,
             lost_floor_us=round(max(self.resend_s, LOST_TURNS * self.turn_s) * SECOND),
             lost_cycles=0.0,
         )
+        return replace(usual, **self.policy)
 
 
 FULL = RingSetUp()
@@ -255,7 +349,8 @@ class ChunkPlan:
 class ScriptedQuery:
     """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch.
 
-    `kind` is the workload that it belongs to, where there are several; the first `kept` chunks stay until its end.
+    `kind` is the workload that it belongs to, where there are several; the first `kept` chunks stay until its end;
+    `name` is that of its text, where it has one. Batches of several sizes have `widths`, one each, and then no `width`.
     """
 
     number: int
@@ -266,34 +361,46 @@ class ScriptedQuery:
     width: int = 1
     kind: int = 0
     kept: int = 0
+    name: str = ""
+    widths: tuple[int, ...] = ()
 
     @property
     def batches(self) -> list[tuple[int, ...]]:
         """The chunks of each batch."""
+        if self.widths:
+            return [
+                self.chunks[end - width : end] for end, width in zip(accumulate(self.widths), self.widths, strict=True)
+            ]
         return [self.chunks[first : first + self.width] for first in range(0, len(self.chunks), self.width)]
 
     def batch_work_us(self, batch: int) -> int:
         """How long it works on a batch."""
+        if self.widths:
+            first = sum(self.widths[:batch])
+            return sum(self.work_us[first : first + self.widths[batch]])
         return sum(self.work_us[batch * self.width : (batch + 1) * self.width])
 
 
 def chunk_plan(set_up: RingSetUp) -> ChunkPlan:
     """Return the chunks of a set-up; each node owns as many as any other, or as its weight says."""
     rng = random.Random(f"{set_up.seed} chunks")
-    sizes = [rng.uniform(set_up.smallest_mb, set_up.largest_mb) * MEGABYTE for _ in range(set_up.chunks)]
-    scale = set_up.total_gb * GIGABYTE / sum(sizes) if set_up.total_gb else 1.0
-    owners = _owners(set_up)
+    if isinstance(set_up.access, SuiteAccess):
+        sizes = suite_chunks(set_up.access.scale_factor, set_up.largest_mb).sizes
+    else:
+        drawn = [rng.uniform(set_up.smallest_mb, set_up.largest_mb) * MEGABYTE for _ in range(set_up.chunks)]
+        scale = set_up.total_gb * GIGABYTE / sum(drawn) if set_up.total_gb else 1.0
+        sizes = tuple(round(size * scale) for size in drawn)
+    owners = _owners(set_up, len(sizes))
     rng.shuffle(owners)
-    return ChunkPlan(tuple(round(size * scale) for size in sizes), tuple(owners))
+    return ChunkPlan(sizes, tuple(owners))
 
 
-def _owners(set_up: RingSetUp) -> list[int]:
+def _owners(set_up: RingSetUp, chunks: int) -> list[int]:
     """Return an owner for each chunk, in order of nodes if there are weights."""
     if not set_up.weights:
-        return [number % set_up.nodes for number in range(set_up.chunks)]
+        return [number % set_up.nodes for number in range(chunks)]
     weights = set_up.weights[: set_up.nodes]
     ends = [sum(weights[: node + 1]) / sum(weights) for node in range(len(weights))]
     return [
-        next(node for node, end in enumerate(ends) if (number + 0.5) / set_up.chunks <= end + 1e-9)
-        for number in range(set_up.chunks)
+        next(node for node, end in enumerate(ends) if (number + 0.5) / chunks <= end + 1e-9) for number in range(chunks)
     ]

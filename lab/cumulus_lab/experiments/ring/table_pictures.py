@@ -1,4 +1,4 @@
-"""Pictures of figures 14 to 16, with the paper's numbers as marks where it gives any."""
+"""Pictures of figures 14 to 16 and of policies, with the paper's numbers as marks where it gives any."""
 
 from __future__ import annotations
 
@@ -35,6 +35,16 @@ def draw_eviction(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
     left.axhline(8.0, color="k", linestyle="--", label="paper: a cycle")
     left.set(title="(a) query average time", ylabel="s")
     right.set(title="(b) chunks loaded", xlabel="node", ylabel="chunks", yscale="symlog")
+
+
+def draw_tenths(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
+    """A policy of section 6.3: waits of queries by the popularity of their chunk."""
+    for row in rows:
+        places = range(1, 1 + len(row.tenths))
+        left.plot(places, [each.p50_s for each in row.tenths], "o-", label=row.name)
+        right.plot(places, [each.p99_s for each in row.tenths], "o-", label=row.name)
+    for axes, title in ((left, "(a) half wait at most"), (right, "(b) 99 % wait at most")):
+        axes.set(title=title, xlabel="tenth of the chunks, the most popular first", ylabel="s", ylim=(0, None))
 
 
 def draw_extension(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:

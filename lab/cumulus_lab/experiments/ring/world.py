@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop
-from math import inf
 from typing import TypeAlias
 
-from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery, TableAccess
+from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, RingSetUp, ScriptedQuery
 from cumulus_lab.simulation import Agenda, BandwidthLink, ByteQueue
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
@@ -36,14 +35,17 @@ from cumulus_ring.machine.messages import (
     RingEvent,
     SendChunk,
     SendRequests,
+    SendStraight,
     Slot,
+    StraightCame,
+    StraightSent,
     TimePassed,
 )
 
 Observer: TypeAlias = Callable[["RingWorld"], None]
 Wrapper: TypeAlias = Callable[[RingNode], RingNode]
 
-USES_OF_SLOTS = (SendChunk, HandOver)
+USES_OF_SLOTS = (SendChunk, SendStraight, HandOver)
 
 
 class QueryRun:
@@ -147,15 +149,18 @@ class RingWorld:
             for number in range(set_up.nodes)
         ]
         self.links: list[BandwidthLink[SendChunk]] = []
+        self._straight: dict[tuple[int, int], BandwidthLink[SendStraight]] = {}
+        """Links beside the ring, as fast as those of one rack, by sender and receiver."""
+        self._numbers = {node.name: number for number, node in enumerate(self.nodes)}
         self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
         self.open = len(self.runs)
         # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
         queued = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
-        circulate = isinstance(set_up.access, TableAccess)
+        circulate = isinstance(set_up.access, CIRCULATING)
         self._to_come, self._circulating = ([], queued) if circulate else (queued, [])
-        self._disks = [ByteQueue(self.agenda, set_up.disk_mb_s or inf) for _ in range(set_up.nodes)]
+        self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
-        for number in range(set_up.nodes if circulate else 0):
+        for number in range(set_up.takers):
             self.agenda.after(0, self._take_query, number)
         for number in range(set_up.nodes):
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
@@ -172,13 +177,32 @@ class RingWorld:
 
         return BandwidthLink(self.agenda, self.set_up.link_rate(number) * 1000, self.set_up.latency_us, sent, arrived)
 
+    def _straight_link(self, number: int, to: int) -> BandwidthLink[SendStraight]:
+        ring_epoch = self._ring_epoch
+
+        def sent(effect: SendStraight) -> None:
+            self._step(number, StraightSent(effect.slot, effect.to))
+
+        def arrived(effect: SendStraight) -> None:
+            if ring_epoch == self._ring_epoch:
+                self._step(to, StraightCame(effect.header, self._new_slot()))
+
+        return BandwidthLink(self.agenda, self.set_up.link_gbs * 1000, self.set_up.latency_us, sent, arrived)
+
+    def _send_straight(self, number: int, effect: SendStraight) -> None:
+        to = self._numbers[effect.to]
+        if (number, to) not in self._straight:
+            self._straight[number, to] = self._straight_link(number, to)
+        self._straight[number, to].send(effect, effect.header.size)
+
     def reconfigure(self, owners: Sequence[int]) -> None:
         """Begin a ring epoch: other owners, and new links; what is under way on the old ones is lost (E7, E41)."""
         self._ring_epoch += 1
         self.links = [self._link(number) for number in range(self.set_up.nodes)]
+        self._straight.clear()
         for number in range(self.set_up.nodes):
             owned = {chunk: size for chunk, size in enumerate(self.plan.sizes) if owners[chunk] == number}
-            self._step(number, Reconfigured(self._ring_epoch, self.set_up.nodes, owned))
+            self._step(number, Reconfigured(self._ring_epoch, self.set_up.nodes, owned, order=[*self._numbers]))
 
     def _tell_predecessor(self, number: int, event: RingEvent) -> None:
         ring_epoch = self._ring_epoch
@@ -249,6 +273,10 @@ class RingWorld:
                 self.counts.chunk_hops += 1
                 self.counts.chunk_bytes += header.size
                 self.links[number].send(effect, header.size)
+            case SendStraight(header):
+                self.counts.chunk_hops += 1
+                self.counts.chunk_bytes += header.size
+                self._send_straight(number, effect)
             case FreeSlot(slot):
                 self.live.remove(slot)
             case SendRequests(requests):

@@ -35,7 +35,15 @@ CRASHES = 1 / 300
 LINK_FAULTS = ("drop", "duplicate", "delay")
 WORLD_FAULTS = ("crash", "slow", "partition")
 RING_FAULTS = (*LINK_FAULTS, *WORLD_FAULTS)
-POLICIES: dict[str, dict[str, Any]] = {"request-flow": {"request_flow": True}}
+POLICIES: dict[str, dict[str, Any]] = {
+    "request-flow": {"request_flow": True},
+    "forwarding": {"forwarding": True},
+    "inner-ring": {"inner_every": 2, "promote_loi": 0.0, "promote_cycles": 1},
+    "lru": {"cache": "lru"},
+    "lfu": {"cache": "lfu"},
+    "pix": {"cache": "pix"},
+    "lix": {"cache": "lix"},
+}
 """Name → the settings of nodes that have the policy."""
 PATIENCE_S = 200
 """A query that has not ended after so long never will."""
@@ -100,16 +108,19 @@ class RingCase:
         Breaks a rule in each node.
     nodes
         How many; 0 lets choices say.
-    policy
-        One of `POLICIES`, which all nodes have, or "" for none.
+    policies
+        Those of `POLICIES` that all nodes have; of two for the same setting the last.
     """
 
-    def __init__(self, choices: Choices, faults: Sequence[str], broken: NodeBreak, nodes: int, policy: str) -> None:
+    def __init__(
+        self, choices: Choices, faults: Sequence[str], broken: NodeBreak, nodes: int, policies: Sequence[str]
+    ) -> None:
         stream = choices.stream("ring")
         self._choices = choices
         self._broken = broken
         self.names = [f"node{at}" for at in range(nodes or stream.one(NODES))]
-        self.settings = replace(random_settings(stream), **(POLICIES[policy] if policy else {}))
+        changes = {name: value for policy in policies for name, value in POLICIES[policy].items()}
+        self.settings = replace(random_settings(stream), **changes)
         self.source = SimulatedSource(choices.stream("source"))
         is_frugal = self.settings.copies == "never"
         self.runs = [ScriptedRun(each) for each in random_queries(choices.stream("queries"), self.names, is_frugal)]
@@ -244,10 +255,14 @@ def random_settings(stream: ChoiceStream) -> RingSettings:
 
 
 def ring_case(
-    choices: Choices, faults: Sequence[str] = RING_FAULTS, broken: str = "", nodes: int = 0, policy: str = ""
+    choices: Choices,
+    faults: Sequence[str] = RING_FAULTS,
+    broken: str = "",
+    nodes: int = 0,
+    policies: Sequence[str] = (),
 ) -> Scenario:
     """Return a random ring; see `RingCase`."""
-    return RingCase(choices, faults, RING_BREAKS[broken] if broken else lambda node: node, nodes, policy).scenario()
+    return RingCase(choices, faults, RING_BREAKS[broken] if broken else lambda node: node, nodes, policies).scenario()
 
 
 def ring_conditions(faults: Sequence[str]) -> Conditions:

@@ -164,8 +164,8 @@ class RingMember:
                 case Tick(milliseconds):
                     self._now = max(self._now, milliseconds * 1_000)
                     self._tick()
-                case Received(_, message):
-                    self._received(message)
+                case Received(sender, message):
+                    self._received(sender, message)
                 case Completed(LoadChunk(chunk), result):
                     self._loaded(chunk, result)
                 case Completed(Refresh(), CatalogueRead(version, members, ring_epoch)):
@@ -177,7 +177,7 @@ class RingMember:
         if self.told.members:
             self.engine.run_due(self._now)
         while self._to_itself:
-            self._received(self._to_itself.popleft())
+            self._received(self.name, self._to_itself.popleft())
         effects, self._effects = self._effects, []
         return effects
 
@@ -206,15 +206,15 @@ class RingMember:
             self._came(message)
         self._hear(TimePassed())
 
-    def _received(self, message: object) -> None:
+    def _received(self, sender: Name, message: object) -> None:
         match message:
             case RingTold():
                 self._join(message)
-            case SendChunk(header, slot):
+            case SendChunk(_, slot):
                 self._send(self._predecessor, ChunkSent(slot))
                 self._chunk_came(message)
-            case SendStraight(header, slot):
-                self._send(header.home, StraightSent(slot, self.name))
+            case SendStraight(_, slot):
+                self._send(sender, StraightSent(slot, self.name))
                 self._chunk_came(message)
             case StraightSent(slot, to):
                 if (slot, to) in self._straight:
@@ -246,7 +246,8 @@ class RingMember:
         if self.name in told.members:
             self._owned = self._source.owned(self.name, told.members, self.version)
             former = list(self._sending), list(self._straight)
-            self._hear(Reconfigured(told.ring_epoch, len(told.members), self._owned, self.version))
+            order = told.members
+            self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
             self._end_links(*former)
             if begins:
                 self.engine.begin(self._now)

@@ -1,0 +1,111 @@
+"""Policies of section 6.3, for big rings: forwarding by rank, the inner ring, and which kept chunks are replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cumulus_lab.experiments.ring.findings import Band, FigureFinding
+from cumulus_lab.experiments.ring.rows import RingRow
+from cumulus_lab.experiments.ring.set_up import RingSetUp
+from cumulus_lab.experiments.ring.table_figures import Named
+
+BIG: dict[str, Any] = {"nodes": 32, "fewest_chunks": 1, "most_chunks": 1, "policy": {"lost_cycles": 4.0}}
+"""A big ring, and queries of one chunk. With ranks a cycle may take much longer than a turn, so owners are as patient
+as those of real nodes."""
+KEEPING: dict[str, Any] = {"fewest_chunks": 1, "most_chunks": 1}
+
+FORWARDING = {"forwarding": True}
+INNER = {"inner_every": 4}
+CACHES = ("lru", "lfu", "pix", "lix")
+WEIGHED = ("pix", "lix")
+
+COLDEST = Band(most=3.0)
+"""The coldest tenth's p99 by that without the policy."""
+ABOVE = 0.98
+"""A policy is above another one if its mean time is this share of the other's at most."""
+
+
+def with_policy(set_up: RingSetUp, changes: dict[str, Any]) -> RingSetUp:
+    """Return a set-up in which nodes have a policy."""
+    return replace(set_up, policy={**set_up.policy, **changes})
+
+
+def forwarding_runs(set_up: RingSetUp) -> list[Named]:
+    """Return a run in order of arrival and one by rank."""
+    return [("in order", set_up), ("by rank", with_policy(set_up, FORWARDING))]
+
+
+def inner_runs(set_up: RingSetUp) -> list[Named]:
+    """Return a run with one ring and one with an inner ring of each fourth node."""
+    return [("one ring", set_up), ("inner ring", with_policy(set_up, INNER))]
+
+
+def cache_runs(set_up: RingSetUp) -> list[Named]:
+    """Return a run for each policy, first with disks that are alike, then with each second one four times slower."""
+    disk_mb_s = set_up.queue_mb  # the paper's 200 MB/s, and a quarter of that at a quarter of the scale
+    alike = replace(
+        set_up, disk_mb_s=disk_mb_s, dbms_mb=set_up.queue_mb / 2, neutral_mb=2 * set_up.queue_mb, slow_disk_mb_s=0.0
+    )
+    unlike = replace(alike, slow_disk_mb_s=disk_mb_s / 4)
+    return [
+        (f"{cache}, disks {name}", with_policy(each, {"cache": cache}))
+        for name, each in (("alike", alike), ("unlike", unlike))
+        for cache in CACHES
+    ]
+
+
+def hot_and_cold(rows: Sequence[RingRow], scale: str) -> list[FigureFinding]:
+    """Return what a policy does for popular chunks, and to unpopular ones."""
+    before, after = rows
+    hot, cold = (before.tenths[0], after.tenths[0]), (before.tenths[-1], after.tenths[-1])
+    ratio = cold[1].p99_s / cold[0].p99_s
+    return [
+        FigureFinding(
+            "seconds that half of the queries of the hot tenth wait at most",
+            "the speed of the most popular chunks increases",
+            f"{hot[0].p50_s:.3f} → {hot[1].p50_s:.3f}",
+            "less",
+            hot[1].p50_s < hot[0].p50_s,
+        ),
+        FigureFinding("… 99 % of them", "", f"{hot[0].p99_s:.3f} → {hot[1].p99_s:.3f}"),
+        FigureFinding("half of those of the coldest tenth", "", f"{cold[0].p50_s:.3f} → {cold[1].p50_s:.3f}"),
+        FigureFinding(
+            "… 99 % of them",
+            "latency of unpopular chunks may become a hindrance",
+            f"{cold[0].p99_s:.3f} → {cold[1].p99_s:.3f}: × {ratio:.2f}",
+            f"× {COLDEST}",
+            ratio in COLDEST and after.finished == after.registered,
+        ),
+        FigureFinding("mean seconds of a query", "", f"{before.mean_s:.3f} → {after.mean_s:.3f}"),
+        FigureFinding("GB over links", "", f"{before.bytes / 1e9:,.0f} → {after.bytes / 1e9:,.0f}"),
+    ]
+
+
+def cache(rows: Sequence[RingRow], scale: str) -> list[FigureFinding]:
+    """Return which cache policies are above LRU: those that weigh use by arrivals, if disks are unlike."""
+    found = []
+    for name, part in (("alike", rows[: len(CACHES)]), ("unlike", rows[len(CACHES) :])):
+        times = {policy: row.mean_s for policy, row in zip(CACHES, part, strict=True)}
+        found.append(
+            FigureFinding(
+                f"mean seconds of a query, disks {name}: {', '.join(map(str.upper, CACHES))}",
+                "store chunks that are popular here and seldom broadcast",
+                ", ".join(f"{each:.3f}" for each in times.values()),
+                differs="" if (best := min(times, key=times.__getitem__)) in WEIGHED else f"{best.upper()} is quickest",
+            )
+        )
+        for policy in WEIGHED:
+            ratio = times[policy] / times["lru"]
+            is_above = ratio <= ABOVE
+            found.append(
+                FigureFinding(
+                    f"… {policy.upper()} by LRU",
+                    "",
+                    f"{ratio:.3f}",
+                    f"{ABOVE} or less" if name == "unlike" else f"more than {ABOVE}",
+                    is_above == (name == "unlike"),
+                )
+            )
+    return found

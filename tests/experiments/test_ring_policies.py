@@ -1,0 +1,73 @@
+"""Policies of section 6.3 in simulated rings: set-ups, waits by popularity, and what is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from cumulus_lab.experiments.ring.figures import usual_set_up
+from cumulus_lab.experiments.ring.policy_figures import (
+    CACHES,
+    cache,
+    cache_runs,
+    forwarding_runs,
+    hot_and_cold,
+    inner_runs,
+)
+from cumulus_lab.experiments.ring.rows import RingRow, TenthTimes, ring_row
+from cumulus_lab.experiments.ring.scripts import scripted_queries
+from cumulus_lab.experiments.ring.set_up import RingSetUp, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.world import RingWorld
+
+
+def small(figure: str, access: ZipfAccess | None = None) -> RingSetUp:
+    usual = usual_set_up(figure, "ci")
+    return replace(usual, nodes=8, chunks=60, total_gb=0.5, access=access or ZipfAccess(rate=5.0, seconds=4.0))
+
+
+@pytest.fixture(scope="module")
+def row() -> RingRow:
+    return ring_row(small("forwarding"))
+
+
+def test_low_numbers_are_read_most_often_and_each_node_may_have_an_order_of_its_own() -> None:
+    for local, is_common in ((0.0, True), (1.0, False)):
+        set_up = small("cache", ZipfAccess(rate=100.0, seconds=4.0, local=local))
+        queries = scripted_queries(set_up, chunk_plan(set_up))
+        reads = Counter(each.chunks[0] for each in queries)
+        assert (sum(reads[chunk] for chunk in range(6)) > 0.4 * len(queries)) == is_common
+        of_one = Counter(each.chunks[0] for each in queries if each.node == 3)
+        assert sum(count for _, count in of_one.most_common(6)) > 0.4 * of_one.total()
+
+
+@pytest.mark.parametrize("figure", ["forwarding", "inner-ring", "cache"])
+def test_all_queries_end_and_the_laws_hold_with_a_policy(figure: str) -> None:
+    runs = {"forwarding": forwarding_runs, "inner-ring": inner_runs, "cache": cache_runs}[figure]
+    _, set_up = runs(small(figure))[-1]
+    plan = chunk_plan(set_up)
+    world = RingWorld(set_up, plan, scripted_queries(set_up, plan), checked=True)
+    world.run()
+    assert world.open == 0
+    counts = Counter[str]()
+    for node in world.nodes:
+        counts.update(node.status().counts)
+    needed = {"forwarding": "chunk sent before one of a higher priority", "inner-ring": "shortcut"}
+    assert counts[needed.get(figure, "kept chunk replaced")]
+
+
+def test_each_second_disk_is_slow() -> None:
+    _, set_up = cache_runs(small("cache"))[-1]
+    assert [set_up.disk_rate(number) for number in range(4)] == [50.0, 12.5, 50.0, 12.5]
+
+
+def test_what_is_outside_is_seen(row: RingRow) -> None:
+    assert len(row.tenths) == 10
+    slow = TenthTimes(1, row.tenths[0].p50_s + 1, 1.0), TenthTimes(1, 1.0, 4 * row.tenths[-1].p99_s)
+    worse = replace(row, tenths=(slow[0], *row.tenths[1:-1], slow[1]))
+    assert [each.is_inside for each in hot_and_cold([row, worse], "ci") if each.must] == [False, False]
+    times = [2.0, 1.9, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0]
+    found = cache([replace(row, mean_s=each) for each in times], "ci")
+    assert [each.is_inside for each in found if each.must] == [True, False, False, True]
+    assert len(times) == 2 * len(CACHES)
