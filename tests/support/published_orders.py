@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from cumulus.durable.store import Place
 from cumulus.epochs.committed.manifest import committed_epochs
 from cumulus.epochs.output.query import query
 from support.oracle import same_bag
@@ -24,7 +23,7 @@ QUERIES = {
 """Orders without their customer wait, and are in no table yet."""
 
 
-def check_tables(stream: OrdersStream, out: Path) -> None:
+def check_tables(stream: OrdersStream, out: Place) -> None:
     """Compare the tables of each epoch that is kept with DuckDB's."""
     for epoch in committed_epochs(out):
         for name, rows in stream.answers[epoch].items():
