@@ -40,9 +40,9 @@ def test_a_saved_warehouse_and_a_server_are_asked_alike(tmp_path: Path) -> None:
         asked(tmp_path / "saved", "SELECT 1", "--epoch", 7)
     with pytest.raises(UsageError, match="one SELECT"):
         asked(tmp_path / "saved", "DROP VIEW totals")
-    for option in ("--explain", "--no-views"):
-        with pytest.raises(UsageError, match="--explain and --no-views are for the output folder of a run"):
-            asked(tmp_path / "saved", SQL, "--param", "least=1", option)
+    for option in (["--explain"], ["--no-views"], ["--ring", "h:1"]):
+        with pytest.raises(UsageError, match="--explain, --no-views and --ring are for the output folder of a run"):
+            asked(tmp_path / "saved", SQL, "--param", "least=1", *option)
     with running(tmp_path, SCRIPT) as server:
         server.client().insert("sales", rows)
         assert asked(server.address, SQL, "--param", "least=1") == wanted
