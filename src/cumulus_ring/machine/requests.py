@@ -225,6 +225,7 @@ class Requests:
         """All is to be asked for anew, at all nodes: what was under way may be lost, and owners are others (E7)."""
         for entry in self._outstanding.values():
             entry.is_sent = False
+            entry.held.clear()
         now = self._s.ring_epoch
         self._early = {key: each for key, each in self._early.items() if each.ring_epoch >= now}
         self._take_early()
