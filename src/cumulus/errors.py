@@ -333,6 +333,10 @@ class NodeLostError(RingError):
     """A node of a ring that has gone, or does not answer."""
 
 
+class NodeLeavingError(NodeLostError):
+    """A node of a ring that takes no query any more, because it is about to leave."""
+
+
 class QueryCancelledError(RingError):
     """A query that somebody has cancelled."""
 

@@ -30,6 +30,7 @@ from cumulus.errors import CumulusError, InputError, LockedError, StoreError, Us
 from cumulus.m3 import parse
 from support.object_server import ENVIRONMENT, Proxy
 from support.orders_stream import PROGRAM, OrdersStream, sorted_rows
+from support.published_orders import QUERIES, check_tables
 
 pytestmark = pytest.mark.xdist_group("objects")
 TESTS = Path(__file__).parents[1]
@@ -43,7 +44,7 @@ def given_to(store: Store, folder: Path) -> None:
 
 
 def stream_of(folder: Path, epochs: int, seed: int = 1) -> OrdersStream:
-    stream = OrdersStream(folder, seed)
+    stream = OrdersStream(folder, seed, {name: QUERIES[name] for name in ("customers", "orders")})
     for _ in range(epochs):
         stream.write()
     return stream
@@ -71,13 +72,14 @@ def test_a_run_over_objects_says_what_one_over_folders_says(proxy: Proxy, tmp_pa
     given_to(store_of(f"{place}/in", storage), stream.folder)
     told: list[Epoch] = []
     for _ in range(2):  # with a restart between
-        with opened(f"{place}/in", f"{place}/out", storage) as run:
+        with opened(f"{place}/in", f"{place}/out", storage, publish=("all",)) as run:
             for _ in range(2):
                 epoch = run.step()
                 assert epoch is not None
                 told.append(epoch)
     out = store_of(f"{place}/out", storage)
     check(stream, out)
+    check_tables(stream, out)
     assert sum(told[1].changes("revenue").column("change").to_pylist()) == len(stream.expected[2]) - len(
         stream.expected[1]
     )

@@ -22,6 +22,7 @@ from cumulus_ring.chunks.kept_versions import numbers_of_versions
 from cumulus_ring.process.client import RingClient
 from cumulus_ring.process.home import LOG, read_address
 from support.command_line import cumulus
+from support.ring_epochs import SOON, wait_for_epoch
 from support.running_ring import expect_equal, running_ring
 
 pytestmark = pytest.mark.xdist_group("test_ring_views")  # one ring for all of them
@@ -39,8 +40,6 @@ SELECTS = (
     "SELECT sum(total), count(last), min(n) FROM totals",
     "SELECT shop, total / visitors.n AS each FROM totals JOIN visitors USING (shop) WHERE total > 100",
 )
-SOON = 10.0
-"""Within so many seconds a ring knows a new epoch; it is one or two where others leave it some time."""
 
 
 class Shop:
@@ -94,14 +93,6 @@ class Shop:
         return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
-def wait_for(ring: RingClient, epoch: int, seconds: float = SOON) -> None:
-    """Wait until each node answers from an epoch, or from a later one."""
-    until = time.monotonic() + seconds
-    while min(ring.query("SELECT 1", node=node).epoch for node in ring.nodes) < epoch:
-        assert time.monotonic() < until, f"epoch {epoch} was not seen within {seconds:g} s"
-        time.sleep(0.05)
-
-
 def expect_views(ring: RingClient, out: Path, epoch: int, asked: int = 0) -> None:
     """Each node alone answers what `cumulus query` does."""
     for node in ring.nodes:
@@ -139,7 +130,7 @@ def test_epochs_come_and_go(shop: Shop, ring: RingClient) -> None:
     # Another epoch is seen without a restart; the file of the view that has not changed stays hot.
     second = shop.run("visits")
     assert second == first + 1
-    wait_for(ring, second)
+    wait_for_epoch(ring, second)
     for node in ring.nodes:
         ring.query("SELECT sum(total) FROM totals", node=node, split=False)
     assert loads(ring) == before, "the file of a view that has not changed was read again"
@@ -150,7 +141,7 @@ def test_epochs_come_and_go(shop: Shop, ring: RingClient) -> None:
     # The ring has epochs that the run has not any more: it keeps three, the run two.
     third = shop.run("sales")
     assert first not in committed_epochs(shop.out)
-    wait_for(ring, third)
+    wait_for_epoch(ring, third)
     expect_views(ring, shop.out, third)
     for node in ring.nodes:
         kept = ring.query("SELECT sum(n) AS n FROM visitors", node=node, epoch=first)
@@ -159,7 +150,7 @@ def test_epochs_come_and_go(shop: Shop, ring: RingClient) -> None:
         assert kept.rows() == [("0001000", 1000)]
 
     fourth = shop.run("visits")
-    wait_for(ring, fourth)
+    wait_for_epoch(ring, fourth)
     with pytest.raises(EpochMissingError, match=f"the ring has no epoch {first}, or not any more") as problem:
         ring.query(SELECTS[0], epoch=first)
     assert problem.value.epochs == (second, third, fourth)
@@ -188,7 +179,7 @@ def test_an_epoch_that_goes_while_a_query_waits_for_it(shop: Shop, tmp_path: Pat
             time.sleep(0.05)
         os.kill(pids[other], signal.SIGCONT)
         problem = answer.exception(timeout=20)
-        wait_for(ring, second)
+        wait_for_epoch(ring, second)
         expect_views(ring, shop.out, second)
     assert isinstance(problem, EpochMissingError)
     assert problem.epochs == (second,)
@@ -208,7 +199,7 @@ def test_a_run_that_goes_on_is_killed_and_goes_on(shop: Shop, ring: RingClient) 
                 assert time.monotonic() < until
                 time.sleep(0.02)
             newest = committed_epochs(shop.out)[-1]
-            wait_for(ring, newest)
+            wait_for_epoch(ring, newest)
             answer = ring.query("SELECT sum(n) AS n FROM visitors")
             assert answer.epoch >= newest
             if turn in (1, 3):
@@ -223,7 +214,7 @@ def test_a_run_that_goes_on_is_killed_and_goes_on(shop: Shop, ring: RingClient) 
         process.kill()
         process.wait()
     last = committed_epochs(shop.out)[-1]
-    wait_for(ring, last)
+    wait_for_epoch(ring, last)
     expect_views(ring, shop.out, last)
 
 
@@ -239,14 +230,14 @@ def test_a_run_that_goes_on_elsewhere_and_comes_back(shop: Shop, ring: RingClien
     log = (ring.home / LOG).read_text()
     assert log.count(f"the epochs that are there stay: {shop.out} is not a folder") == 1, log
     os.rename(elsewhere, shop.out)
-    wait_for(ring, second)
+    wait_for_epoch(ring, second)
     expect_views(ring, shop.out, second)
 
 
 @pytest.mark.slow
 def test_another_run_in_the_same_folder_is_another_source(shop: Shop, ring: RingClient, tmp_path: Path) -> None:
     shop.run("sales")
-    wait_for(ring, committed_epochs(shop.out)[-1])
+    wait_for_epoch(ring, committed_epochs(shop.out)[-1])
     other = Shop(tmp_path / "other")
     last = other.run("visits")
     os.rename(shop.out, tmp_path / "gone")

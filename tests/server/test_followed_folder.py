@@ -38,13 +38,20 @@ class Run:
     """A run that goes an epoch further when it is told to, and the server of its folder."""
 
     def __init__(self, folder: Path, buckets: int = 3) -> None:
-        self.stream = OrdersStream(folder / "in", 5, {**QUERIES, "revenue": REVENUE})
+        self.stream = OrdersStream(folder / "in", 5, {**QUERIES, "revenue": REVENUE, "customers": "FROM customers"})
         program = compile_sql(SCRIPT, rely=False)
         self.out = folder / "out"
         layout = "one-bucket" if buckets == 1 else "one-round:orders=oid+lineitem=oid"
         sources = sources_from([str(folder / "in")], program)
         self.run = EmbeddedRun(
-            program, sources, self.out, make_engine=engine_of, layout=layout, buckets=buckets, keep=3
+            program,
+            sources,
+            self.out,
+            make_engine=engine_of,
+            layout=layout,
+            buckets=buckets,
+            keep=3,
+            publish=("customers",),
         )
         self.step()
 
@@ -101,6 +108,9 @@ def test_every_epoch_is_shown_as_it_is_committed(run: Run, served: Served) -> No
             asked = client.query("SELECT COUNT(*) AS n, SUM(s) AS s FROM revenue")
             sums = [row[1] for row in answers[epoch]["revenue"] if row[1] is not None]
             assert (asked.at, asked.rows()) == (epoch, [(len(answers[epoch]["revenue"]), sum(sums))])
+            for column in ("cid", "length(repeat('x', cid))"):  # the second is computed in another process
+                listed = client.query(f"SELECT {column} AS c, nation FROM customers")
+                assert same_bag(rows_of(listed), answers[epoch]["customers"])
             measured = client.query("SELECT nation, MEASURE(n), MEASURE(s) FROM sales GROUP BY nation")
             assert same_bag(rows_of(measured), [row[:3] for row in answers[epoch]["0"]])
             rolled = Cube(client, "prices").rollup("third").slice(third=[1, 2])

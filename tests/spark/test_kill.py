@@ -21,6 +21,7 @@ import pytest
 from cumulus.epochs.committed.manifest import committed_epochs, read_manifest
 from cumulus.epochs.output.query import query
 from support.orders_stream import OrdersStream, sorted_rows
+from support.published_orders import QUERIES, check_tables
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
@@ -53,17 +54,18 @@ def run_until_done(stream: OrdersStream, out: Path, crash: str, buckets: int | s
 
 
 def check(stream: OrdersStream, out: Path) -> None:
-    """Every epoch is committed once; its views, its quarantine and its counts are those of the rows so far."""
+    """Every epoch is committed once; its views, tables, quarantine and counts are those of the rows so far."""
     assert committed_epochs(out) == list(stream.expected)
     for epoch, expected in stream.expected.items():
         assert sorted_rows(query(out, "FROM revenue", epoch).to_pylist()) == expected, epoch
         refused = query(out, "SELECT COUNT(*) AS n, COUNT(DISTINCT (source, position)) AS d FROM quarantine", epoch)
         assert refused.to_pylist() == [{"n": stream.bad_until[epoch], "d": stream.bad_until[epoch]}], epoch
     assert read_manifest(out, len(stream.expected)).totals["events"] == stream.events
+    check_tables(stream, out)
 
 
 def stream_of(tmp_path: Path, seed: int, epochs: int = EPOCHS) -> OrdersStream:
-    stream = OrdersStream(tmp_path / "in", seed)
+    stream = OrdersStream(tmp_path / "in", seed, {name: QUERIES[name] for name in ("customers", "orders")})
     for _ in range(epochs):
         stream.write(40)
     return stream

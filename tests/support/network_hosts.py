@@ -109,6 +109,12 @@ class Host:
         """Plug it in."""
         ip(*self._cable, "up")
 
+    def vanish(self) -> None:
+        """Take its cable away, as when its power fails; then end what runs here."""
+        ip("-n", self.namespace, "link", "del", "eth0")
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+
     def lose_way_to(self, other: Host) -> None:
         """Let nothing of what is sent to another host arrive there; all others hear this one."""
         ip("-n", self.namespace, "neigh", "replace", other.address, "lladdr", "02:00:00:00:00:99", "dev", "eth0")

@@ -14,7 +14,7 @@ from support.orders_stream import PROGRAM
 
 
 def main(folder: str, out: str, buckets: str = "1", checkpoint: str = "", master: str = "") -> None:
-    """Maintain the program of `orders_stream` until all files are read; tell each epoch.
+    """Maintain the program of `orders_stream` until all files are read, with its tables; tell each epoch.
 
     `CUMULUS_STORAGE` has the options of the store, as JSON; `CUMULUS_CONF` settings of Spark.
     """
@@ -30,6 +30,7 @@ def main(folder: str, out: str, buckets: str = "1", checkpoint: str = "", master
         buckets=int(number),
         keep=10_000,
         compact_bytes=3_000,
+        publish=("all",),
         storage=json.loads(os.environ.get("CUMULUS_STORAGE", "{}")),
         on_epoch=lambda epoch: print(epoch.number, round(epoch.seconds, 3), *epoch.how, flush=True),
     )

@@ -95,6 +95,24 @@ def test_what_fails_to_fill_a_slot_leaves_none(make: Callable[[], SlotPool]) -> 
     assert open_memory() == files
 
 
+@pytest.mark.parametrize("make", POOLS)
+def test_a_link_that_ends_in_the_middle_of_a_chunk_says_so(make: Callable[[], SlotPool]) -> None:
+    def ends(room: memoryview) -> None:
+        rest = room[7:]  # what is still to come, as who receives it has it in its frame when it fails
+        raise EOFError(f"{len(rest)} bytes have not come")
+
+    pool, before = make(), open_memory()
+    with pytest.raises(EOFError, match="93 bytes have not come") as told:
+        pool.fill(100, ends)
+    kept = told.value  # with its frames, and what they refer to
+    again = pool.fill(100, bytes(100))
+    pool.free(again)
+    del kept, told
+    pool.close()
+    gc.collect()
+    assert (pool.counts(), open_memory()) == (SlotCounts(0, 0, 0, 0), before)
+
+
 def test_a_file_is_mapped_when_it_is_read_and_no_earlier() -> None:
     pool = DescriptorPool()
     slot = pool.fill(5000, lambda room: room.__setitem__(slice(None), b"y" * 5000))

@@ -18,8 +18,9 @@ import pytest
 
 from cumulus.errors import ProcessError, RemoteProtocolError
 from cumulus.transport.client_connection import ClientConnection
+from cumulus.transport.framing import FrameKind
 from cumulus.transport.greeting import Credentials
-from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded
+from cumulus.transport.machine_process import LinkLost, MachineMessage, Process, ProcessEnded, ProcessListener
 from cumulus.transport.supervisor import Health, StartError, Supervisor
 from support.relay import ListCodec
 from support.tiers import sampled
@@ -323,3 +324,45 @@ def test_who_does_not_read_slows_the_source_and_nothing_is_lost() -> None:
             ask(supervisor, "c", "count")
             counted = said(supervisor)[1]
         assert counted == {"b": 4000}
+
+
+class Connected:
+    """A process that has come by itself: its end is told by whoever closes it, as that of a ring's node."""
+
+    pid, host = 1, None
+
+    def __init__(self, listener: ProcessListener) -> None:
+        self.listener, self.is_open = listener, True
+
+    def send(self, kind: int, payload: bytes, incarnation: int = 0) -> None: ...
+
+    def kill(self) -> None:
+        self.listener.heard(FrameKind.MESSAGE, b"its last words")
+
+    terminate = kill
+
+    def wait(self, seconds: float) -> bool:
+        return not self.is_open
+
+    def is_alive(self) -> bool:
+        return self.is_open
+
+    def ticks(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.listener.ended(-1, "the connection to it is gone")
+
+
+def test_the_end_of_one_that_is_given_up_is_not_that_of_its_namesake() -> None:
+    with Supervisor([]) as supervisor:
+        for name in ("a", "b"):
+            supervisor.add(Process(name), lambda _, listener: Connected(listener))
+        supervisor.give_up("a")
+        supervisor.add(Process("a"), lambda _, listener: Connected(listener))
+        supervisor.kill("b")
+        assert supervisor.wait(0.0) == MachineMessage("b", b"its last words")
+        assert supervisor.wait(0.0) is None
+        assert supervisor.is_alive("a")

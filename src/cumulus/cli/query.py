@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
 from cumulus.cli.row_output import ARROW, AS_CSV, AS_JSON, PARQUET, RowOutput
 from cumulus.cli.shared_options import StorageOptions
-from cumulus.errors import StoreError, UsageError
-
-if TYPE_CHECKING:
-    from cumulus.durable.store import Store
-    from cumulus.epochs.committed.manifest import Manifest
-    from cumulus.scalars.user import Functions
-    from cumulus.view_answers import NoAnswer, ViewAnswer
+from cumulus.errors import UsageError
 
 SAVED = "warehouse.json"
 """The file that a folder of `Warehouse.save` has."""
@@ -44,6 +39,9 @@ def query(
         False, "--explain", help="Say which view answers a query over base tables, or why none does."
     ),
     no_views: bool = typer.Option(False, "--no-views", help="Do not answer queries over base tables from views."),
+    ring: str = typer.Option("", "--ring", help="HOST:PORT, or the home, of a ring over OUT, for larger queries."),
+    secret_file: Path | None = typer.Option(None, "--secret-file", help="For --ring HOST:PORT.", show_default=False),
+    ring_above: str = typer.Option("100MB", "--ring-above", help="Of how large files a query reads to go to --ring."),
     token: str = typer.Option("", "--token", envvar="CUMULUS_TOKEN", help="For a server.", show_default=False),
 ) -> None:
     """Ask for what the views of OUT say, of a run at the last committed epoch or an earlier one.
@@ -56,9 +54,9 @@ def query(
         from cumulus.cubes.sources import open_host
         from cumulus.hosts import Freshness
 
-        if explain or no_views:
+        if explain or no_views or ring:
             raise UsageError(
-                f"{out}: --explain and --no-views are for the output folder of a run",
+                f"{out}: --explain, --no-views and --ring are for the output folder of a run",
                 hint="A server and a saved warehouse answer from what they keep: leave the options out.",
             )
         host = open_host(out, called, token)
@@ -67,25 +65,19 @@ def query(
         finally:
             host.close()
         return
+    from cumulus.cli.output_queries import OutputQuery, RingChoice, answer
     from cumulus.cli.terminal.consoles import plain_console
     from cumulus.durable.store import storage_of, store_of
     from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
     from cumulus.epochs.committed.manifest import committed_epochs
     from cumulus.epochs.output.query import manifest_of
-    from cumulus.epochs.output.query import query as ask
 
     store = store_of(out, storage_of(storage or ()))
     manifest = manifest_of(store, epoch)
     warn = partial(plain_console(to_errors=True).print, soft_wrap=True)
-    found = None if no_views else over_views(store, manifest, sql, called)
-    if found is not None and explain:
-        warn(found.why)
-    try:
-        result = ask(store, getattr(found, "sql", sql), epoch, called, parameters)
-    except UsageError as problem:
-        if found is None:
-            raise
-        raise UsageError(problem.message, hint=f"No view answers a query over base tables here: {found.why}.") from None
+    chosen = RingChoice(ring, secret_file, bytes_in(ring_above)) if ring else None
+    asked = OutputQuery(sql, manifest.epoch, called, parameters, not no_views, chosen)
+    result = answer(store, asked, warn if explain else lambda _: None)
     if manifest.snapshot != manifest.epoch:
         with_rows = sorted({manifest_of(store, each).snapshot for each in committed_epochs(store)})
         warn(
@@ -100,31 +92,28 @@ def query(
     output.write(result)
 
 
-def over_views(store: Store, manifest: Manifest, sql: str, functions: Functions | None) -> ViewAnswer | NoAnswer | None:
-    """Return how a view of an epoch answers a query over base tables; None for a query over views.
+def bytes_in(text: str) -> int:
+    """Return how many bytes a text says.
 
-    Parameters
-    ----------
-    store
-        The output, which has the program.
-    manifest
-        Of the epoch: views that are not there, or that have errors, answer nothing.
-    functions
-        Those of the user, which no view answers.
+    Raises
+    ------
+    UsageError
+        If it does not.
+
+    Examples
+    --------
+    >>> bytes_in("100MB"), bytes_in("0")
+    (100000000, 0)
     """
-    from cumulus.epochs.committed.program_text import written_program
-    from cumulus.scalars.user import given_functions
-    from cumulus.view_answers import names_tables, view_answer
+    from cumulus.engine.limits import bytes_of
 
-    try:
-        program = written_program(store)
-    except StoreError:  # of an old release, which did not write it
-        return None
-    if not names_tables(program, sql):
-        return None
-    failed = {*manifest.errors, *manifest.view_error_totals}
-    there = [view for view in manifest.views if manifest.files(view)]
-    return view_answer(program, sql, failed=failed, views=there, functions=given_functions(functions))
+    if text.isdecimal() and text.isascii():
+        return int(text)
+    with suppress(UsageError):
+        found = bytes_of("" if "%" in text else text)
+        if found is not None:
+            return found
+    raise UsageError(f"--ring-above {text!r} is no size", hint="A number of bytes, or such as 100MB.")
 
 
 def parameters_in(given: list[str]) -> dict[str, Any]:

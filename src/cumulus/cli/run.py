@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cumulus.cli.functions import FunctionPlaces, functions_in
-from cumulus.cli.shared_options import ArityChoice, DispatchChoice, GcChoice, StorageOptions
+from cumulus.cli.shared_options import ArityChoice, DispatchChoice, GcChoice, PublishedTables, StorageOptions
 from cumulus.cli.terminal.progress_lines import ProgressReporter
 from cumulus.cluster.mode import CUT_HELP, MODE_HELP, SPLIT_HELP, Mode
 from cumulus.cluster.planning.epoch_endings import (
@@ -70,6 +70,7 @@ def run(
     late_epochs: int = typer.Option(10, min=0, help="Epochs that a row may wait for its parent."),
     keep: int = typer.Option(100, min=1, help="Epochs to keep in OUT."),
     snapshot_every: int = typer.Option(1, min=1, help="Write whole views only every so many epochs, and at the end."),
+    publish: PublishedTables = None,
     master: str = typer.Option(
         "", help="Where Spark runs: spark://HOST:PORT, yarn, k8s://…, local[N]; this machine if not given."
     ),
@@ -101,7 +102,7 @@ def run(
     settings: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "epochs": epochs, "layout": layout}
     settings |= {"buckets": buckets, "files_per_epoch": files_per_epoch, "late_epochs": late_epochs, "keep": keep}
     settings |= {"snapshot_every": snapshot_every, "functions": given, "make_engine": partial(make_engine, engine)}
-    settings |= {"storage": kept, "statistics": counts, **_spark_settings(host, master, conf, partitions)}
+    settings |= {"storage": kept, "statistics": counts, **_own_settings(host, master, conf, partitions, publish)}
     if host == "cluster":
         settings |= {"nodes": nodes or 0, "switches": switches or 0, "mode": mode, "order": order.value}
         settings |= {"cuts": tuple(cut), "options": tuple(option), "engine": engine, "dead_after": dead_after}
@@ -165,14 +166,20 @@ def _program(
     return program_of_run(compiled, layout, wanted, count)
 
 
-def _spark_settings(host: str, master: str, conf: list[str], partitions: int) -> dict[str, Any]:
+def _own_settings(
+    host: str, master: str, conf: list[str], partitions: int, publish: list[str] | None
+) -> dict[str, Any]:
+    """Return the settings that not every host takes."""
+    published = [name.strip() for each in publish or () for name in each.split(",")]
+    if published and host == "cluster":
+        raise UsageError("--publish is not of --host cluster", hint="Use --host spark or --host embedded.")
     if host == "spark":
-        return {"master": master, "conf": conf, "partitions": partitions}
+        return {"master": master, "conf": conf, "partitions": partitions, "publish": published}
     if master or conf or partitions:
         raise UsageError(
             f"--master, --conf and --partitions are of Spark, not of --host {host}", hint="Leave them out."
         )
-    return {}
+    return {} if host == "cluster" else {"publish": published}
 
 
 def _resumed(file: Path, out: str, checkpoint: str, storage: Storage) -> Program | None:

@@ -23,3 +23,11 @@ StorageOptions: TypeAlias = Annotated[
 DispatchChoice: TypeAlias = Annotated[str, typer.Option("--dispatch", help=DISPATCH_HELP, show_default=False)]
 ArityChoice: TypeAlias = Annotated[int | None, typer.Option("--arity", help=ARITY_HELP, show_default=False)]
 GcChoice: TypeAlias = Annotated[str, typer.Option("--gc", help=GC_HELP, show_default=False)]
+PublishedTables: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--publish",
+        help="TABLE[,TABLE…], all or none: write the rows of tables beside the views; as before if not given.",
+        show_default=False,
+    ),
+]

@@ -39,6 +39,7 @@ from cumulus.epochs.layouts import match_sources_to_tables, require_definitions
 from cumulus.epochs.moves import Move, PartsReader, make_generation, move_of, plan_after, restored_stages
 from cumulus.epochs.output.identity import Checkpoint
 from cumulus.epochs.output.publish import merge_functions
+from cumulus.epochs.output.published_tables import tables_to_publish
 from cumulus.epochs.output.sink import Sink
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import output_error
@@ -73,6 +74,8 @@ class EmbeddedRun:
         done one after the other, so more than one has no use but comparison, and what another host is to take over.
     files_per_epoch, late_epochs, keep, snapshot_every
         As in `cumulus.spark.maintain`.
+    publish
+        As in `cumulus.spark.maintain`.
     on_move
         Called with what is to change before a checkpoint goes on in other buckets.
     spark_parts
@@ -103,6 +106,7 @@ class EmbeddedRun:
         late_epochs: int = LATE_EPOCHS,
         keep: int = 100,
         snapshot_every: int = 1,
+        publish: Sequence[str] = (),
         on_move: Callable[[Move], None] | None = None,
         spark_parts: PartsReader | None = None,
     ) -> None:
@@ -116,6 +120,7 @@ class EmbeddedRun:
         self._asked = layout, buckets, statistics
         self._on_move, self._spark_parts = on_move, spark_parts
         self._limit = files_per_epoch
+        self._publish = publish
         self._keep, self._snapshot_every = keep, snapshot_every
         self.out = store_of(absolute(out), storage)
         place = absolute(checkpoint) if checkpoint else below(absolute(out), "checkpoint")
@@ -189,7 +194,8 @@ class EmbeddedRun:
         if not self.identity.fresh:
             after = plan_after(self._program, store, self._generation, *self._asked)
         move = move_of(store, self._generation, after, EMBEDDED, newest)
-        maker = PartMaker(self._program, after, self._make_engine, self._late_epochs, self._functions)
+        published = tables_to_publish(self._program, self._publish, newest)
+        maker = PartMaker(self._program, after, self._make_engine, self._late_epochs, self._functions, published)
         if move is not None:
             if self._on_move is not None:
                 self._on_move(move)

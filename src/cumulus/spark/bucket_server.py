@@ -140,7 +140,8 @@ class HeldBucket:
 def fresh_bucket(work: BucketWork, index: int) -> Part:
     """Return the bucket, or what its stage has instead, before its first epoch."""
     functions = unpack_functions(work.functions)
-    maker = PartMaker(program_of(work.program), work.plan, work.make_engine, work.late_epochs, functions)
+    given = work.plan, work.make_engine, work.late_epochs, functions, work.published
+    maker = PartMaker(program_of(work.program), *given)
     return maker.make(work.stage, index)
 
 

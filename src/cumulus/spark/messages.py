@@ -131,6 +131,8 @@ class BucketWork:
         Where the output is; credentials are those of the worker's machine.
     stage
         Of which stage of the plan the bucket is.
+    published
+        The tables whose rows are written beside the views.
     """
 
     program: str
@@ -141,6 +143,7 @@ class BucketWork:
     storage: Storage
     late_epochs: int
     stage: int = 0
+    published: tuple[str, ...] = ()
 
     def pickled(self) -> bytes:
         """Return it as bytes, for a process that has not been sent it by Spark."""

@@ -27,6 +27,7 @@ from cumulus.epochs.folder_source import FolderSource
 from cumulus.epochs.generations import SPARK
 from cumulus.epochs.layouts import match_sources_to_tables, polled_tables, require_definitions
 from cumulus.epochs.output.identity import Checkpoint
+from cumulus.epochs.output.published_tables import tables_to_publish
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.output.turns import wait_for_turn
 from cumulus.epochs.plan import BucketPlan
@@ -78,6 +79,7 @@ class RunOptions:
     keep: int = 100
     compact_bytes: int = COMPACT_BYTES
     snapshot_every: int = 1
+    publish: Sequence[str] = ()
 
 
 def maintain(
@@ -128,7 +130,9 @@ def maintain(
         state, in which the buckets lie; another number than the checkpoint's spreads them anew; 0 for the checkpoint's,
         at the beginning one per core, and never more than buckets. `files_per_epoch`: of one table, 0 for all.
         `late_epochs`: how long a row waits for its parent. `keep`: epochs to keep in `out`. `snapshot_every`: write
-        whole views only every so many epochs, and at the end of a run that reads all there is.
+        whole views only every so many epochs, and at the end of a run that reads all there is. `publish`: tables whose
+        rows are written beside the views, by name; ("all",) whose rows are kept, ("none",), or () for those that the
+        last epoch has (docs/files.md).
         `compact_bytes`: how long a bucket's log of payloads may grow before it is compacted.
 
     Returns
@@ -226,7 +230,9 @@ class Run:
         known = self._program, functions, self._options.keep, bool(self._frames)
         self._commit = commit_of(self.out.address, self._storage, self.checkpoint, self.identity, *known)
         self.newest = self._commit.sink.newest()
-        maker = PartMaker(self._program, self.first_plan, make_engine, options.late_epochs, self._functions)
+        published = tables_to_publish(self._program, options.publish, self.newest)
+        given = self.first_plan, make_engine, options.late_epochs, self._functions, published
+        maker = PartMaker(self._program, *given)
         self._take_over(maker)
         identity = self.identity
         self._is_voting = bool(polled_tables(self._program, identity.plan.partitioned))
@@ -236,12 +242,10 @@ class Run:
         write_program(self.out, self._program)
         snapshots = self._commit.snapshots = self._snapshots()
         self._works = stage_works(
-            self._program,
+            maker,
             identity,
-            make_engine,
             functions,
             (self.out.address, self._storage),
-            options.late_epochs,
             options.compact_bytes,
             (self._generation, self.checkpoint.store),
             snapshots,

@@ -7,16 +7,15 @@ again → `transformWithState` (the views' buckets per key) → reports.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cumulus.durable.store import Storage, Store
-from cumulus.engine.protocol import Engine
 from cumulus.epochs.generations import Generation
 from cumulus.epochs.layouts import polled_tables
 from cumulus.epochs.output.identity import Identity
 from cumulus.epochs.output.snapshots import Snapshots
-from cumulus.m3.program import Program
+from cumulus.epochs.stages.parts import PartMaker
 from cumulus.spark.checkpoints.key_spreading import grouping_keys
 from cumulus.spark.handler import HANDED, REPORTS, BucketProcessor
 from cumulus.spark.messages import BucketWork, Seed, Work
@@ -26,12 +25,10 @@ if TYPE_CHECKING:
 
 
 def stage_works(
-    program: Program,
+    maker: PartMaker,
     identity: Identity,
-    make_engine: Callable[..., Engine],
     functions: bytes,
     out: tuple[str, Storage],
-    late_epochs: int,
     compact_bytes: int,
     generation: tuple[Generation, Store],
     snapshots: Snapshots,
@@ -40,23 +37,26 @@ def stage_works(
 
     Parameters
     ----------
-    program, identity
+    maker
+        Of the parts of the run.
+    identity
         Of the checkpoint.
-    make_engine, functions, late_epochs, compact_bytes, snapshots
+    functions, compact_bytes, snapshots
         As in `cumulus.spark.messages`.
     out
         Where the output is.
     generation
         Of the checkpoint that makes the next epoch, and the checkpoint.
     """
-    plan = identity.plan
+    plan, program, published, late_epochs = identity.plan, maker.program, maker.published, maker.late_epochs
     count = 2 if plan.groups else 1
     made, checkpoint = generation
     keys = grouping_keys(made)
-    known = f"{identity.checkpoint}/{made.state}/{late_epochs}/{hashlib.sha256(functions).hexdigest()}"
+    with_all = hashlib.sha256(b"\0".join([functions, *map(str.encode, published)])).hexdigest()
+    known = f"{identity.checkpoint}/{made.state}/{late_epochs}/{with_all}"
     works = []
     for stage in range(count):
-        bucket = BucketWork(str(program), plan, make_engine, functions, *out, late_epochs, stage)
+        bucket = BucketWork(str(program), plan, maker.make_engine, functions, *out, late_epochs, stage, published)
         is_voting = stage == 0 and bool(polled_tables(program, plan.partitioned))
         name = f"{known}/views" if stage else known
         is_last = stage == count - 1

@@ -61,6 +61,26 @@ def limit_absence(connection: socket.socket, seconds: float) -> None:
     _set_options(connection, {**probes, "TCP_USER_TIMEOUT": round(seconds * 1000)})
 
 
+def silence_s(connection: socket.socket) -> float:
+    """Return for how many seconds the system of the other side has acknowledged nothing; 0 if that is not known.
+
+    With `limit_absence` a live one acknowledges something every few seconds, whatever its processes do.
+    """
+    return _acknowledged(connection)[1]
+
+
+def _acknowledged(connection: socket.socket) -> tuple[int, float]:
+    """Return how many segments are not acknowledged, and how many seconds ago the last one was."""
+    if connection.family not in (socket.AF_INET, socket.AF_INET6) or not hasattr(socket, "TCP_INFO"):
+        return 0, 0.0
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        unacknowledged, last_ms = _TCP_INFO.unpack(told)
+    except (OSError, struct.error):  # it is closing
+        return 0, 0.0
+    return unacknowledged, last_ms / 1000
+
+
 def _set_options(connection: socket.socket, options: Mapping[str, int]) -> None:
     if connection.family in (socket.AF_INET, socket.AF_INET6):
         for option, value in options.items():
@@ -216,14 +236,8 @@ class Connection(asyncio.BufferedProtocol):
         One that is there and reads nothing does say so: this is about cables, not about who is slow.
         """
         connection = self._transport.get_extra_info("socket")
-        if connection is None or not hasattr(socket, "TCP_INFO"):
-            return 0.0
-        try:
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-            unacknowledged, last_ms = _TCP_INFO.unpack(told)
-        except (OSError, struct.error):  # it is closing, or no TCP
-            return 0.0
-        return last_ms / 1000 if unacknowledged else 0.0
+        unacknowledged, silence_s = (0, 0.0) if connection is None else _acknowledged(connection)
+        return silence_s if unacknowledged else 0.0
 
     def expect_soon(self) -> None:
         """Let the system find out within seconds that the other side of a silent connection is gone."""

@@ -220,11 +220,15 @@ class Supervisor:
         self._introduce(None, members)
 
     def give_up(self, name: Name) -> None:
-        """End a process, if it has not ended, and forget it: it is not started again, and nobody hears of it."""
+        """End a process, if it has not ended, and forget it: it is not started again, and nobody hears of it.
+
+        Another process may have its name from then on.
+        """
         self._processes = tuple(each for each in self._processes if each.name != name)
         running = self._running.pop(name)
         running.running.kill()
         running.running.close()
+        _remove(self._occurrences, lambda occurrence: occurrence.name == name)
 
     def stop_one(self, name: Name) -> None:
         """Ask a process to end; `wait` tells when it has."""
@@ -337,7 +341,8 @@ class Supervisor:
         for process in processes:
             if process.name in self._running:
                 self._running[process.name].running.close()
-        self._forget_ends({process.name for process in processes})
+        again = {process.name for process in processes}
+        _remove(self._occurrences, lambda occurrence: isinstance(occurrence, ProcessEnded) and occurrence.name in again)
         for process in processes:
             with Deferring():  # an interrupt in between would leave a process that nobody stops
                 launch = self._launchers.get(process.name, LocalProcess)
@@ -367,16 +372,6 @@ class Supervisor:
         clients_secret = None if self._clients_secret is None else self._clients_secret.hex()
         return {"secret": self._secret.hex(), "clients_secret": clients_secret}
 
-    def _forget_ends(self, names: Collection[Name]) -> None:
-        """Let nobody hear of ends of processes that are started again."""
-        kept: list[Occurrence] = []
-        with suppress(Empty):
-            while True:
-                kept.append(self._occurrences.get_nowait())
-        for each in kept:
-            if not isinstance(each, ProcessEnded) or each.name not in names:
-                self._occurrences.put(each)
-
     def _introduce(self, message: bytes | None, members: Sequence[Name] | None = None) -> None:
         known = self.addresses()
         places = {name: [*known[name], *self._running[name].further] for name in (members or known)}
@@ -387,6 +382,17 @@ class Supervisor:
     def _take(self, occurrence: Occurrence) -> None:
         if not self._is_stopping:
             self._occurrences.put(occurrence)
+
+
+def _remove(occurrences: Queue[Occurrence], is_stale: Callable[[Occurrence], bool]) -> None:
+    """Remove occurrences that nobody has heard of yet."""
+    kept: list[Occurrence] = []
+    with suppress(Empty):
+        while True:
+            kept.append(occurrences.get_nowait())
+    for each in kept:
+        if not is_stale(each):
+            occurrences.put(each)
 
 
 def _print_line(name: Name, line: str) -> None:

@@ -109,17 +109,27 @@ def names_tables(program: Program, sql: str) -> bool:
     >>> names_tables(program, "SELECT a FROM R"), names_tables(program, "SELECT a FROM v")
     (True, False)
     """
+    names = table_names(sql)
+    return bool(names) and names <= {folded(table.name) for table in program.relations}
+
+
+def table_names(sql: str) -> frozenset[str]:
+    """Return the folded names that a SELECT reads from, WITHs among them; none of what is no SELECT.
+
+    Examples
+    --------
+    >>> sorted(table_names("WITH w AS (FROM R) SELECT a FROM w JOIN s USING (a)"))
+    ['r', 's', 'w']
+    """
     if not isinstance(sql, str) or half_character(sql) >= 0:
-        return False
+        return frozenset()
     connection = duckdb.connect(config=dict(NOTHING_ELSE))
     try:
         tree = parsed(connection, sql)
     finally:
         connection.close()
-    names = {
-        folded(str(each.get("table_name", ""))) for each in everything(tree or {}) if each.get("type") == "BASE_TABLE"
-    }
-    return bool(names) and names <= {folded(table.name) for table in program.relations}
+    tables = (each for each in everything(tree or {}) if each.get("type") == "BASE_TABLE")
+    return frozenset(folded(str(each.get("table_name", ""))) for each in tables)
 
 
 def shape_of(

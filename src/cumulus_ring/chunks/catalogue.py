@@ -12,7 +12,7 @@ catalogue, which shares the files that have not changed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -203,6 +203,29 @@ class ChunkedTable:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of a run whose rows are told by others: those that came, and those that went.
+
+    Parameters
+    ----------
+    schema
+        Its columns.
+    rows
+        How many rows it has.
+    select
+        What it is, as a query over its parts.
+    parts
+        They are tables of the catalogue, too, that nobody asks for by name.
+    """
+
+    name: str
+    schema: pa.Schema
+    rows: int
+    select: str
+    parts: tuple[ChunkedTable, ...]
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """All tables of a source at one version; no two chunks have one number.
@@ -213,6 +236,10 @@ class Catalogue:
         The committed epoch, or the number of the state of a folder, counted from 1.
     tables
         No two have one name in any case of letters.
+    published
+        Those that are told by others of `tables`.
+    output
+        The checkpoint of the run whose output it is; "" for another folder.
 
     Raises
     ------
@@ -222,6 +249,8 @@ class Catalogue:
 
     version: int
     tables: tuple[ChunkedTable, ...]
+    published: tuple[PublishedTable, ...] = ()
+    output: str = ""
     chunks: Mapping[int, Chunk] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -242,6 +271,20 @@ class Catalogue:
                         f"{other} and {chunk} have the same number", hint="Rename one of the files: it gets another."
                     )
         object.__setattr__(self, "chunks", chunks)
+
+    @property
+    def by_name(self) -> dict[str, ChunkedTable | PublishedTable]:
+        """The tables that queries may name, by their folded names."""
+        parts = {part.name for each in self.published for part in each.parts}
+        plain = {folded(table.name): table for table in self.tables if table.name not in parts}
+        return {**plain, **{folded(table.name): table for table in self.published}}
+
+    def with_tables(self, version: int, tables: Iterable[ChunkedTable]) -> Catalogue:
+        """Return it under another version, with tables of the same names in the place of its own."""
+        found = tuple(tables)
+        known = {table.name: table for table in found}
+        told = (replace(each, parts=tuple(known[part.name] for part in each.parts)) for each in self.published)
+        return Catalogue(version, found, tuple(told), self.output)
 
     def table(self, name: str) -> ChunkedTable:
         """Return the table with a name, in any case of letters.

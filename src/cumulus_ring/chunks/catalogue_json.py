@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, DataFile, FileRowGroup
+from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, DataFile, FileRowGroup, PublishedTable
 from cumulus_ring.chunks.zone_maps import ColumnBounds, Key
 
 
@@ -24,7 +24,12 @@ def catalogue_said(catalogue: Catalogue) -> dict[str, Any]:
     >>> catalogue_of(catalogue_said(Catalogue(3, ())), Path("tpch")).version
     3
     """
-    return {"version": catalogue.version, "tables": [_table_said(table) for table in catalogue.tables]}
+    published = [
+        [each.name, _schema_said(each.schema), each.rows, each.select, [part.name for part in each.parts]]
+        for each in catalogue.published
+    ]
+    tables = [_table_said(table) for table in catalogue.tables]
+    return {"version": catalogue.version, "tables": tables, "published": published, "output": catalogue.output}
 
 
 def catalogue_of(said: dict[str, Any], source: Path, links: Path | None = None) -> Catalogue:
@@ -37,7 +42,13 @@ def catalogue_of(said: dict[str, Any], source: Path, links: Path | None = None) 
     links
         Where links to files are (`cumulus_ring.chunks.version_retention`); None: files are read where they are.
     """
-    return Catalogue(said["version"], tuple(_table(each, source, links) for each in said["tables"]))
+    tables = tuple(_table(each, source, links) for each in said["tables"])
+    known = {table.name: table for table in tables}
+    published = tuple(
+        PublishedTable(name, _schema(schema), rows, select, tuple(known[part] for part in parts))
+        for name, schema, rows, select, parts in said.get("published", ())  # a keeper of before has none
+    )
+    return Catalogue(said["version"], tables, published, said.get("output", ""))
 
 
 def link_name(stamp: tuple[int, ...]) -> str:
@@ -56,14 +67,22 @@ def _table_said(table: ChunkedTable) -> dict[str, Any]:
     for file in table.files:
         if not any(file.schema.equals(each) for each in schemas):
             schemas.append(file.schema)
-    said = [base64.b64encode(each.serialize()).decode() for each in schemas]
+    said = [_schema_said(each) for each in schemas]
     return {"name": table.name, "schemas": said, "files": [_file_said(file, schemas) for file in table.files]}
 
 
 def _table(said: dict[str, Any], source: Path, links: Path | None) -> ChunkedTable:
-    schemas = [pa.ipc.read_schema(pa.py_buffer(base64.b64decode(each))) for each in said["schemas"]]
+    schemas = [_schema(each) for each in said["schemas"]]
     files = tuple(_file(each, schemas[each["schema"]], source, links) for each in said["files"])
     return ChunkedTable(said["name"], schemas[0], files)
+
+
+def _schema_said(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def _schema(said: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said)))
 
 
 def _file_said(file: DataFile, schemas: list[pa.Schema]) -> dict[str, Any]:

@@ -3,18 +3,25 @@
 `DIR/TABLE.parquet` is a table, and so are all `DIR/TABLE/*.parquet` together. What has another name, or begins with a
 dot or an underscore, is none. Folders inside a table's folder are refused: their rows would be missing.
 
-An output folder has its views as tables. The files of an epoch may be gone when a later one is committed; then that
-one is read. A view that could never be computed has no files, and is no table yet.
+An output folder has its views as tables, and the tables that its run publishes. The files of an epoch may be gone when
+a later one is committed; then that one is read. A view that could never be computed has no files, and is no table yet.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
+from cumulus.algebra.printing import quoted
+from cumulus.durable.store import store_of
 from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest
+from cumulus.epochs.committed.program_text import written_program
+from cumulus.epochs.output.published_tables import paths_of_table, rows_of_table, select_of_table
 from cumulus.errors import InputError
-from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, DataFile
+from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, DataFile, PublishedTable
 from cumulus_ring.chunks.parquet_files import declared_schema, read_footer
 
 _SUFFIX = ".parquet"
@@ -83,7 +90,7 @@ def _read_epoch(root: Path, before: Catalogue | None) -> Catalogue:
     manifest = newest_manifest(root)
     while manifest is not None:
         try:
-            return _catalogue(root, _files_of_epoch(manifest), before, manifest.epoch)
+            return _with_published(root, manifest, _catalogue(root, _files_of_epoch(manifest), before, manifest.epoch))
         except OSError as problem:
             later = newest_manifest(root)
             if later is None or later.epoch == manifest.epoch:
@@ -96,8 +103,39 @@ def _read_epoch(root: Path, before: Catalogue | None) -> Catalogue:
 
 
 def _files_of_epoch(manifest: Manifest) -> list[tuple[str, list[str]]]:
-    files = ((view, sorted(manifest.files(view))) for view in sorted(manifest.views))
-    return [(view, names) for view, names in files if names]
+    views = [(view, sorted(manifest.files(view))) for view in sorted(manifest.views)]
+    tables = [
+        (_part_name(name, kind), sorted(paths_of_table(table, kind)))
+        for name, table in sorted(manifest.tables.items())
+        for kind in ("data", "gone")
+    ]
+    return [(name, files) for name, files in [*views, *tables] if files]
+
+
+def _part_name(table: str, kind: str) -> str:
+    return f"{kind} of {table}"
+
+
+def _with_published(root: Path, manifest: Manifest, found: Catalogue) -> Catalogue:
+    """Return a catalogue with the tables that the run publishes in the place of their files.
+
+    One of which no row went is a table as others are, without the number of the epoch.
+    """
+    if not manifest.tables:
+        return replace(found, output=manifest.checkpoint)
+    program, known = written_program(store_of(root)), {table.name: table for table in found.tables}
+    published = []
+    for name in sorted(manifest.tables):
+        relation, data = program.relation(name), known[_part_name(name, "data")]
+        schema = pa.schema([data.schema.field(column) for column in relation.column_names])
+        gone = known.get(_part_name(name, "gone"))
+        if gone is None:
+            known[data.name] = replace(data, name=name, schema=schema)
+        else:
+            select = select_of_table(relation, quoted(data.name), quoted(gone.name))
+            rows = rows_of_table(manifest.tables[name])
+            published.append(PublishedTable(name, schema, rows, select, (data, gone)))
+    return Catalogue(found.version, tuple(known.values()), tuple(published), manifest.checkpoint)
 
 
 def _files(root: Path) -> list[tuple[str, list[str]]]:

@@ -147,7 +147,7 @@ class VersionRetention:
             for table in version.catalogue.tables
         ]
         try:
-            self._write(SourceVersion(version.origin, Catalogue(epoch, tuple(tables)), is_adopted=True))
+            self._write(SourceVersion(version.origin, version.catalogue.with_tables(epoch, tables), is_adopted=True))
             self._remove_links()
         except OSError as problem:
             raise self._unwritable(problem) from None
@@ -204,7 +204,7 @@ class VersionRetention:
         for table in found.tables:
             files = tuple(self._with_link(file) for file in table.files)
             tables.append(table if files == table.files else replace(table, files=files))
-        linked = Catalogue(found.version, tuple(tables))
+        linked = found.with_tables(found.version, tables)
         if not _is_whole(linked, {}):
             self._remove_links()
             raise _ChangedError

@@ -106,7 +106,15 @@ class Dial:
             connection.settimeout(seconds)
             connection.connect(f"\0{self._address}" if isinstance(self._address, str) else self._address)
             counts = LinkCounts()
-            self._greet(connection, until, counts)
+            try:
+                self._greet(connection, until, counts)
+            except TimeoutError:
+                raise LinkClosedError("who listens there does not say who it is") from None
+            except RefusalError:
+                raise
+            except RemoteProtocolError:
+                what = f"{self._me.name} cannot connect to {self.peer}: something else listens there"
+                raise RemoteProtocolError(what, hint="See whether its port is another's.") from None
             with self._lock:
                 self._socket = None
                 if self._closing.is_set():

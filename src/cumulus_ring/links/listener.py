@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from cumulus.errors import RemoteProtocolError, UsageError
 from cumulus.machine import Name
+from cumulus.transport.connections import place_text
 from cumulus.transport.framing import FrameKind, FrameReader, header
 from cumulus.transport.greeting import (
     GREETING_SECONDS,
@@ -248,7 +249,8 @@ class LinkListener:
         name = stranger.greeting.peer
         if name is None:
             try:
-                name = str(stranger.connection.getpeername() or "somebody on this machine")
+                place = stranger.connection.getpeername()
+                name = place_text(place[:2]) if place else "somebody on this machine"
             except OSError:
                 name = "somebody"
         self._forget(stranger).close()
@@ -283,9 +285,9 @@ def _tcp_socket(me: Credentials, host: str, port: int) -> tuple[socket.socket, L
         found.listen(_BACKLOG)
     except OSError as problem:
         found.close()
-        reason = "is taken" if problem.errno == errno.EADDRINUSE else f"cannot be used: {problem.strerror}"
-        raise UsageError(
-            f"{me.name}: port {port} of {host} {reason}", hint="Give another one, or 0 for any that is free."
-        ) from None
+        reason, hint = f"cannot be used: {problem.strerror}", "Give an address of this computer, and a port of yours."
+        if problem.errno == errno.EADDRINUSE:
+            reason, hint = "is taken", "Give another one, or 0 for any that is free."
+        raise UsageError(f"{me.name}: port {port} of {host} {reason}", hint=hint) from None
     host, port = found.getsockname()[:2]
     return found, (host, port)

@@ -163,8 +163,7 @@ class BufferPool:
         try:
             _write(memoryview(buffer)[:size], content)
         except BaseException:
-            with self._lock:
-                self._put(buffer)
+            _let_go(buffer)  # and never use it again: see there
             raise
         with self._lock:
             slot = Slot(next(self._numbers), size, buffer, None)
@@ -230,8 +229,7 @@ class BufferPool:
             self._idle.setdefault(len(buffer), []).append(buffer)
             self._idle_bytes += len(buffer)
         else:
-            with suppress(BufferError):  # a writer that failed may still have a view in its error; it goes with that
-                buffer.close()
+            buffer.close()
 
 
 class DescriptorPool:
@@ -252,8 +250,10 @@ class DescriptorPool:
         try:
             if callable(content):
                 mapping = _writable(descriptor, size)
-                with mapping:
+                try:
                     _write(memoryview(mapping)[:size], content)
+                finally:
+                    _let_go(mapping)
             else:
                 _write_file(descriptor, content)
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
@@ -317,6 +317,12 @@ def _write(room: memoryview, content: Filling) -> None:
             content(room)
         else:
             room[:] = content
+
+
+def _let_go(mapping: mmap.mmap) -> None:
+    """Close memory; a writer that failed may still have a view in its error, and then it is closed with that."""
+    with suppress(BufferError):
+        mapping.close()
 
 
 def _write_file(descriptor: int, content: Piece) -> None:

@@ -164,7 +164,10 @@ class Requests:
         elif request.origin == self._s.name:
             self._came_round(request)
         elif request.chunk in self._owned:
-            if not request.is_absorbed or self._s.settings.mode == "auto":
+            mode = self._s.settings.mode
+            # Nobody is sent a chunk straight who may have left: who has not asks anew.
+            is_old = mode != "ring" and request.ring_epoch < self._s.ring_epoch
+            if not is_old and (not request.is_absorbed or mode == "auto"):
                 self._loader.wanted(request.chunk, request.origin, request.relevance)
         elif request.version > self._s.version and request.chunk not in self._outstanding:
             self._hold(request)

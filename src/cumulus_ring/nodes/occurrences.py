@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +20,7 @@ from cumulus.algebra.printing import quoted
 from cumulus.catalog.names import folded
 from cumulus.errors import BindError, SqlError, SqlSyntaxError, UnsupportedError
 from cumulus.views.duckdb_sql.trees import Tree, check_characters, parsed_whole, printed
+from cumulus_ring.chunks.catalogue import PublishedTable
 
 """A part of a query as DuckDB says it in JSON."""
 
@@ -38,6 +39,10 @@ class RingTable(Protocol):
     @property
     def rows(self) -> int:
         """How many rows it has."""
+
+
+TablesByName: TypeAlias = Mapping[str, RingTable | PublishedTable]
+"""What queries may name: folded name → table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class RewrittenQuery:
     """Folded column name → where the query first mentions it: line and column."""
 
 
-def rewrite(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> RewrittenQuery:
+def rewrite(connection: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName) -> RewrittenQuery:
     """Tell the mentions of tables in one SELECT apart.
 
     Parameters
@@ -109,9 +114,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str
     return RewrittenQuery(text, tuple(found), walk.locations)
 
 
-def find_mentions(
-    connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]
-) -> tuple[Tree, Mentions]:
+def find_mentions(connection: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName) -> tuple[Tree, Mentions]:
     """Parse one SELECT and find the tables in it; errors are those of `rewrite`.
 
     Each mention in the tree gets an alias and the names of all of its columns.
@@ -198,7 +201,7 @@ class Mentions:
         ``id`` of a WITH's part of the tree → its readers.
     """
 
-    def __init__(self, sql: str, tables: Mapping[str, RingTable], connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, sql: str, tables: TablesByName, connection: duckdb.DuckDBPyConnection) -> None:
         self.mentions: list[tuple[Tree, RingTable]] = []
         self.common_names: set[str] = set()
         self.readers: dict[int, Readers] = {}
@@ -290,6 +293,9 @@ class Mentions:
             raise self._unknown(part)
         if part["at_clause"] is not None:
             raise self._refusal("AT asks for another version of a table", part, "AT")
+        if isinstance(table, PublishedTable):
+            self._published(part, table)
+            return
         number = len(self.mentions)
         given = part["column_name_alias"]
         self.mentions.append((part, table))
@@ -298,6 +304,18 @@ class Mentions:
         part["alias"] = part["alias"] or name
         part["schema_name"] = part["catalog_name"] = ""
         part["column_name_alias"] = [*given, *table.schema.names[len(given) :]]
+
+    def _published(self, part: Tree, table: PublishedTable) -> None:
+        """Put what a published table is in the place of its mention; no WITH of the query hides its parts."""
+        found = _from_table(self._connection, f"FROM ({table.select})")
+        found |= {key: part[key] for key in ("column_name_alias", "sample") if key in part}
+        found["alias"] = part["alias"] or part["table_name"]
+        part.clear()
+        part.update(found)
+        tables, locations = self._tables, self.locations
+        self._tables, self.locations = {folded(each.name): each for each in table.parts}, {}
+        self._each(part, {})
+        self._tables, self.locations = tables, locations
 
     def _check_function(self, function: Tree) -> None:
         name = folded(function["function_name"])

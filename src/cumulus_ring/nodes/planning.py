@@ -19,7 +19,7 @@ import duckdb
 from cumulus.catalog.names import folded
 from cumulus.errors import BindError, SqlError, UnsupportedError
 from cumulus_ring.chunks.predicates import Predicate
-from cumulus_ring.nodes.occurrences import Occurrence, RewrittenQuery, RingTable, first_paragraph, rewrite
+from cumulus_ring.nodes.occurrences import Occurrence, RewrittenQuery, RingTable, TablesByName, first_paragraph, rewrite
 from cumulus_ring.nodes.scan import OccurrenceSource, registered
 
 __all__ = ["PlanOperator", "QueryPlan", "RingTable", "ScanNeed", "plan_query", "planned_query"]
@@ -74,7 +74,7 @@ class QueryPlan:
     root: PlanOperator
 
 
-def plan_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> QueryPlan:
+def plan_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName) -> QueryPlan:
     """Return what a query needs, without running it.
 
     Parameters
@@ -97,7 +97,7 @@ def plan_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str,
 
 @contextmanager
 def planned_query(
-    cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]
+    cursor: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName
 ) -> Iterator[tuple[QueryPlan, tuple[OccurrenceSource, ...]]]:
     """Give what a query needs, as `plan_query`, and the source of each occurrence, which the cursor knows in the block.
 

@@ -7,7 +7,7 @@ client holds no buffer. However it ends, its feeds are closed and its source hea
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import duckdb
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cumulus.errors import ClosedError, CumulusError, EvaluationError, QueryCancelledError, QueryTimeoutError
 from cumulus_ring.nodes.feed import Feed
-from cumulus_ring.nodes.occurrences import RingTable, first_paragraph
+from cumulus_ring.nodes.occurrences import TablesByName, first_paragraph
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed, planned_query
 
 
@@ -72,9 +72,7 @@ class NodeQuery:
     `run` blocks; any other thread may `cancel`, and is back when the query is over.
     """
 
-    def __init__(
-        self, engine: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable], ask_for: AskFor
-    ) -> None:
+    def __init__(self, engine: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName, ask_for: AskFor) -> None:
         self.sql = sql
         self._engine = engine
         self._tables = tables
@@ -229,7 +227,7 @@ class NodeQueries:
         self._is_closed = False
         self._changed = threading.Condition()
 
-    def prepare(self, sql: str, tables: Mapping[str, RingTable], ask_for: AskFor) -> NodeQuery:
+    def prepare(self, sql: str, tables: TablesByName, ask_for: AskFor) -> NodeQuery:
         """Return a query for `run`."""
         return NodeQuery(self._engine, sql, tables, ask_for)
 

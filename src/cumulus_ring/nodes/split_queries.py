@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
 
-from cumulus_ring.nodes.occurrences import RingTable
+from cumulus_ring.nodes.occurrences import TablesByName
 from cumulus_ring.nodes.planning import QueryPlan, ScanNeed
 from cumulus_ring.nodes.queries import FailingFeed, NodeQuery, TakeBatch
 from cumulus_ring.nodes.splitting import PARTIALS, SplitQuery, WholeQuery, split_query
@@ -22,7 +22,7 @@ class SplitPlanning(NodeQuery):
         None until it has run.
     """
 
-    def __init__(self, engine: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]) -> None:
+    def __init__(self, engine: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName) -> None:
         super().__init__(engine, sql, tables, nothing_is_asked)
         self.decision: SplitQuery | WholeQuery | None = None
 

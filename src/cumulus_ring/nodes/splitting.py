@@ -14,7 +14,6 @@ and sub-queries that choose among rows, are computed as a whole (`stable_functio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -23,7 +22,14 @@ from duckdb.sqltypes import DuckDBPyType
 from cumulus.algebra.printing import quoted
 from cumulus.catalog.names import folded
 from cumulus.views.duckdb_sql.trees import Tree, own, printed
-from cumulus_ring.nodes.occurrences import Mentions, RingTable, find_mentions, first_paragraph, same_meaning
+from cumulus_ring.nodes.occurrences import (
+    Mentions,
+    RingTable,
+    TablesByName,
+    find_mentions,
+    first_paragraph,
+    same_meaning,
+)
 from cumulus_ring.nodes.scan import OccurrenceSource, registered
 from cumulus_ring.nodes.split_groups import GroupedSelect
 from cumulus_ring.nodes.split_order import SplitOrder
@@ -78,9 +84,7 @@ class WholeQuery:
     reason: str
 
 
-def split_query(
-    cursor: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, RingTable]
-) -> SplitQuery | WholeQuery:
+def split_query(cursor: duckdb.DuckDBPyConnection, sql: str, tables: TablesByName) -> SplitQuery | WholeQuery:
     """Return a query in parts, or why it is to be answered as a whole.
 
     Parameters
@@ -99,6 +103,9 @@ def split_query(
     """
     try:
         tree, mentions = find_mentions(cursor, sql, tables)
+        parts = {folded(table.name) for _, table in mentions.mentions} - tables.keys()  # of published tables
+        if parts & set(map(folded, mentions.common_names)):
+            raise NotSplitError("a WITH has the name of a part of a table")
         for part, table in mentions.mentions:
             part["table_name"], part["qualified_name"] = table.name, {"path": [table.name]}
         sources = {

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
-from cumulus.errors import NodeLostError, QueryTimeoutError, RemoteProtocolError, UsageError
+from cumulus.errors import NodeLeavingError, NodeLostError, QueryTimeoutError, RemoteProtocolError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.greeting import Credentials
 from cumulus.views.tables import Result
@@ -29,6 +29,10 @@ ANY_NODE = "any"
 _GRACE_SECONDS = 0.3
 """How long an answer may take when its time is over: it says best why."""
 _CONNECT_SECONDS, _STATUS_SECONDS, _ATTEMPT_SECONDS = 10.0, 2.0, 1.0
+_ABSENCE_SECONDS = 10.0
+"""How long the computer of a node that answers may be silent before it is taken for gone."""
+_MORE_TRIES = 3
+"""How often a query chooses another node, as the one of the lowest bid has just gone."""
 
 
 class RingAnswer(Result):
@@ -187,9 +191,7 @@ class RingClient:
         asked = {"ask": "query", "sql": sql, "epoch": epoch, "timeout_s": timeout, "split": split}
         if timeout is not None and not 0.0 < timeout <= LONGEST_SECONDS:
             raise UsageError(f"a timeout of {timeout} s", hint=f"It is above 0, up to {LONGEST_SECONDS:,} s, or None.")
-        if node == ANY_NODE:
-            node = cheapest(bids_for(self, sql, epoch, timeout))
-        said, rows = self._ask(node, asked, timeout_s=timeout)
+        said, rows = self._ask_cheapest(asked) if node == ANY_NODE else self._ask(node, asked, timeout_s=timeout)
         assert rows is not None, "a result without rows has columns"
         return RingAnswer(rows, said["epoch"], said["node"])
 
@@ -241,6 +243,10 @@ class RingClient:
         tables: dict[str, dict[str, int]] = said["tables"]
         return tables
 
+    def output(self, *, epoch: int = 0) -> str:
+        """Return the checkpoint of the run whose output the ring is over; "" if it is over another folder."""
+        return str(self._ask(ANY_NODE, {"ask": "tables", "epoch": epoch})[0]["output"])
+
     def status(self) -> dict[str, Any]:
         """Return how the ring is: its nodes, and those that it has lost; None for a node that does not answer."""
         address = self.place.read()
@@ -267,6 +273,25 @@ class RingClient:
         """
         self.place.remove(node, wait_s)
 
+    def _ask_cheapest(self, asked: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Ask the node of the lowest bid; another one if it has gone, or is to go, before it has taken the query."""
+        sql, epoch, timeout = asked["sql"], asked["epoch"], asked["timeout_s"]
+        until = None if timeout is None else time.monotonic() + timeout
+        for is_last in (*[False] * _MORE_TRIES, True):
+            node = cheapest(bids_for(self, sql, epoch, timeout))
+            try:
+                link = self._connected(node, _CONNECT_SECONDS if timeout is None else min(_CONNECT_SECONDS, timeout))
+            except (NodeLostError, UsageError):
+                if is_last:
+                    raise
+                continue
+            try:
+                return _answer(link, node, asked, until, timeout)
+            except NodeLeavingError:
+                if is_last:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
     # --- one connection for each call -------------------------------------------------------------------------------
 
     def _ask(
@@ -276,32 +301,7 @@ class RingClient:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         seconds = seconds if timeout_s is None else min(seconds, timeout_s)
         name = self._less_busy(seconds) if node == ANY_NODE else node
-        link = self._connected(name, seconds)
-        # The node gives up in time, but if it is stopped, plans, or sends, nobody but this side does.
-        left = None if until is None else max(0.0, until - time.monotonic())
-        late = None if left is None else threading.Timer(left + _GRACE_SECONDS, link.shut)
-        if late is not None:
-            late.daemon = True
-            late.start()
-        try:
-            send_said(link, said)
-            answer, rows = receive_said(link)
-        except (LinkClosedError, RemoteProtocolError, OSError) as problem:
-            if late is not None and link.is_shut:
-                raise QueryTimeoutError(
-                    f"{name} has not given all rows in {timeout_s} s", hint="Give it more time, or ask for less."
-                ) from None
-            raise NodeLostError(
-                f"{name} has gone before it has answered: {problem}", hint="Ask again: others have its chunks now."
-            ) from None
-        finally:
-            if late is not None:
-                late.cancel()
-                late.join()  # it would else shut what has another's number by then
-            link.close()
-        if "error" in answer:
-            raise error_of(answer["error"])
-        return answer, rows
+        return _answer(self._connected(name, seconds), name, said, until, timeout_s)
 
     def _less_busy(self, seconds: float) -> Name:
         """Return which of two nodes that answer, taken at random, has fewer queries, running or in line.
@@ -331,7 +331,8 @@ class RingClient:
                     raise NodeLostError(f"{name} is lost: {address.lost[name]}", hint=hint)
                 raise UsageError(f"there is no node {name!r}", hint=hint)
             me = Credentials(self._name, secret=bytes.fromhex(address.secret))
-            dial = Dial(me, address.nodes[name], name, CLIENT, address.ring_epoch, min(seconds, _ATTEMPT_SECONDS))
+            attempt_s = min(seconds, _ATTEMPT_SECONDS)
+            dial = Dial(me, address.nodes[name], name, CLIENT, address.ring_epoch, attempt_s, _ABSENCE_SECONDS)
             try:
                 return dial.open()
             except RemoteProtocolError as problem:
@@ -339,6 +340,37 @@ class RingClient:
                     raise NodeLostError(
                         f"{name} does not answer: {problem.message}", hint="Ask another node."
                     ) from None
+
+
+def _answer(
+    link: OpenLink, name: Name, said: dict[str, Any], until: float | None, timeout_s: float | None
+) -> tuple[dict[str, Any], Any]:
+    """Return what a node answers over a new connection, which is closed then."""
+    # The node gives up in time, but if it is stopped, plans, or sends, nobody but this side does.
+    left = None if until is None else max(0.0, until - time.monotonic())
+    late = None if left is None else threading.Timer(left + _GRACE_SECONDS, link.shut)
+    if late is not None:
+        late.daemon = True
+        late.start()
+    try:
+        send_said(link, said)
+        answer, rows = receive_said(link)
+    except (LinkClosedError, RemoteProtocolError, OSError) as problem:
+        if late is not None and link.is_shut:
+            raise QueryTimeoutError(
+                f"{name} has not given all rows in {timeout_s} s", hint="Give it more time, or ask for less."
+            ) from None
+        raise NodeLostError(
+            f"{name} has gone before it has answered: {problem}", hint="Ask again: others have its chunks now."
+        ) from None
+    finally:
+        if late is not None:
+            late.cancel()
+            late.join()  # it would else shut what has another's number by then
+        link.close()
+    if "error" in answer:
+        raise error_of(answer["error"])
+    return answer, rows
 
 
 def bids_for(client: RingClient, sql: str, epoch: int = 0, timeout_s: float | None = None) -> dict[Name, float]:

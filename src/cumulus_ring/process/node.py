@@ -18,7 +18,7 @@ import pyarrow as pa
 from cumulus.catalog.names import folded
 from cumulus.errors import ChunkDamagedError, ChunkMissingError, CumulusError, EpochMissingError
 from cumulus.machine import Name
-from cumulus_ring.chunks.catalogue import Catalogue, Chunk, ChunkedTable
+from cumulus_ring.chunks.catalogue import Catalogue, Chunk
 from cumulus_ring.chunks.disk_rate import DiskRate
 from cumulus_ring.chunks.store import ChunkStore
 from cumulus_ring.chunks.versions import SourceVersions
@@ -81,7 +81,7 @@ class RunningNode:
         self._members = members
         self._ring_epoch = 0
         self._pool = pool
-        self._fetch, self._adopted = fetch, adopted
+        self._fetch, self._adopted, self._has_source = fetch, adopted, bool(place.source)
         self._is_ending = threading.Event()
         rate = options.disk_mb_s * 1e6
         folder = Path(place.folder)
@@ -148,7 +148,8 @@ class RunningNode:
         def ask_for(plan: QueryPlan) -> QueryScans:
             return QueryScans(self.host, self._versions, catalogue, plan, self.options.largest_batch, self.pace, own)
 
-        return self.queries.prepare(sql, tables_by_name(catalogue), ask_for)
+        parts = {} if own is None else {folded(table.name): table for table in catalogue.tables}  # a split names these
+        return self.queries.prepare(sql, {**catalogue.by_name, **parts}, ask_for)
 
     @property
     def engine(self) -> duckdb.DuckDBPyConnection:
@@ -164,13 +165,13 @@ class RunningNode:
         """Return what a query would ask for and how it would run, as text and as JSON."""
         catalogue = self.catalogue(epoch)
         with self._engine.cursor() as cursor:
-            plan = plan_query(cursor, sql, tables_by_name(catalogue))
+            plan = plan_query(cursor, sql, catalogue.by_name)
         requests = scan_requests(plan, catalogue, self._members)
         return explain_text(plan, requests), explain_json(plan, requests)
 
     def tables(self, epoch: int) -> dict[str, dict[str, int]]:
         """Return the tables of an epoch by name, in the order of names, each with its numbers of rows and columns."""
-        found = sorted(self.catalogue(epoch).tables, key=lambda table: table.name)
+        found = sorted(self.catalogue(epoch).by_name.values(), key=lambda table: table.name)
         return {table.name: {"rows": table.rows, "columns": len(table.schema)} for table in found}
 
     def status(self) -> dict[str, Any]:
@@ -277,14 +278,17 @@ class RunningNode:
     def _fetched(self, chunk: Chunk) -> pa.Buffer:
         stream = self._fetch(chunk)
         if stream is None:
-            raise ChunkMissingError(
-                f"{chunk} is at none of the nodes, and its file is gone at node {self.name}",
-                chunk=chunk.id,
-                table=chunk.table,
-                node=self.name,
-                hint=f"Bring {chunk.file.name} back, or ask about a later epoch.",
-            )
+            raise self._nowhere(chunk)
         return stream
+
+    def _nowhere(self, chunk: Chunk) -> ChunkMissingError:
+        file = chunk.file.name
+        if self._has_source:
+            why, hint = f"its file is gone at node {self.name}", f"Bring {file} back, or ask about a later epoch."
+        else:
+            why, hint = f"node {self.name} has no source", f"Join a node with --source, where {file} is."
+        problem = f"{chunk} is at none of the nodes, and {why}"
+        return ChunkMissingError(problem, chunk=chunk.id, table=chunk.table, node=self.name, hint=hint)
 
     def _load(self, chunk: ChunkId) -> pa.Buffer:
         found = self._versions.chunk(chunk)
@@ -297,13 +301,10 @@ class RunningNode:
                 return self._store.load(found)
         except (ChunkMissingError, ChunkDamagedError):
             stream = self._fetch(found)
-            if stream is None:
+            if stream is None and self._has_source:
                 raise
+            if stream is None:
+                raise self._nowhere(found) from None
         with self._reading:
             self._store.take(found, stream, is_adopted=False)
         return stream
-
-
-def tables_by_name(catalogue: Catalogue) -> dict[str, ChunkedTable]:
-    """Return the tables of a catalogue by their folded names."""
-    return {folded(table.name): table for table in catalogue.tables}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -24,7 +25,7 @@ from typing import Any, NoReturn
 
 from cumulus.errors import CumulusError
 from cumulus.machine import Name
-from cumulus.transport.connections import limit_absence
+from cumulus.transport.connections import limit_absence, silence_s
 from cumulus.transport.framing import Frame, FrameKind, FrameReader, framed
 from cumulus.transport.greeting import Credentials
 from cumulus_ring.chunks.versions import SourceVersions
@@ -43,6 +44,9 @@ from cumulus_ring.process.settings import NodePlace, RingOptions
 from cumulus_ring.process.splits import SplitRuns
 from cumulus_ring.process.told_versions import take_versions
 
+_INTERRUPTED = 130
+"""The exit code of a process that Ctrl-C has ended."""
+_LOOK_MS = 500
 _CLOSE_SECONDS = 3.0
 """How long a node that is stopped waits for its queries and its links."""
 
@@ -59,7 +63,7 @@ class NodeProcess:
     on_ready
         Called when the node is a member of the ring, if it has joined.
     on_gone
-        Called when the keeper has ended, with whether it has said that the node is to end; ends the process.
+        Called when the keeper has ended, or stops before the node is ready; ends the process.
     """
 
     def __init__(
@@ -74,7 +78,9 @@ class NodeProcess:
         self._sending = threading.Lock()
         self._links: NeighbourLinks | None = None
         self._versions = SourceVersions({})
-        self._is_ready = False
+        self._is_ready = self._is_member = self._wants_to_leave = False
+        self._absence_s = 0.0
+        """How long the keeper's computer may be silent; 0 until it is told."""
 
     def run(self) -> int:
         """Run the node until it is stopped, or its keeper has ended; return the exit code."""
@@ -112,7 +118,10 @@ class NodeProcess:
         return 0
 
     def leave(self) -> None:
-        """Ask the keeper to let the node go, from any thread."""
+        """Ask the keeper to let the node go, from any thread; a node that is no member yet ends at once."""
+        if not self._is_member:
+            _leave(_INTERRUPTED)
+        self._wants_to_leave = True
         self._tell(FrameKind.MESSAGE, {"leaves": True})
 
     def _start(self, me: Credentials, to_clients: Credentials, said: dict[str, Any]) -> None:
@@ -151,9 +160,12 @@ class NodeProcess:
                 take_versions(versions, self._versions, self._own_place)
                 self._node.host.refresh()
             case {"member": True}:
+                self._is_member = True
                 self._on_ready(self._me.name)
-            case {"leave": bool(leaves)}:
+            case {"leave": bool(leaves), **why}:
                 self._service.leave(leaves)
+                if self._wants_to_leave and not leaves:
+                    print(f"{self._me.name} cannot leave: {why['why']}", file=sys.stderr, flush=True)
             case {"prepare": list(members), "for": str(name)}:
                 threading.Thread(target=self._prepare, args=[members, name], name="share", daemon=True).start()
             case _:
@@ -166,7 +178,7 @@ class NodeProcess:
             self._node.prepare_for(members)
         except CumulusError as problem:
             trouble = problem.message
-        self._tell(FrameKind.MESSAGE, {"prepared": name, "trouble": trouble})
+        self._tell(FrameKind.MESSAGE, {"prepared": name, "members": members, "trouble": trouble})
 
     def _adopted(self, epoch: int, count: int) -> None:
         self._tell(FrameKind.MESSAGE, {"adopted": [epoch, count]})
@@ -228,12 +240,24 @@ class NodeProcess:
         reader = FrameReader()
         reader.trust()
         with suppress(OSError):
-            while count := self._keeper.recv_into(reader.room()):
+            while self._is_keeper_heard() and (count := self._keeper.recv_into(reader.room())):
                 for frame in reader.filled(count):
                     if frame[0] == FrameKind.STOP and not self._is_ready:
-                        _leave(0)
+                        self._on_gone()
                     frames.put(frame)
         self._on_gone()
+
+    def _is_keeper_heard(self) -> bool:
+        """Wait until the keeper says something; return False if its computer has been silent for too long.
+
+        The system's own limits are not enough: what is sent after some seconds of silence gets as many again.
+        """
+        poll = select.poll()
+        poll.register(self._keeper, select.POLLIN)
+        while not poll.poll(_LOOK_MS):
+            if self._absence_s and silence_s(self._keeper) > self._absence_s:
+                return False
+        return True
 
     def _tell(self, kind: FrameKind, what: Any) -> None:
         frame = b"".join(framed(kind, [json.dumps(what).encode()]))

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cumulus.errors import CumulusError, RingError, StoreError, UsageError
+from cumulus.errors import CumulusError, NodeLostError, RingError, StoreError, UsageError
 from cumulus.machine import Name
 from cumulus.transport.connections import place_text
 from cumulus.transport.detached import detached_holder, run_detached, start_detached, stop_detached
@@ -28,6 +28,8 @@ from cumulus.transport.supervisor import Supervisor
 from cumulus_ring.chunks.kept_versions import links_folder
 from cumulus_ring.chunks.version_retention import VersionRetention
 from cumulus_ring.process.home import ADDRESS, LOG, RingAddress, RingHome, is_running, lock_of, read_address
+from cumulus_ring.process.membership.broken_links import BrokenLinks
+from cumulus_ring.process.membership.departures import Departures
 from cumulus_ring.process.membership.joined_process import JoinedProcess, this_machine
 from cumulus_ring.process.membership.keeper_door import JoinWish, KeeperDoor, RemoveWish, refuse
 from cumulus_ring.process.membership.ring_members import MemberPlace, RingMembers
@@ -39,8 +41,6 @@ _MODULE, _NODE_MODULE = "cumulus_ring.process.ring_supervisor", "cumulus_ring.pr
 _LOOK_SECONDS, _ASK_SECONDS = 0.2, 1.0
 _START_SECONDS, _STOP_SECONDS = 86_400.0, 30.0
 """A node that adopts its share takes as long as it takes."""
-_BROKEN_LINKS = 3
-"""When the link of two nodes has broken so often, one ring epoch after the other, one of them goes."""
 
 
 class RingSupervisor:
@@ -57,10 +57,10 @@ class RingSupervisor:
         self._note = note
         self._home = Path(options.home)
         self._members = RingMembers()
+        self._departures = Departures(self._members, options.adopt, note)
         self._unanswered: dict[Name, float] = {}
         """Node → since when it does not answer."""
-        self._broken: dict[frozenset[Name], tuple[int, int]] = {}
-        """Pair of nodes → in how many ring epochs in a row their link has broken, and the last of these."""
+        self._broken = BrokenLinks(options.failure_s)
         self._door: KeeperDoor | None = None
         self._queries: dict[Name, int] = {}
         """Node → how many queries it has, running and in line."""
@@ -156,10 +156,10 @@ class RingSupervisor:
         match said:
             case {"adopted": [int(epoch), int(count)]}:
                 self._source.adopted(nodes, name, epoch, count)
-            case {"prepared": str(leaving), "trouble": str(trouble)}:
-                self._prepared(nodes, name, leaving, trouble)
+            case {"prepared": str(), "members": list(), "trouble": str()}:
+                self._departures.prepared(nodes, name, said)
             case {"leaves": True}:
-                self._remove(nodes, RemoveWish(name, 0.0))
+                self._departures.begin(nodes, RemoveWish(name, 0.0))
             case _:
                 self._note(f"{name} says {str(said)[:200]}, which nobody understands")
 
@@ -168,13 +168,16 @@ class RingSupervisor:
     def _grant_wishes(self, nodes: Supervisor) -> None:
         for wish in [] if self._door is None else self._door.wishes():
             if isinstance(wish, RemoveWish):
-                self._remove(nodes, wish)
+                self._departures.begin(nodes, wish)
                 continue
             try:
                 self._start_joining(nodes, wish)
             except CumulusError as problem:
                 refuse(wish.link, problem)
                 self._note(f"a node at {wish.address} cannot join: {problem.message}")
+            except OSError as problem:
+                wish.link.close()
+                self._note(f"a node at {wish.address} has gone before it has joined: {problem.strerror}")
 
     def _start_joining(self, nodes: Supervisor, wish: JoinWish) -> None:
         """Start a node that has come; it is a member when it is ready."""
@@ -185,8 +188,10 @@ class RingSupervisor:
                 hint="Start the ring without --transport local.",
             )
         send_said(wish.link, {"joined": name})
-        if name in nodes.pids():  # lost, and not forgotten yet
+        if name in nodes.pids():  # it was lost, or has left, and its process has not quite ended
             nodes.give_up(name)
+            if name in self._members.leaving:
+                self._members.gone(name)
 
         def launch(process: Process, listener: ProcessListener) -> JoinedProcess:
             return JoinedProcess(wish.link, name, wish.pid, wish.address, listener, self._options.failure_s)
@@ -206,41 +211,9 @@ class RingSupervisor:
         for name in ready:  # clients find it now
             nodes.send(name, json.dumps({"member": True}).encode())
 
-    def _remove(self, nodes: Supervisor, wish: RemoveWish) -> None:
-        try:
-            if self._members.remove(wish):
-                self._note(f"{wish.name} is to go, after its queries")
-                nodes.send(wish.name, json.dumps({"leave": True}).encode())
-                self._prepare(nodes, wish.name)
-        except CumulusError as problem:
-            wish.end(problem)
-
-    def _prepare(self, nodes: Supervisor, name: Name) -> None:
-        """Let the others adopt what a node has that goes; without adopting, they read it from the source."""
-        others = [each for each in self._members.names if each not in self._members.leaving]
-        if self._options.adopt:
-            self._members.leaving[name].unprepared |= set(others)
-            for each in others:
-                nodes.send(each, json.dumps({"prepare": others, "for": name}).encode())
-
-    def _prepared(self, nodes: Supervisor, name: Name, leaving: Name, trouble: str) -> None:
-        if leaving not in self._members.leaving:
-            return
-        self._members.leaving[leaving].unprepared.discard(name)
-        if trouble:
-            problem = UsageError(f"{leaving} stays: {name} cannot take over its share: {trouble}")
-            self._members.stay(leaving, problem)
-            self._note(problem.message)
-            nodes.send(leaving, json.dumps({"leave": False}).encode())
-
     def _let_go(self, nodes: Supervisor, home: RingHome) -> None:
         """Close the ring without the nodes that are to go, and have no query left or no more time for it."""
-        now = time.monotonic()
-        ready = [
-            name
-            for name, each in self._members.leaving.items()
-            if not each.is_out and not each.unprepared and (now >= each.until or self._queries.get(name) == 0)
-        ]
+        ready = self._departures.due(self._queries)
         for name in ready:
             self._members.close_without(name)
         if ready:
@@ -250,20 +223,14 @@ class RingSupervisor:
 
     def _ended(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
         """A process has ended: as it was to, or it is lost."""
-        if name not in self._members.leaving:
+        leaving = self._members.leaving.get(name)
+        if leaving is None or not leaving.is_out:
             self._lose(nodes, home, name, reason)
             return
         nodes.give_up(name)
-        was_in = name in self._members
-        if was_in:  # before its time
-            self._members.close_without(name)
         self._members.gone(name)
-        self._unanswered.pop(name, None)
         self._note(f"{name} has gone")
-        if was_in:
-            self._reconnect_all(nodes, home)
-        else:
-            self._tell_where(nodes, home)
+        self._tell_where(nodes, home)
 
     # --- the nodes --------------------------------------------------------------------------------------------------
 
@@ -280,34 +247,28 @@ class RingSupervisor:
     def _link_lost(self, nodes: Supervisor, home: RingHome, name: Name, peer: Name, reason: str) -> None:
         self._note(f"{name}: the link with {peer} is gone: {reason}")
         pair = frozenset((name, peer))
-        times, last = self._broken.get(pair, (0, 0))
-        times = times + 1 if last == nodes.incarnation - 1 else 1
-        self._broken = {**self._without(pair), pair: (times, nodes.incarnation)}
-        if times < _BROKEN_LINKS:
+        if not self._broken.broke(pair, nodes.incarnation, time.monotonic()):
             self._reconnect_all(nodes, home)
             return
         goes = max(pair, key=list(nodes.pids()).index)
         (stays,) = pair - {goes}
         self._lose(nodes, home, goes, f"{stays} cannot reach it: {reason}")
 
-    def _without(self, names: frozenset[Name]) -> dict[frozenset[Name], tuple[int, int]]:
-        """Return what is known of broken links but for those of some nodes."""
-        return {pair: found for pair, found in self._broken.items() if not pair & names}
-
     def _lose(self, nodes: Supervisor, home: RingHome, name: Name, reason: str) -> None:
         if name in self._members.lost:
             return
         was_in = name in self._members
         self._members.lose(name, reason)
-        self._broken = self._without(frozenset((name,)))
+        self._broken.forget(name)
         if name in self._members.leaving:
-            self._members.gone(name)
+            self._members.gone(name, NodeLostError(f"{name} is lost: {reason}", hint="The others own its chunks now."))
         self._unanswered.pop(name, None)
         self._note(f"{name} is lost: {reason}")
         nodes.give_up(name)
         if not self._members.names and self._door is None:
             raise RingError(f"all nodes are lost; the last one, {name}: {reason}", hint=f"See {self._home / LOG}.")
         if was_in:
+            self._departures.heirs_changed(nodes)
             self._reconnect_all(nodes, home)
         else:
             self._tell_where(nodes, home)

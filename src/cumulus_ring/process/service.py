@@ -15,7 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from cumulus.errors import CumulusError, NodeLostError, QueryCancelledError, RemoteProtocolError, RingError, UsageError
+from cumulus.errors import (
+    CumulusError,
+    NodeLeavingError,
+    QueryCancelledError,
+    RemoteProtocolError,
+    RingError,
+    UsageError,
+)
 from cumulus_ring.links.open_link import LinkClosedError, OpenLink
 from cumulus_ring.nodes import AnyQuery, NodeQueries, TakeBatch
 from cumulus_ring.process.node import RunningNode
@@ -138,8 +145,10 @@ class _Connection:
             case {"ask": "fragment", "sql": str(), "table": str()}:
                 return self._run_fragment(order_of(said))
             case {"ask": "bids", "sql": str(sql), "epoch": int(epoch)}:
+                self._stay()
                 return {"bids": self._bids(sql, epoch)}, None
             case {"ask": "bid", "chunks": list(chunks)}:
+                self._stay()
                 return {"price": self._splits.price(chunks)}, None
             case {"ask": "held", "sql": str(), "table": str()}:
                 return {"held": self._splits.held(order_of(said))}, None
@@ -149,10 +158,11 @@ class _Connection:
                 text, plan = self._splits.explain(sql, epoch)
                 return {"text": text, "plan": plan}, None
             case {"ask": "tables", "epoch": int(epoch)}:
-                return {"tables": self._node.tables(epoch)}, None
+                return {"tables": self._node.tables(epoch), "output": self._node.catalogue(epoch).output}, None
             case {"ask": "chunk", "chunk": int(number)}:
                 return {}, self._node.give(number)
             case {"ask": "queries"}:
+                self._stay()
                 return {"queries": self._node.query_count}, None
             case {"ask": "status"}:
                 return {"status": {**self._node.status(), "splits": self._splits.counts()}}, None
@@ -174,11 +184,15 @@ class _Connection:
     ) -> tuple[dict[str, Any], pa.Table]:
         if timeout_s is not None and not 0.0 < timeout_s <= LONGEST_SECONDS:
             raise UsageError(f"{self._node.name} does not understand a timeout of {timeout_s} s")
-        if self._is_leaving.is_set():
-            raise NodeLostError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
+        self._stay()
         query, version = self._splits.prepare(sql, epoch, is_split=is_split)
         with self._cancelled_by(self._node.queries, query):
             return {"node": self._node.name, "epoch": version}, self._node.queries.run(query, timeout_s, take)
+
+    def _stay(self) -> None:
+        """Raise NodeLeavingError if the node takes no query any more."""
+        if self._is_leaving.is_set():
+            raise NodeLeavingError(f"{self._node.name} is about to leave the ring", hint="Ask another node.")
 
     def _run_fragment(self, order: FragmentOrder) -> tuple[dict[str, Any], pa.Table]:
         """Compute a part of another node's query; that node cancels it as a client does."""

@@ -31,6 +31,7 @@ from cumulus.epochs.bucket.net_changes import NetChange, changes_of
 from cumulus.epochs.bucket.outcome import EpochAccount, Outcome
 from cumulus.epochs.bucket.positions import TablePositions
 from cumulus.epochs.bucket.references import WaitingRows, is_checked, row_of, violations
+from cumulus.epochs.bucket.table_changes import TableChanges
 from cumulus.epochs.bucket.view_errors import failed_rows, totals_with
 from cumulus.epochs.bucket.votes import Poll, Voter
 from cumulus.epochs.intake.packing import Payload, notice_in, unpack
@@ -67,6 +68,8 @@ class Bucket:
         (table, source, position) of rows that are left out, since a view refused them where they came first.
     ownership
         Which rows count here; None: as the plan says.
+    published
+        Tables of which each outcome says what has changed.
     """
 
     def __init__(
@@ -79,14 +82,15 @@ class Bucket:
         functions: Functions | None = None,
         refused: Collection[tuple[str, str, int]] = frozenset(),
         ownership: Ownership | None = None,
+        published: Collection[str] = (),
     ) -> None:
-        self.program, self.functions, self.plan, self.index = program, functions, plan, index
-        self._refused = refused
+        self.program, self.functions, self.plan, self.index, self._refused = program, functions, plan, index, refused
         self.applied: list[NetChange] = []
         """The net changes of the last epoch that were not fired as columns."""
         mine = layout_of(program, plan).bucket_program(index, plan.buckets)
         kept = {each.name: each for each in program.relations if each.name in dict(program.kept)}
         indexes = dict.fromkeys([*wanted_indexes(mine), *_key_indexes(program, kept.values())])
+        self._tables = TableChanges(each for each in program.relations if each.name in published)
         self._make_engine = partial(make_engine, mine, functions, indexes=indexes)
         self._make_unbounded = partial(Interpreter, mine, functions, indexes=indexes)
         self._patience = Patience()
@@ -140,6 +144,7 @@ class Bucket:
                 self._apply_granted(epoch, Poll.of_plain(notice), account)
             self._apply(epoch, packed, account)
             account.outcome.poll = self._voter.vote(self._waiting)
+            account.outcome.tables = self._tables.end()
             if self._is_unbounded and self._patience.is_over():
                 self._bind()
         return account.outcome
@@ -211,6 +216,7 @@ class Bucket:
                 self._columnar.fire(opened, found.chosen)
                 touched = self._complete(found, opened)
         self.applied += found.going
+        self._tables.add(found.chosen.rounds, found.going)
         if not opened.is_abandoned:
             self._tell(touched, found.going, opened, outcome)
 

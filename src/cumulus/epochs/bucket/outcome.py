@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cumulus.catalog.events import DELETE, INSERT, TRUNCATE, UPSERT, Row
 from cumulus.epochs.bucket.net_changes import InputChange, Refused
+from cumulus.epochs.bucket.table_changes import TableChange
 from cumulus.epochs.bucket.view_errors import FailedRow, row_text
 from cumulus.epochs.bucket.votes import Poll
 from cumulus.epochs.formats.parsed_rows import Rejected
@@ -41,6 +42,8 @@ class Outcome:
         Rows that views could not take in whole: the first of each view, and how many of each.
     poll
         The deletions that wait for the vote of all buckets, and this one's.
+    tables
+        What has changed in the tables that are published.
     is_counted
         Whether its rows count: not where another bucket takes the same rows in and counts them.
     """
@@ -57,6 +60,7 @@ class Outcome:
     error_counts: dict[str, int] = field(default_factory=dict)
     poll: Poll = field(default_factory=Poll)
     is_counted: bool = True
+    tables: list[TableChange] = field(default_factory=list)
 
     def take_in(self, payload: Payload) -> None:
         """Count what a payload has."""

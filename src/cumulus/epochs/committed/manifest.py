@@ -36,6 +36,9 @@ class Written:
         The bucket's vote, as `cumulus.epochs.bucket.votes.Poll.plain` says it.
     parts
         Map → path of the file with the bucket's entries of it.
+    tables
+        Published table → its ``layout``, whether it was written ``whole``, and the files of rows that came and went,
+        ``data`` and ``gone``, as [path, epoch, rows]; see `cumulus.epochs.output.published_tables`.
     """
 
     bucket: int
@@ -47,6 +50,13 @@ class Written:
     view_error_counts: Mapping[str, int] = field(default_factory=dict)
     poll: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that it names, but for those of quarantined rows."""
+        rows = [told[kind][0] for told in self.tables.values() for kind in ("data", "gone") if kind in told]
+        return [*self.files.values(), *self.view_errors.values(), *self.parts.values(), *rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,9 @@ class Manifest:
         Of the checkpoint: the number of the plan by which the epoch was made (`cumulus.epochs.generations`).
     incarnation
         Of the cluster that has made it; 0 for other hosts.
+    tables
+        Published table → its ``layout``, and under ``buckets`` bucket → its files of rows that came and went, ``data``
+        and ``gone``, as lists of [path, epoch, rows].
     """
 
     epoch: int
@@ -121,6 +134,7 @@ class Manifest:
     batch: int = -1
     generation: int = 0
     incarnation: int = 0
+    tables: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batch < 0:  # nothing but an epoch was a batch before this was noted
@@ -144,7 +158,14 @@ def listed_files(manifest: Manifest) -> set[str]:
     }
     errors = {path for paths in manifest.view_errors.values() for path in paths}
     held = {path for paths in manifest.held.values() for path in paths}
-    return files | held | set(manifest.merged.values()) | set(manifest.quarantine) | errors
+    tables = {
+        file[0]
+        for table in manifest.tables.values()
+        for bucket in table["buckets"].values()
+        for kind in ("data", "gone")
+        for file in bucket[kind]
+    }
+    return files | held | set(manifest.merged.values()) | set(manifest.quarantine) | errors | tables
 
 
 def manifest_path(epoch: int) -> str:

@@ -17,7 +17,9 @@ from cumulus.durable.store import Place, Store, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
 from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.committed.program_text import written_program
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
+from cumulus.epochs.output.published_tables import files_schemas, paths_of_table, select_of_table
 from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
@@ -103,13 +105,15 @@ def query(
             paths = [path for paths in manifest.view_errors.values() for path in paths]
             files[VIEW_ERRORS] = paths if out.is_local or _may_name(sql, VIEW_ERRORS) else []
             _register(connection, VIEW_ERRORS, out, files[VIEW_ERRORS], ERRORS_SCHEMA)
+        tables = _register_tables(connection, out, sql, manifest, files) if only is None else {}
+        named += tables
         if guard is not None:
             lock(connection, [out.open(path) for paths in files.values() for path in paths] if out.is_local else [])
         answering = _answering(connection, out, sql, manifest, functions, only)
         is_wide = limits.apart is not None and isinstance(sql, str) and not functions and not is_plain(sql)
         if is_wide and out.is_local:
             assert limits.apart is not None
-            return _apart(limits.apart, connection, sql, parameters, limits, answering, out, files)
+            return _apart(limits.apart, connection, sql, parameters, limits, answering, out, files, tables)
         with limits.stopping(connection):
             return select(connection, sql, parameters, limits.collect if guard else whole, answering)
     except (duckdb.IOException, OSError, pa.ArrowException) as problem:
@@ -118,6 +122,28 @@ def query(
         raise UsageError(str(problem), hint=f"Views here: {', '.join(named) or 'none'}.") from None
     finally:
         connection.close()
+
+
+def _register_tables(
+    connection: Any, out: Store, sql: str, manifest: Manifest, files: dict[str, list[str]]
+) -> dict[str, str]:
+    """Give published tables their names, but where a view has it, and their files others; return table → its SQL."""
+    names = [each for each in manifest.tables if find_name(each, files) is None and _may_name(sql, each)]
+    program = written_program(out) if names else None
+    found: dict[str, str] = {}
+    for name in names:
+        assert program is not None
+        relation = program.relation(name)
+        sources: dict[str, str | None] = {"gone": None}
+        for kind, shape in files_schemas(relation).items():
+            paths = paths_of_table(manifest.tables[name], kind)
+            if paths or kind == "data":
+                source = f"{kind} of {name}"
+                files[source], sources[kind] = paths, quoted(source)
+                _register(connection, source, out, paths, shape)
+        found[name] = select_of_table(relation, str(sources["data"]), sources["gone"])
+        connection.execute(f"CREATE VIEW {quoted(name)} AS {found[name]}")
+    return found
 
 
 def _apart(
@@ -129,6 +155,7 @@ def _apart(
     answering: Answering,
     out: Store,
     files: Mapping[str, Sequence[str]],
+    tables: Mapping[str, str],
 ) -> pa.Table:
     """Return the result of a query that may take much memory, computed in another process."""
     explain, query = split_explain(sql)
@@ -136,7 +163,8 @@ def _apart(
         parts = {} if answered == query else parts_in(connection)
         empty = {name: connection.table(name).to_arrow_table() for name, paths in files.items() if not paths}
     paths = {name: [out.open(path) for path in found] for name, found in files.items() if found}
-    return apart(ApartQuery(explain + answered, parameters, limits, {**parts, **empty}, paths, is_measured=bool(parts)))
+    rows = {**parts, **empty}
+    return apart(ApartQuery(explain + answered, parameters, limits, rows, paths, tables, is_measured=bool(parts)))
 
 
 def _answering(

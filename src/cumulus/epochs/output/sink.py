@@ -32,6 +32,7 @@ from cumulus.epochs.committed.manifest import (
 )
 from cumulus.epochs.formats.parsed_rows import IGNORED
 from cumulus.epochs.output.latest import drop_leftovers, drop_shown, show_latest
+from cumulus.epochs.output.published_tables import add_tables
 from cumulus.epochs.output.turns import FolderTurn, RunNumber, output_error
 from cumulus.errors import EvaluationError, MismatchError, StoreError, StoreLostError
 
@@ -254,9 +255,8 @@ class Sink:
         held |= _unmerged(shown, merge, merged, errors)
         error_files, error_counts = self._errors(epoch, before, reports)
         counts["errors"] = sum(error_counts.values())
-        totals = dict(before.totals)
-        for name in ("events", "applied", "repeated", "quarantined", *IGNORED, "errors"):
-            totals[name] = totals.get(name, 0) + counts.get(name, 0)
+        names = "events", "applied", "repeated", "quarantined", *IGNORED, "errors"
+        totals = before.totals | {name: before.totals.get(name, 0) + counts.get(name, 0) for name in names}
         return Manifest(
             epoch,
             self.program,
@@ -281,6 +281,7 @@ class Sink:
             uuid.uuid4().hex,
             self.run,
             [*before.began, [epoch, self.run]] if self.run != before.run else before.began,
+            tables=add_tables(before, reports) if reports else before.tables,
         )
 
     def _errors(
@@ -303,7 +304,7 @@ class Sink:
 
     def _drop(self, reports: Iterable[Written], listed: frozenset[str]) -> None:
         for report in reports:
-            for path in (*report.files.values(), *report.view_errors.values(), *report.parts.values()):
+            for path in report.paths:
                 if path not in listed:
                     self.store.delete(path)
 

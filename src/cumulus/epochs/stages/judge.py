@@ -6,7 +6,7 @@ has a map with the net change of every table, which is emptied each time it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,10 +91,11 @@ class Judge:
         index: int,
         make_engine: Callable[..., Engine],
         late_epochs: int = LATE_EPOCHS,
+        published: Collection[str] = (),
     ) -> None:
         judging, self._nets = judging_program(program)
         self._program, self._plan = program, plan
-        self.bucket = Bucket(judging, replace(plan, groups=()), index, make_engine, late_epochs)
+        self.bucket = Bucket(judging, replace(plan, groups=()), index, make_engine, late_epochs, published=published)
         self.index = index
         self._ordered = parents_first(program)
         self._known: tuple[Integrity, ReferringRows] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cumulus.durable.store import Place
@@ -20,6 +20,7 @@ from cumulus.epochs.committed.manifest import Written
 from cumulus.epochs.intake.packing import pack, pack_numbered, unpack_numbered
 from cumulus.epochs.output.parts import maps_of_cubes
 from cumulus.epochs.output.publish import write_outcome, write_outputs
+from cumulus.epochs.output.published_tables import TablePublisher
 from cumulus.epochs.output.snapshots import Snapshots
 from cumulus.epochs.plan import BucketPlan, GroupPlan, plan_of_group, program_of_group
 from cumulus.epochs.stages.contents import pack_groups
@@ -72,6 +73,8 @@ class PartMaker:
         The program of the run, and where its rows go.
     make_engine, late_epochs, functions
         As of `Bucket`.
+    published
+        The tables whose rows are written beside the views.
     """
 
     program: Program
@@ -79,6 +82,7 @@ class PartMaker:
     make_engine: Callable[..., Engine]
     late_epochs: int = LATE_EPOCHS
     functions: Functions | None = None
+    published: tuple[str, ...] = ()
 
     def make(self, stage: int, index: int) -> Part:
         """Return a part before its first epoch; `stage` is 0, or where there are groups also 1."""
@@ -87,14 +91,19 @@ class PartMaker:
         if self.plan.groups:
             return RowJudge(self, index)
         given = (self.program, self.plan, index, self.make_engine, self.late_epochs, self.functions)
-        return WholeBucket(Bucket(*given))
+        publisher = self.publisher(index)
+        return WholeBucket(Bucket(*given, published=publisher.tables), publisher)
+
+    def publisher(self, index: int) -> TablePublisher:
+        """Return what writes the rows of tables of a bucket of the first stage."""
+        return TablePublisher(self.program, self.plan, index, self.published)
 
 
 class WholeBucket:
     """A bucket that judges rows and keeps views."""
 
-    def __init__(self, bucket: Bucket) -> None:
-        self.bucket = bucket
+    def __init__(self, bucket: Bucket, publisher: TablePublisher) -> None:
+        self.bucket, self._publisher = bucket, publisher
         self.outcome = Outcome()
         """What became of the rows of the last epoch."""
 
@@ -114,7 +123,8 @@ class WholeBucket:
 
     def write(self, writing: Writing) -> list[Written]:
         """Write what the last epoch has changed."""
-        return [_written(self.bucket, self.outcome, writing)]
+        written = _written(self.bucket, self.outcome, writing)
+        return [_with_tables(written, self._publisher, self.bucket, self.outcome, writing)]
 
     def dump(self) -> bytes:
         """Return the whole state."""
@@ -130,7 +140,8 @@ class RowJudge:
 
     def __init__(self, maker: PartMaker, index: int) -> None:
         program, plan = maker.program, maker.plan
-        self._judge = Judge(program, plan, index, maker.make_engine, maker.late_epochs)
+        self._publisher = maker.publisher(index)
+        self._judge = Judge(program, plan, index, maker.make_engine, maker.late_epochs, self._publisher.tables)
         self._groups = plan.groups
         self._tables = [
             {trigger.relation for trigger in program_of_group(program, group).triggers} for group in plan.groups
@@ -161,7 +172,8 @@ class RowJudge:
 
     def write(self, writing: Writing) -> list[Written]:
         """Write what was refused."""
-        return [write_outcome(self.outcome, self._judge.index, writing.epoch, writing.attempt, writing.out)]
+        written = write_outcome(self.outcome, self._judge.index, writing.epoch, writing.attempt, writing.out)
+        return [_with_tables(written, self._publisher, self._judge.bucket, self.outcome, writing)]
 
     def dump(self) -> bytes:
         """Return the whole state."""
@@ -233,3 +245,11 @@ def _written(
     """Write what an epoch changed in a bucket."""
     place = (writing.epoch, writing.attempt + group, writing.out, writing.snapshots)
     return write_outputs(bucket, outcome, *place, final=writing.final, maps=maps)
+
+
+def _with_tables(
+    written: Written, publisher: TablePublisher, bucket: Bucket, outcome: Outcome, writing: Writing
+) -> Written:
+    """Write what an epoch changed in the tables that are published, and say so."""
+    place = writing.epoch, writing.attempt, writing.out
+    return replace(written, tables=publisher.write(bucket.engine, dict(bucket.program.kept), outcome.tables, *place))

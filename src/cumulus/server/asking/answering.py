@@ -70,6 +70,8 @@ def _result(asked: ApartQuery, memory: int) -> pa.Table:
         for name, paths in asked.files.items():
             listed = ", ".join(print_text(path) for path in paths)
             connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM read_parquet([{listed}])")
+        for name, sql in asked.selects.items():
+            connection.execute(f"CREATE VIEW {quoted(name)} AS {sql}")
         if asked.is_measured:
             create_finishing(connection)
         lock(connection, [path for paths in asked.files.values() for path in paths])

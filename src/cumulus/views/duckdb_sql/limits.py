@@ -105,6 +105,8 @@ class ApartQuery:
         As of `cumulus.views.duckdb_sql.selects.select`.
     tables, files
         Name → rows, or the paths of Parquet files.
+    selects
+        Name → a query over these that stands for it.
     is_measured
         Whether it calls what finishes measures.
     """
@@ -114,6 +116,7 @@ class ApartQuery:
     limits: QueryLimits
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    selects: Mapping[str, str] = field(default_factory=dict)
     is_measured: bool = False
 
 

@@ -107,6 +107,7 @@ class KeeperDoor:
             port=port,
             refused=lambda who, why: note(f"{who} was sent away: {why}"),
         )
+        self._note = note
         self._wishes: SimpleQueue[JoinWish | RemoveWish] = SimpleQueue()
         self._place: Mapping[str, Any] = {}
         self._is_closed = threading.Event()
@@ -158,6 +159,8 @@ class KeeperDoor:
             link.limit_waiting(_PATIENCE_S)
             self._wishes.put(_wish(link, receive_asked(link)))
         except CumulusError as problem:
+            with suppress(OSError):
+                self._note(f"a node at {link.ends()[1]} cannot join: {problem.message}")
             refuse(link, problem)
         except (LinkClosedError, OSError):
             link.close()

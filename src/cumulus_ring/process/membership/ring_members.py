@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cumulus.errors import UsageError
+from cumulus.errors import CumulusError, UsageError
 from cumulus.machine import Name
 from cumulus_ring.process.membership.keeper_door import RemoveWish
 
@@ -39,14 +39,17 @@ class Leaving:
         When its queries have had their time, by `time.monotonic`.
     wishes
         Who wants to hear that it is gone.
+    heirs
+        The members without those that leave, as they were told last to adopt what will be their shares.
     unprepared
-        Who has not yet adopted what will be its share then.
+        Those of them that have not yet done so.
     is_out
         Whether the others have closed the ring without it.
     """
 
     until: float
     wishes: list[RemoveWish]
+    heirs: tuple[Name, ...] = ()
     unprepared: set[Name] = field(default_factory=set)
     is_out: bool = False
 
@@ -130,8 +133,6 @@ class RingMembers:
         self._members.pop(name, None)
         self.joining.pop(name, None)
         self.lost[name] = reason
-        for each in self.leaving.values():
-            each.unprepared.discard(name)
 
     def remove(self, wish: RemoveWish) -> bool:
         """Let a member go; return whether it is told now, and not before.
@@ -163,10 +164,10 @@ class RingMembers:
         del self._members[name]
         self.leaving[name].is_out = True
 
-    def gone(self, name: Name) -> None:
-        """Forget a node that has gone, and tell who wants to hear it."""
+    def gone(self, name: Name, problem: CumulusError | None = None) -> None:
+        """Forget a node that has gone, and tell who wants to hear it; with the problem if it went before its time."""
         for wish in self.leaving.pop(name).wishes:
-            wish.end()
+            wish.end(problem)
 
 
 def _is_name(text: str) -> bool:

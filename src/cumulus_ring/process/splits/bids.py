@@ -21,7 +21,7 @@ from cumulus_ring.chunks.catalogue import Catalogue
 from cumulus_ring.links.open_link import LinkClosedError
 from cumulus_ring.nodes import NodeQuery, QueryPlan, TakeBatch, plan_query
 from cumulus_ring.nodes.split_queries import nothing_is_asked
-from cumulus_ring.process.node import RunningNode, tables_by_name
+from cumulus_ring.process.node import RunningNode
 from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.splits.recent import RecentValues
 from cumulus_ring.process.wire import receive_said, send_said
@@ -46,7 +46,7 @@ class BidPlanning(NodeQuery):
     def __init__(
         self, node: RunningNode, sql: str, catalogue: Catalogue, planned: RecentValues[dict[int, int]]
     ) -> None:
-        super().__init__(node.engine, sql, tables_by_name(catalogue), nothing_is_asked)
+        super().__init__(node.engine, sql, catalogue.by_name, nothing_is_asked)
         self._catalogue, self._planned = catalogue, planned
         self.chunks: dict[int, int] = {}
 

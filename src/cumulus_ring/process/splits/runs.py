@@ -33,7 +33,7 @@ from cumulus_ring.nodes import (
     SplitQuery,
     WholeQuery,
 )
-from cumulus_ring.process.node import RunningNode, tables_by_name
+from cumulus_ring.process.node import RunningNode
 from cumulus_ring.process.node_doors import NodeDoors
 from cumulus_ring.process.splits.bids import BidPlanning, all_bids, ask_others, price
 from cumulus_ring.process.splits.fragment_runs import FragmentRun, identity, own_groups
@@ -92,7 +92,7 @@ class SplitRuns:
         """Return what a query would ask for and how it would run, and whether it is split."""
         text, plan = self.node.explain(sql, epoch)
         catalogue = self.node.catalogue(epoch)
-        planning = SplitPlanning(self.node.engine, sql, tables_by_name(catalogue))
+        planning = SplitPlanning(self.node.engine, sql, catalogue.by_name)
         planning.run()
         decision = self.checked(planning.decision)
         said: dict[str, Any]
@@ -187,7 +187,7 @@ class SplitRun(SteppedQuery):
     def __init__(self, runs: SplitRuns, sql: str, catalogue: Catalogue) -> None:
         super().__init__(sql)
         self._runs, self._catalogue = runs, catalogue
-        self._tables = tables_by_name(catalogue)
+        self._tables = catalogue.by_name
 
     def _run(self) -> pa.Table:
         version = self._catalogue.version
