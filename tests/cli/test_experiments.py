@@ -121,6 +121,7 @@ def test_each_figure_is_drawn(tmp_path: Path) -> None:
         ("fig17", (*SUITE, "--queries", "8")),
         ("table2", SUITE),
         ("inner-ring", (*SMALL, "--nodes", "8")),
+        ("relevance", SMALL),
     ):
         path = tmp_path / f"{figure}.svg"
         assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
@@ -181,7 +182,12 @@ def test_a_broken_rule_shows(broken: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("figure", "outside"), [("inner-ring", ["… 99 % of them"]), ("cache", ["… PIX by LRU", "… LIX by LRU"])]
+    ("figure", "outside"),
+    [
+        ("inner-ring", ["… 99 % of them"]),
+        ("cache", ["… PIX by LRU", "… LIX by LRU"]),
+        ("relevance", ["mean seconds of queries of 5 chunks or fewer", "mean seconds of a query"]),
+    ],
 )
 def test_what_is_not_as_it_must_be_with_a_policy(figure: str, outside: list[str]) -> None:
     found = json.loads(run(figure, "--scale", "ci", "--json")[1])

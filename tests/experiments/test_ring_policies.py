@@ -15,10 +15,12 @@ from cumulus_lab.experiments.ring.policy_figures import (
     forwarding_runs,
     hot_and_cold,
     inner_runs,
+    relevance,
+    relevance_runs,
 )
-from cumulus_lab.experiments.ring.rows import RingRow, TenthTimes, ring_row
+from cumulus_lab.experiments.ring.rows import QueryTimes, RingRow, TenthTimes, ring_row
 from cumulus_lab.experiments.ring.scripts import scripted_queries
-from cumulus_lab.experiments.ring.set_up import RingSetUp, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.set_up import EvenAccess, RingSetUp, ZipfAccess, chunk_plan
 from cumulus_lab.experiments.ring.world import RingWorld
 
 
@@ -71,3 +73,15 @@ def test_what_is_outside_is_seen(row: RingRow) -> None:
     found = cache([replace(row, mean_s=each) for each in times], "ci")
     assert [each.is_inside for each in found if each.must] == [True, False, False, True]
     assert len(times) == 2 * len(CACHES)
+
+
+def test_short_and_long_queries_are_told_apart() -> None:
+    usual = replace(usual_set_up("relevance", "ci"), chunks=60, total_gb=0.5, access=EvenAccess(rate=2.0, seconds=4.0))
+    before, after = (ring_row(set_up) for _, set_up in relevance_runs(usual))
+    assert before.finished == after.finished == 80
+    assert {int(each.name) for each in before.by_size} <= set(range(1, 21))
+    assert sum(each.finished for each in before.by_size) == 80
+    short = tuple(QueryTimes(str(size), 1, 9.0 if size < 6 else 1.0) for size in range(1, 21))
+    long = tuple(QueryTimes(str(size), 1, 1.0 if size < 6 else 9.0) for size in range(1, 21))
+    found = relevance([replace(before, by_size=long), replace(before, by_size=short, last_s=2 * before.last_s)], "ci")
+    assert [each.is_inside for each in found if each.must] == [False, False, False]

@@ -190,6 +190,18 @@ def test_other_members_ask_anew_and_a_chunk_that_cannot_be_read_is_sent_to_nobod
     assert node.node.status().queued_bytes == 0
 
 
+def test_requests_that_were_absorbed_among_other_members_are_not_sent_on() -> None:
+    for ring_epoch, origins in ((1, ["n0", "n2"]), (2, ["n0"])):
+        node = OneNode(mode="auto")
+        node.ask(1, [7])
+        node.request(7, "n2")
+        if ring_epoch == 2:
+            node.hear(Reconfigured(2, 3, {}))
+        said = node.said + node.hear(StraightCame(ChunkHeader(7, "n3", ring_epoch, 1, SIZE, 0.0, 0, 0, 0, 0), 5))
+        sent = [each for effect in only(SendRequests, said) for each in effect.requests]
+        assert sorted({each.origin for each in sent}) == origins
+
+
 def test_a_straight_chunk_that_no_query_wants_goes_no_further() -> None:
     node = OneNode(mode="pull")
     assert node.hear(StraightCame(ChunkHeader(7, "n2", 1, 1, SIZE, 0.0, 0, 0, 0, 0), 5)) == [FreeSlot(5)]

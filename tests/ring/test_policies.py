@@ -19,6 +19,7 @@ from cumulus_ring.machine.messages import (
     FreeSlot,
     GrantCredit,
     HandOver,
+    LoadChunk,
     Reconfigured,
     RequestsCame,
     RingEffect,
@@ -170,6 +171,36 @@ def test_a_chunk_goes_to_the_inner_ring_by_its_interest_and_stays_there() -> Non
         ways.append(said.header.way)
         node.hear(ChunkSent(said.slot))
     assert ways == [0, INNER, INNER]
+
+
+# --- relevance ------------------------------------------------------------------------------------------------------
+
+
+def told(effects: list[RingEffect]) -> list[float]:
+    return [each.relevance for said in only(SendRequests, effects) for each in said.requests]
+
+
+def test_a_request_says_how_much_its_scans_want_the_chunk() -> None:
+    node = OneNode(relevance=True)
+    assert told(node.ask(1, [7], [8])) == [0.5, 0.5]
+    node.wait(1)
+    node.ask(2, [8])
+    assert sorted(told(node.tick(1_200_000))) == [
+        1.0,
+        2.0,
+    ]  # sent again: one scan is starved, and another wants chunk 8, too
+
+
+def test_the_most_relevant_postponed_load_goes_first_and_its_relevance_is_forgotten() -> None:
+    node = OneNode({1: SIZE, 2: SIZE}, relevance=True, queue_bytes=SIZE)
+    node.come(7)
+    node.hear(RequestsCame([ChunkRequest("n1", 1, 1, 0, relevance=0.1)]))
+    node.hear(RequestsCame([ChunkRequest("n1", 2, 1, 0, relevance=2.0)]))
+    node.tick(1_000)
+    assert [(each.chunk, each.relevance) for each in node.node.loader.load_order()] == [(2, 2.0), (1, 0.1)]
+    node.hear(ChunkSent(1))
+    assert LoadChunk(2) in node.tick()
+    assert [each.chunk for each in node.node.loader.load_order()] == [1]
 
 
 # --- kept chunks ----------------------------------------------------------------------------------------------------

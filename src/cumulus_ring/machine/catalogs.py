@@ -28,6 +28,7 @@ class OwnedChunk:
         "leaves_from",
         "lost",
         "pending_since",
+        "relevance",
         "ring_epoch",
         "seen_at",
         "size",
@@ -56,6 +57,8 @@ class OwnedChunk:
         """The node that asked for it last, and when (mode auto)."""
         self.asked = 0
         """Requests of other nodes since it last left, or since its load was postponed."""
+        self.relevance = 0.0
+        """The sum of what these have said, since its last load."""
 
 
 class Outstanding:

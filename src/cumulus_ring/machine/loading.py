@@ -14,6 +14,7 @@ from cumulus_ring.machine.messages import ChunkHeader, ChunkId, LoadChunk
 from cumulus_ring.machine.node_context import Deadlines, NodeContext
 from cumulus_ring.machine.policies.forwarding import loads_by_touches
 from cumulus_ring.machine.policies.inner_ring import on_its_ring
+from cumulus_ring.machine.policies.relevance import loads_by_relevance
 from cumulus_ring.machine.policies.request_flow import interest_with_requests, loads_by_requests
 from cumulus_ring.machine.straight_sends import StraightSends
 
@@ -47,10 +48,11 @@ class Loader:
 
     # --- into the ring ----------------------------------------------------------------------------------------------
 
-    def wanted(self, chunk: ChunkId, origin: Name) -> None:
+    def wanted(self, chunk: ChunkId, origin: Name, relevance: float = 1.0) -> None:
         """A request has come: load the chunk, or postpone that; a request never goes past the owner (E1, E2)."""
         each = self._owned[chunk]
         each.asked += 1
+        each.relevance += relevance
         if self.straight.wanted(each, origin) or each.state == "loaded":
             return
         is_first = self._s.settings.direct_load == "paper" or not self._pending or each is self._oldest()
@@ -88,6 +90,8 @@ class Loader:
         """Return postponed loads in the order in which they are tried (E27)."""
         if self._s.settings.request_flow:
             return loads_by_requests(list(self._pending.values()), self._s.now)
+        if self._s.settings.relevance:
+            return loads_by_relevance(list(self._pending.values()), self._s.now)
         if self._s.settings.forwarding:
             return loads_by_touches(list(self._pending.values()), self._s.now, self._outlet.expected)
         if self._s.settings.load_order == "oldest":
@@ -114,7 +118,7 @@ class Loader:
         each.state = "loaded"
         self._incarnations += 1
         each.incarnation = self._incarnations
-        each.asked = 0
+        each.asked, each.relevance = 0, 0.0
         each.ring_epoch = self._s.ring_epoch
         each.seen_at = None
         self._s.counts["load"] += 1

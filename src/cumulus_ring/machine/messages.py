@@ -94,6 +94,8 @@ class ChunkRequest:
         absorbed it: it then goes on, but only to find out whether anybody has the chunk (E3).
     touches
         With the policy of forwarding: scans that wait for the chunk, at its origin and at nodes after it (6.3.1).
+    relevance
+        With the policy of relevance: how much the scans of its origin want the chunk (8.2).
     """
 
     origin: Name
@@ -104,6 +106,7 @@ class ChunkRequest:
     is_again: bool = False
     is_absorbed: bool = False
     touches: int = 1
+    relevance: float = 1.0
 
 
 # --- what a node hears ----------------------------------------------------------------------------------------------

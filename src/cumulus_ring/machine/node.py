@@ -131,6 +131,7 @@ class RingNode:
             self.loader,
             self.scans.fail_all,
             self.outlet.expected,
+            self.scans.relevance,
         )
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {

@@ -32,6 +32,8 @@ class Requests:
         Fails all queries that need a chunk.
     expected
         How many scans of nodes further on wait for a chunk (section 6.3.1).
+    relevance
+        How much scans of this node want a chunk (section 8.2).
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Requests:
         loader: Loader,
         fail_all: FailAll,
         expected: Callable[[ChunkId], int],
+        relevance: Callable[[Outstanding], float],
     ) -> None:
         self._s = context
         self._owned = owned
@@ -51,6 +54,7 @@ class Requests:
         self._loader = loader
         self._fail_all = fail_all
         self._expected = expected
+        self._relevance = relevance
         self._deadlines = Deadlines()
         self._leaving: list[ChunkRequest] = []
         self._early: dict[tuple[Name, ChunkId], ChunkRequest] = {}
@@ -93,7 +97,10 @@ class Requests:
         now, tries = (self._s.ring_epoch, self._s.version), entry.tries
         is_again = tries > 0 and tries & (tries - 1) == 0  # at the 1st, 2nd, 4th, 8th try: few of many go all the way
         touches = len(entry.needs) + self._expected(entry.chunk) if self._s.settings.forwarding else 1
-        self._leaving.append(ChunkRequest(self._s.name, entry.chunk, *now, is_again=is_again, touches=touches))
+        relevance = self._relevance(entry) if self._s.settings.relevance else 1.0
+        self._leaving.append(
+            ChunkRequest(self._s.name, entry.chunk, *now, is_again=is_again, touches=touches, relevance=relevance)
+        )
         self._deadlines.set(self._s.now + self._patience(entry), entry.chunk)
 
     def _patience(self, entry: Outstanding) -> int:
@@ -161,7 +168,7 @@ class Requests:
             # Nobody is sent a chunk straight who may have left: who has not asks anew.
             is_old = mode != "ring" and request.ring_epoch < self._s.ring_epoch
             if not is_old and (not request.is_absorbed or mode == "auto"):
-                self._loader.wanted(request.chunk, request.origin)
+                self._loader.wanted(request.chunk, request.origin, request.relevance)
         elif request.version > self._s.version and request.chunk not in self._outstanding:
             self._hold(request)
         else:
@@ -228,6 +235,7 @@ class Requests:
         """All is to be asked for anew, at all nodes: what was under way may be lost, and owners are others (E7)."""
         for entry in self._outstanding.values():
             entry.is_sent = False
+            entry.held.clear()
         now = self._s.ring_epoch
         self._early = {key: each for key, each in self._early.items() if each.ring_epoch >= now}
         self._take_early()

@@ -14,6 +14,7 @@ from cumulus_ring.machine.catalogs import Need, Outstanding, OutstandingRequests
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import ANY_GROUP, ChunkId, FailQuery, Groups, HandOver, QueryId
 from cumulus_ring.machine.node_context import NodeContext
+from cumulus_ring.machine.policies.relevance import scan_relevance
 from cumulus_ring.machine.requests import Requests
 
 
@@ -232,6 +233,11 @@ class Scans:
                 del entry.needs[query, number, group]
                 if not entry.needs:
                     del self._outstanding[chunk]
+
+    def relevance(self, entry: Outstanding) -> float:
+        """Return how much all scans that need a chunk want it (section 8.2)."""
+        scans = [self._queries[query][number] for query, number, _ in entry.needs]
+        return sum(scan_relevance(sum(map(len, scan.missing.values())), scan.waits_for is not None) for scan in scans)
 
     def fail_all(self, chunk: ChunkId, reason: str) -> None:
         """Fail all queries that need a chunk, also those that do not wait for it yet (E6, DC-16)."""

@@ -78,6 +78,8 @@ class RingSettings:
     cache
         Which kept chunk is replaced first: the least recently used, the least often used, or one of the two that
         weigh use by how often a chunk comes by (section 6.3.2). "" replaces none for a chunk that nobody has asked for.
+    relevance
+        Whether postponed loads that short and starved scans wait for go first (section 8.2).
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -121,6 +123,7 @@ class RingSettings:
     promote_loi: float = 0.5
     promote_cycles: int = 2
     cache: CachePolicy = ""
+    relevance: bool = False
 
     @property
     def has_inner_ring(self) -> bool:

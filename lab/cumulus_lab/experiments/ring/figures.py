@@ -20,11 +20,14 @@ from cumulus_lab.experiments.ring.gaussian import figure_12
 from cumulus_lab.experiments.ring.policy_figures import (
     BIG,
     KEEPING,
+    MIXED,
     cache,
     cache_runs,
     forwarding_runs,
     hot_and_cold,
     inner_runs,
+    relevance,
+    relevance_runs,
 )
 from cumulus_lab.experiments.ring.rows import RingRow, ring_row
 from cumulus_lab.experiments.ring.set_up import (
@@ -120,6 +123,7 @@ TABLE: dict[str, Access] = {"full": TableAccess(2), "ci": TableAccess(2, queries
 SUITE_ONCE: dict[str, Access] = {"full": SuiteAccess(), "ci": SuiteAccess()}
 MIX: dict[str, Access] = {"full": MixAccess(), "ci": MixAccess(scale_factor=10.0, queries=256)}
 POPULAR: dict[str, Access] = {"full": ZipfAccess(), "ci": ZipfAccess(rate=5.0)}
+SIZES: dict[str, Access] = {"full": EvenAccess(rate=20.0), "ci": EvenAccess(rate=5.0)}
 LOCAL: dict[str, Access] = {"full": ZipfAccess(local=0.5), "ci": ZipfAccess(rate=5.0, local=0.5)}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
@@ -136,6 +140,7 @@ FIGURES = {
     "request-flow": RingFigure("requests that decide", (LOW,), TABLE, request_flow, cluster=UNEVEN, runs=flow_runs),
     "forwarding": RingFigure("by rank", (LOW,), POPULAR, hot_and_cold, runs=forwarding_runs, changes=BIG),
     "inner-ring": RingFigure("an inner ring", (LOW,), POPULAR, hot_and_cold, runs=inner_runs, changes=BIG),
+    "relevance": RingFigure("relevance", (LOW,), SIZES, relevance, runs=relevance_runs, changes=MIXED),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
 }
 

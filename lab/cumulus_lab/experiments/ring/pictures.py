@@ -11,7 +11,13 @@ from cumulus.errors import UsageError
 from cumulus_lab.experiments.ring.findings import FigureFinding
 from cumulus_lab.experiments.ring.rows import LIFE_S, RingRow
 from cumulus_lab.experiments.ring.suite_pictures import draw_mix, draw_suite
-from cumulus_lab.experiments.ring.table_pictures import draw_eviction, draw_extension, draw_scenarios, draw_tenths
+from cumulus_lab.experiments.ring.table_pictures import (
+    draw_eviction,
+    draw_extension,
+    draw_scenarios,
+    draw_sizes,
+    draw_tenths,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,4 +159,5 @@ DRAWINGS: dict[str, Drawing] = {
     "forwarding": draw_tenths,
     "inner-ring": draw_tenths,
     "cache": draw_tenths,
+    "relevance": draw_sizes,
 }

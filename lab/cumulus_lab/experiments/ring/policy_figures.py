@@ -16,11 +16,19 @@ BIG: dict[str, Any] = {"nodes": 32, "fewest_chunks": 1, "most_chunks": 1, "polic
 as those of real nodes."""
 KEEPING: dict[str, Any] = {"fewest_chunks": 1, "most_chunks": 1}
 
+MIXED: dict[str, Any] = {"fewest_chunks": 1, "most_chunks": 20, "pins": "any"}
+"""Short and long queries, which take chunks in any order."""
+SHORT, LONG = 5, 15
+"""A short query reads so many chunks at most, a long one more than so many."""
+
+RELEVANCE = {"relevance": True}
 FORWARDING = {"forwarding": True}
 INNER = {"inner_every": 4}
 CACHES = ("lru", "lfu", "pix", "lix")
 WEIGHED = ("pix", "lix")
 
+NOT_SLOWER = Band(most=1.05)
+"""When the last query is finished, by that without the policy."""
 COLDEST = Band(most=3.0)
 """The coldest tenth's p99 by that without the policy."""
 ABOVE = 0.98
@@ -35,6 +43,11 @@ def with_policy(set_up: RingSetUp, changes: dict[str, Any]) -> RingSetUp:
 def forwarding_runs(set_up: RingSetUp) -> list[Named]:
     """Return a run in order of arrival and one by rank."""
     return [("in order", set_up), ("by rank", with_policy(set_up, FORWARDING))]
+
+
+def relevance_runs(set_up: RingSetUp) -> list[Named]:
+    """Return a run in which the oldest postponed load goes first, and one in which the most relevant does."""
+    return [("oldest first", set_up), ("by relevance", with_policy(set_up, RELEVANCE))]
 
 
 def inner_runs(set_up: RingSetUp) -> list[Named]:
@@ -81,6 +94,44 @@ def hot_and_cold(rows: Sequence[RingRow], scale: str) -> list[FigureFinding]:
         FigureFinding("mean seconds of a query", "", f"{before.mean_s:.3f} → {after.mean_s:.3f}"),
         FigureFinding("GB over links", "", f"{before.bytes / 1e9:,.0f} → {after.bytes / 1e9:,.0f}"),
     ]
+
+
+def relevance(rows: Sequence[RingRow], scale: str) -> list[FigureFinding]:
+    """Return what relevance does for short queries, and to all of them together."""
+    before, after = rows
+    short, long = ([_mean_s(row, sizes) for row in rows] for sizes in (range(SHORT + 1), range(LONG + 1, 1_000)))
+    last = after.last_s / before.last_s
+    return [
+        FigureFinding(
+            f"mean seconds of queries of {SHORT} chunks or fewer",
+            "not slowing down fast queries",
+            f"{short[0]:.2f} → {short[1]:.2f}",
+            "less",
+            short[1] < short[0],
+        ),
+        FigureFinding(f"… of more than {LONG} chunks", "", f"{long[0]:.2f} → {long[1]:.2f}"),
+        FigureFinding(
+            "mean seconds of a query",
+            "minimizes latency",
+            f"{before.mean_s:.2f} → {after.mean_s:.2f}",
+            "less",
+            after.mean_s < before.mean_s,
+        ),
+        FigureFinding(
+            "seconds until all queries are finished",
+            "optimizes throughput",
+            f"{before.last_s:.1f} → {after.last_s:.1f}: × {last:.2f}",
+            f"× {NOT_SLOWER}",
+            last in NOT_SLOWER and after.finished == after.registered,
+        ),
+        FigureFinding("chunk loads", "", f"{before.loads:,} → {after.loads:,}"),
+    ]
+
+
+def _mean_s(row: RingRow, sizes: range) -> float:
+    """Return the mean time of queries that read so many chunks."""
+    chosen = [each for each in row.by_size if int(each.name) in sizes]
+    return sum(each.finished * each.mean_s for each in chosen) / sum(each.finished for each in chosen)
 
 
 def cache(rows: Sequence[RingRow], scale: str) -> list[FigureFinding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 
@@ -115,6 +115,8 @@ class RingRow:
         Times of queries that have names, in the order in which these came first.
     tenths
         With accesses by popularity: waits of queries by the tenth of their first chunk, the most popular first.
+    by_size
+        Mean times of queries by how many chunks they read, fewest first.
     counts
         What nodes have counted.
     """
@@ -151,6 +153,7 @@ class RingRow:
     loads_by_node: tuple[int, ...] = ()
     by_query: tuple[QueryTimes, ...] = ()
     tenths: tuple[TenthTimes, ...] = ()
+    by_size: tuple[QueryTimes, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -236,6 +239,9 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
     done = [run for run in world.runs if run.finished_us >= 0 and not run.failure]
     failed = sum(bool(run.failure) for run in world.runs)
     lives = [(run.finished_us - run.script.at_us) / SECOND for run in done]
+    by_size: dict[int, list[float]] = {}
+    for run, life in zip(done, lives, strict=True):
+        by_size.setdefault(len(run.script.chunks), []).append(life)
     by_life = Counter(int(life // LIFE_S) for life in lives)
     last_of = Counter[int]()
     for run in done:
@@ -275,6 +281,7 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         loads_by_node=tuple(node.status().counts.get("load", 0) for node in world.nodes),
         by_query=_by_query(done),
         tenths=_tenths(done, world.set_up.chunks) if isinstance(world.set_up.access, ZipfAccess) else (),
+        by_size=_times({str(size): found for size, found in sorted(by_size.items())}),
         counts=dict(sorted(counts.items())),
     )
 
@@ -298,6 +305,10 @@ def _by_query(done: Sequence[QueryRun]) -> tuple[QueryTimes, ...]:
     for run in done:
         if run.script.name:
             lives.setdefault(run.script.name, []).append((run.finished_us - run.script.at_us) / SECOND)
+    return _times(lives)
+
+
+def _times(lives: Mapping[str, Sequence[float]]) -> tuple[QueryTimes, ...]:
     return tuple(QueryTimes(name, len(found), round(mean(found), 3)) for name, found in lives.items())
 
 

@@ -47,6 +47,15 @@ def draw_tenths(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
         axes.set(title=title, xlabel="tenth of the chunks, the most popular first", ylabel="s", ylim=(0, None))
 
 
+def draw_sizes(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
+    """The policy of section 8.2: mean time of a query by how many chunks it reads, and queries finished."""
+    for row in rows:
+        left.plot([int(each.name) for each in row.by_size], [each.mean_s for each in row.by_size], "o-", label=row.name)
+        right.plot([each.second for each in row.samples], [sum(each.finished) for each in row.samples], label=row.name)
+    left.set(title="(a) query average time", xlabel="chunks", ylabel="s", ylim=(0, None))
+    right.set(title="(b) finished queries", xlabel="s", ylabel="queries")
+
+
 def draw_extension(rows: Sequence[RingRow], left: Axes, right: Axes) -> None:
     """Figure 16: mean time of a query by ring and scenario, and throughput beside that of the paper."""
     names = list(dict.fromkeys(row.name.partition(" ")[2] for row in rows))

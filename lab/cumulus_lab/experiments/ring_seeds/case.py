@@ -39,6 +39,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "request-flow": {"request_flow": True},
     "forwarding": {"forwarding": True},
     "inner-ring": {"inner_every": 2, "promote_loi": 0.0, "promote_cycles": 1},
+    "relevance": {"relevance": True},
     "lru": {"cache": "lru"},
     "lfu": {"cache": "lfu"},
     "pix": {"cache": "pix"},
