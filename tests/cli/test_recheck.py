@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,23 @@ def test_a_run_is_what_its_sources_say(folder: Path):
     assert told.exit_code == 0, told.output
     assert told.output.splitlines() == ["epoch 3", "view revenue: 3 rows, equal", "view words: 3 rows, equal",
                                         "view lines: 2 rows, equal"]  # fmt: skip
+
+
+def test_published_tables_take_the_place_of_sources(folder: Path):
+    run("--publish c,o")
+    shutil.rmtree(folder / "in")
+    told = call("recheck out --tables --view revenue")
+    assert told.output.splitlines() == ["epoch 3", "view revenue: 3 rows, equal"]
+    with pytest.raises(UsageError, match=r"out: epoch 3 has no rows of log\nRun it with --publish log; or without"):
+        call("recheck out --tables")
+    with pytest.raises(UsageError, match="--tables reads no sources"):
+        call("recheck out --tables --from in")
+    manifest = manifest_of("out")
+    path = manifest.tables["c"]["buckets"]["0"]["data"][0][0]
+    pq.write_table(pq.read_table(folder / "out" / path).slice(1), folder / "out" / path)
+    told = call("recheck out --tables --view revenue")
+    assert told.exit_code == 1
+    assert "differ" in told.output
 
 
 def test_the_levels_of_cubes_are_checked_by_the_parts_that_were_written(folder: Path):
