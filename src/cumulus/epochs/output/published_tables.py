@@ -46,7 +46,8 @@ def tables_to_publish(program: Program, asked: Sequence[str], newest: Manifest |
     Parameters
     ----------
     asked
-        Names of tables; or ``all`` whose rows are kept, or ``none``. Nothing: those of the last epoch.
+        Names of tables, also as one text with commas; or ``all`` whose rows are kept, or ``none``. Nothing: those of
+        the last epoch.
     newest
         The manifest of the last epoch.
 
@@ -57,6 +58,7 @@ def tables_to_publish(program: Program, asked: Sequence[str], newest: Manifest |
     UsageError
         If the rows of one are not kept.
     """
+    asked = [each.strip() for each in asked.split(",")] if isinstance(asked, str) else asked
     kept = dict(program.kept)
     names = {each.name: each for each in program.relations}
     if not asked:
