@@ -42,7 +42,7 @@ class ChunkUse:
         >>> for now in (100, 200, 300):
         ...     each.use(now)
         >>> f"{each.estimated(301):.4f} {each.estimated(1300):.4f}"
-        '0.1275 0.0036'
+        '0.2533 0.0035'
         """
         return RECENT / max(1, now_us - self.last_us) + (1 - RECENT) * self.estimate if self.uses else 0.0
 
