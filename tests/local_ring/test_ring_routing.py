@@ -18,6 +18,7 @@ from cumulus.compiler.pipeline import compile_sql
 from cumulus.durable.store import store_of
 from cumulus.engine.engines import make_engine
 from cumulus.epochs.embedded_run import EmbeddedRun
+from cumulus.epochs.output.query import manifest_of
 from cumulus.epochs.sources import sources_from
 from cumulus.errors import EpochMissingError, UsageError
 from support.answered_queries import EQUAL, NOT_ANSWERED, ROLLED_UP, SCRIPT
@@ -120,8 +121,11 @@ def check(
     for has_views in (True, False):
         for ring in (None, RingChoice(home, None, 0)):
             told: list[str] = []
-            asked = OutputQuery(sql, epoch, None, None, has_views=has_views, ring=ring)
-            found = [tuple(row.values()) for row in rows_of(answer(store_of(out), asked, told.append))]
+            asked = OutputQuery(sql, None, None, has_views=has_views, ring=ring)
+            found = [
+                tuple(row.values())
+                for row in rows_of(answer(store_of(out), manifest_of(out, epoch), asked, told.append))
+            ]
             assert same_bag(found, wanted), (epoch, sql, told, found, wanted)
             way = "view" if any(" answers: " in each for each in told) else "tables"
             ways[way] = ways.get(way, 0) + (ring is None and has_views)
@@ -143,9 +147,9 @@ def refused(out: Path, folder: Path) -> None:
     assert "asked of the ring" in large.stderr
     assert json.loads(large.stdout) == json.loads(small.stdout)
     store = store_of(out)
-    measured = OutputQuery("SELECT COUNT(*) AS n FROM quarantine", 3, None, None, ring=RingChoice(home, None, 0))
+    measured = OutputQuery("SELECT COUNT(*) AS n FROM quarantine", None, None, ring=RingChoice(home, None, 0))
     told: list[str] = []
-    answer(store, measured, told.append)
+    answer(store, manifest_of(out, 3), measured, told.append)
     assert told == ["read in this process: it reads quarantine, which a ring does not have"]
     other = folder / "other"
     with EmbeddedRun(
@@ -156,14 +160,21 @@ def refused(out: Path, folder: Path) -> None:
         publish=("all",),
     ) as run:
         [*run.steps()]
-    asked = OutputQuery("SELECT COUNT(*) AS n FROM r", 3, None, None, ring=RingChoice(home, None, 0), has_views=False)
+    asked = OutputQuery("SELECT COUNT(*) AS n FROM r", None, None, ring=RingChoice(home, None, 0), has_views=False)
     with pytest.raises(UsageError, match="it is over something else than this output"):
-        answer(store_of(other), asked, told.append)
+        answer(store_of(other), manifest_of(other, 3), asked, told.append)
     with running_ring(out, folder / "late", nodes=1), pytest.raises(EpochMissingError, match="the ring has no epoch 1"):
-        answer(store, OutputQuery(asked.sql, 1, None, None, False, RingChoice(str(folder / "late"), None, 0)), print)
+        answer(
+            store,
+            manifest_of(out, 1),
+            OutputQuery(asked.sql, None, None, False, RingChoice(str(folder / "late"), None, 0)),
+            print,
+        )
     for place in (str(out), "127.0.0.1:9"):
         with pytest.raises(Exception, match=r"(?s).") as problem:
-            answer(store, OutputQuery(asked.sql, 1, None, None, False, RingChoice(place, None, 0)), print)
+            answer(
+                store, manifest_of(out, 1), OutputQuery(asked.sql, None, None, False, RingChoice(place, None, 0)), print
+            )
         assert type(problem.value).__module__ == "cumulus.errors"
     for size in ("much", "50%", "-1", "none", ""):
         wrong = CliRunner().invoke(app, [*ask, "--ring-above", size])

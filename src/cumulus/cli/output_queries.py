@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cumulus.errors import EpochMissingError, StoreError, UsageError
 
@@ -52,18 +52,19 @@ class OutputQuery:
     """
 
     sql: str
-    epoch: int
     functions: Functions | None
     parameters: Parameters
     has_views: bool = True
     ring: RingChoice | None = None
 
 
-def answer(store: Store, asked: OutputQuery, explain: Callable[[str], None]) -> pa.Table:
+def answer(store: Store, manifest: Manifest, asked: OutputQuery, explain: Callable[[str], None]) -> pa.Table:
     """Return the rows of a query.
 
     Parameters
     ----------
+    store, manifest
+        The output, and the epoch of it that is asked for.
     explain
         Is told which way the query goes, and why.
 
@@ -73,15 +74,15 @@ def answer(store: Store, asked: OutputQuery, explain: Callable[[str], None]) -> 
         As `cumulus.epochs.output.query.query`; also if the tables that are named are not published, or the ring is of
         another output.
     """
-    from cumulus.epochs.output.query import manifest_of, query
-    from cumulus.view_answers import NoAnswer, ViewAnswer
+    from cumulus.epochs.output.query import query
+    from cumulus.view_answers import NoAnswer, ViewAnswer, table_names
 
-    manifest = manifest_of(store, asked.epoch)
+    names = table_names(asked.sql)
     # Where the views are behind, the tables are as new as the epoch.
     has_views = asked.has_views and not (manifest.tables and manifest.snapshot != manifest.epoch)
-    found = _over_views(store, manifest, asked) if has_views else None
+    found = _over_views(store, manifest, asked, names) if has_views else None
     if isinstance(found, NoAnswer):
-        missing = sorted(_names_in(asked.sql) - _folded(manifest.tables))
+        missing = sorted(names - _folded(manifest.tables))
         if missing:
             raise UsageError(
                 f"no view answers it: {found.why}",
@@ -97,20 +98,24 @@ def answer(store: Store, asked: OutputQuery, explain: Callable[[str], None]) -> 
             explain(f"asked of the ring at {asked.ring.place}")
             return _of_ring(asked.ring, manifest, sql)
         explain(f"read in this process: {reason}")
-    return query(store, sql, asked.epoch, asked.functions, asked.parameters)
+    return query(store, sql, manifest.epoch, asked.functions, asked.parameters)
 
 
-def _over_views(store: Store, manifest: Manifest, asked: OutputQuery) -> ViewAnswer | NoAnswer | None:
+def _over_views(
+    store: Store, manifest: Manifest, asked: OutputQuery, names: frozenset[str]
+) -> ViewAnswer | NoAnswer | None:
     """Return how a view of an epoch answers a query over base tables; None for a query over views."""
     from cumulus.epochs.committed.program_text import written_program
     from cumulus.scalars.user import given_functions
-    from cumulus.view_answers import names_tables, view_answer
+    from cumulus.view_answers import view_answer
 
+    if names <= _folded(manifest.views):  # as most are: the program need not be read
+        return None
     try:
         program = written_program(store)
     except StoreError:  # of an old release, which did not write it
         return None
-    if not names_tables(program, asked.sql):
+    if not names <= _folded(table.name for table in program.relations):
         return None
     failed = {*manifest.errors, *manifest.view_error_totals}  # they lack rows
     there = [view for view in manifest.views if manifest.files(view)]
@@ -119,7 +124,8 @@ def _over_views(store: Store, manifest: Manifest, asked: OutputQuery) -> ViewAns
 
 def _why_here(store: Store, manifest: Manifest, asked: OutputQuery, sql: str, ring: RingChoice) -> str:
     """Return why a query does not go to the ring, as the rest of a sentence; "" if it does."""
-    from cumulus.epochs.output.published_tables import paths_of_table
+    from cumulus.epochs.committed.manifest import paths_of_table
+    from cumulus.view_answers import table_names
     from cumulus.views.measuring import may_measure
 
     if asked.functions or asked.parameters:
@@ -131,7 +137,7 @@ def _why_here(store: Store, manifest: Manifest, asked: OutputQuery, sql: str, ri
         name: [path for kind in ("data", "gone") for path in paths_of_table(table, kind)]
         for name, table in manifest.tables.items()
     }
-    names = _names_in(sql)
+    names = table_names(sql)
     elsewhere = sorted(names - _folded(files))
     if not names or elsewhere:
         return f"it reads {', '.join(elsewhere) or 'no table'}, which a ring does not have"
@@ -151,14 +157,9 @@ def _of_ring(ring: RingChoice, manifest: Manifest, sql: str) -> pa.Table:
     with connect(place, secret_file=ring.secret_file or "") as client:
         output_of: Callable[..., str] | None = getattr(client, "output", None)
         if output_of is None:
-            raise UsageError(
-                f"--ring {ring.place}: no ring runs there", hint="Start one: cumulus ring start --from OUT."
-            )
+            raise UsageError(f"--ring {ring.place}: no ring runs there", hint=_START)
         if _once_there(lambda: output_of(epoch=manifest.epoch), manifest.epoch) != manifest.checkpoint:
-            raise UsageError(
-                f"--ring {ring.place}: it is over something else than this output",
-                hint=_START,
-            )
+            raise UsageError(f"--ring {ring.place}: it is over something else than this output", hint=_START)
         found: pa.Table = client.query(sql, epoch=manifest.epoch).arrow()
     return found
 
@@ -175,13 +176,7 @@ def _once_there(ask: Callable[[], str], epoch: int) -> str:
         time.sleep(_PAUSE_S)
 
 
-def _names_in(sql: str) -> frozenset[str]:
-    from cumulus.view_answers import table_names
-
-    return table_names(sql)
-
-
-def _folded(names: Any) -> set[str]:
+def _folded(names: Iterable[str]) -> set[str]:
     from cumulus.catalog.names import folded
 
     return set(map(folded, names))

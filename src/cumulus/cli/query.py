@@ -76,8 +76,8 @@ def query(
     manifest = manifest_of(store, epoch)
     warn = partial(plain_console(to_errors=True).print, soft_wrap=True)
     chosen = RingChoice(ring, secret_file, bytes_in(ring_above)) if ring else None
-    asked = OutputQuery(sql, manifest.epoch, called, parameters, not no_views, chosen)
-    result = answer(store, asked, warn if explain else lambda _: None)
+    asked = OutputQuery(sql, called, parameters, not no_views, chosen)
+    result = answer(store, manifest, asked, warn if explain else lambda _: None)
     if manifest.snapshot != manifest.epoch:
         with_rows = sorted({manifest_of(store, each).snapshot for each in committed_epochs(store)})
         warn(

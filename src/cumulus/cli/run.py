@@ -170,8 +170,8 @@ def _own_settings(
     host: str, master: str, conf: list[str], partitions: int, publish: list[str] | None
 ) -> dict[str, Any]:
     """Return the settings that not every host takes."""
-    published = [name.strip() for each in publish or () for name in each.split(",")]
-    if published and host == "cluster":
+    published: Sequence[str] = ",".join(publish) if publish else ()
+    if publish and host == "cluster":
         raise UsageError("--publish is not of --host cluster", hint="Use --host spark or --host embedded.")
     if host == "spark":
         return {"master": master, "conf": conf, "partitions": partitions, "publish": published}

@@ -6,6 +6,6 @@ DuckDB's tree (`query_shape`, `rewriting`), so that everything but its aggregate
 """
 
 from cumulus.view_answers.answering import NoAnswer, ViewAnswer, view_answer
-from cumulus.view_answers.query_shape import names_tables, table_names
+from cumulus.view_answers.query_shape import table_names
 
-__all__ = ["NoAnswer", "ViewAnswer", "names_tables", "table_names", "view_answer"]
+__all__ = ["NoAnswer", "ViewAnswer", "table_names", "view_answer"]

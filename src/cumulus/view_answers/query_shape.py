@@ -99,20 +99,6 @@ class QueryShape:
         return found
 
 
-def names_tables(program: Program, sql: str) -> bool:
-    """Whether a query reads base tables of a program, and nothing else by a name of its own.
-
-    Examples
-    --------
-    >>> from cumulus.compiler import compile_sql
-    >>> program = compile_sql("CREATE TABLE r (a INT); CREATE VIEW v AS SELECT a FROM r")
-    >>> names_tables(program, "SELECT a FROM R"), names_tables(program, "SELECT a FROM v")
-    (True, False)
-    """
-    names = table_names(sql)
-    return bool(names) and names <= {folded(table.name) for table in program.relations}
-
-
 def table_names(sql: str) -> frozenset[str]:
     """Return the folded names that a SELECT reads from, WITHs among them; none of what is no SELECT.
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from cumulus.algebra.printing import quoted
 from cumulus.durable.store import store_of
-from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, newest_manifest, paths_of_table
 from cumulus.epochs.committed.program_text import written_program
-from cumulus.epochs.output.published_tables import paths_of_table, rows_of_table, select_of_table
+from cumulus.epochs.output.published_tables import rows_of_table, select_of_table
 from cumulus.errors import InputError
 from cumulus_ring.chunks.catalogue import Catalogue, ChunkedTable, DataFile, PublishedTable
 from cumulus_ring.chunks.parquet_files import declared_schema, read_footer

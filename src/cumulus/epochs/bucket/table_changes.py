@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -69,7 +70,7 @@ class TableChanges:
         operations = rows.column(OP_COLUMN)
         gone = rows.filter(pc.not_equal(operations, INSERT) if relation.key else pc.equal(operations, DELETE))
         if len(rounds) > 1:
-            places = pa.array(range(rows.num_rows))
+            places = pa.array(np.arange(rows.num_rows))
             named = rows.select(list(relation.key)).append_column("at", places)
             named = named.rename_columns([*(f"key{at}" for at in range(len(relation.key))), "at"])
             last = named.group_by(named.column_names[:-1], use_threads=False).aggregate([("at", "max")])

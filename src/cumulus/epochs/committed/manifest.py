@@ -159,13 +159,14 @@ def listed_files(manifest: Manifest) -> set[str]:
     errors = {path for paths in manifest.view_errors.values() for path in paths}
     held = {path for paths in manifest.held.values() for path in paths}
     tables = {
-        file[0]
-        for table in manifest.tables.values()
-        for bucket in table["buckets"].values()
-        for kind in ("data", "gone")
-        for file in bucket[kind]
+        path for table in manifest.tables.values() for kind in ("data", "gone") for path in paths_of_table(table, kind)
     }
     return files | held | set(manifest.merged.values()) | set(manifest.quarantine) | errors | tables
+
+
+def paths_of_table(table: Mapping[str, Any], kind: str) -> list[str]:
+    """Return the files of a published table, as `Manifest.tables` has it, of one kind: ``data`` or ``gone``."""
+    return [file[0] for _, bucket in sorted(table["buckets"].items()) for file in bucket[kind]]
 
 
 def manifest_path(epoch: int) -> str:

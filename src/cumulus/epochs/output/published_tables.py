@@ -206,11 +206,6 @@ def add_tables(before: Manifest, reports: Sequence[Written]) -> dict[str, Any]:
     return found
 
 
-def paths_of_table(table: Mapping[str, Any], kind: str) -> list[str]:
-    """Return the files of one table, of one kind: ``data`` or ``gone``."""
-    return [file[0] for _, bucket in sorted(table["buckets"].items()) for file in bucket[kind]]
-
-
 def rows_of_table(table: Mapping[str, Any]) -> int:
     """Return how many rows a table has, by what its manifest says of its files."""
     return sum(int(bucket["rows"]) for bucket in table["buckets"].values())

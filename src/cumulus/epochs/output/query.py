@@ -16,10 +16,10 @@ from cumulus.catalog.names import find_name
 from cumulus.durable.store import Place, Store, read_parquet, store_of
 from cumulus.epochs.bucket.view_errors import SCHEMA as ERRORS_SCHEMA
 from cumulus.epochs.bucket.view_errors import VIEW_ERRORS
-from cumulus.epochs.committed.manifest import Manifest, committed_epochs, read_manifest
+from cumulus.epochs.committed.manifest import Manifest, committed_epochs, paths_of_table, read_manifest
 from cumulus.epochs.committed.program_text import written_program
 from cumulus.epochs.output.publish import QUARANTINE_SCHEMA
-from cumulus.epochs.output.published_tables import files_schemas, paths_of_table, select_of_table
+from cumulus.epochs.output.published_tables import files_schemas, select_of_table
 from cumulus.epochs.view_folders import QUARANTINE
 from cumulus.errors import InputError, StoreError, UsageError
 from cumulus.scalars.user import Functions, given_functions
