@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 
@@ -31,10 +30,10 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._ready, self._site = ready, site
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Go down; those who subscribe are told so, and leave."""
-        super().handle_exit(sig, frame)
-        threading.Thread(target=self._site.end_subscriptions).start()
+        await asyncio.to_thread(self._site.end_subscriptions)
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

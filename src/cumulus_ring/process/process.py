@@ -75,6 +75,8 @@ class NodeProcess:
     ) -> None:
         self._keeper, self._place, self._on_ready = keeper, place, on_ready
         self._on_gone = on_gone or partial(_leave, 0)
+        self._frames: SimpleQueue[Frame | None] = SimpleQueue()
+        """What the keeper says; None where this node wants to leave."""
         self._sending = threading.Lock()
         self._links: NeighbourLinks | None = None
         self._versions = SourceVersions({})
@@ -84,11 +86,11 @@ class NodeProcess:
 
     def run(self) -> int:
         """Run the node until it is stopped, or its keeper has ended; return the exit code."""
-        frames: SimpleQueue[Frame] = SimpleQueue()
-        threading.Thread(target=self._read, args=[frames], name="keeper", daemon=True).start()
-        kind, _, payload = frames.get()
-        assert kind == FrameKind.START, kind
-        start = json.loads(payload)
+        threading.Thread(target=self._read, name="keeper", daemon=True).start()
+        first = self._frames.get()
+        assert first is not None, "nothing can be wished yet"
+        assert first[0] == FrameKind.START, first
+        start = json.loads(first[2])
         try:
             me, to_clients = (
                 Credentials(start["name"], secret=bytes.fromhex(start[each])) for each in ("secret", "clients_secret")
@@ -98,18 +100,8 @@ class NodeProcess:
             self._tell(FrameKind.FAILED, [problem.message, problem.hint])
             raise
         self._is_ready = True
-        while True:
-            kind, epoch, payload = frames.get()
-            match kind:
-                case FrameKind.MEET:
-                    self._reconnect_all(epoch, json.loads(payload)[0])
-                case FrameKind.MESSAGE:
-                    self._hear(json.loads(payload))
-                case FrameKind.ASK:
-                    self._tell(FrameKind.HEALTH, {"queries": self._node.query_count})
-                case _:
-                    assert kind == FrameKind.STOP, kind
-                    break
+        while self._take(self._frames.get()):
+            pass
         # DuckDB's planner cannot always be interrupted. A node that is killed loses nothing, so none is waited for.
         late = threading.Timer(_CLOSE_SECONDS, os._exit, [0])
         late.daemon = True
@@ -118,11 +110,30 @@ class NodeProcess:
         return 0
 
     def leave(self) -> None:
-        """Ask the keeper to let the node go, from any thread; a node that is no member yet ends at once."""
+        """Ask the keeper to let the node go; a node that is no member yet ends at once.
+
+        Any thread may call it, and a handler of signals, which must not wait for a lock that its own thread may have.
+        """
         if not self._is_member:
             _leave(_INTERRUPTED)
-        self._wants_to_leave = True
-        self._tell(FrameKind.MESSAGE, {"leaves": True})
+        self._frames.put(None)
+
+    def _take(self, frame: Frame | None) -> bool:
+        """Do what the keeper says, or what this node wants; return False when it is to stop."""
+        match frame:
+            case None:
+                self._wants_to_leave = True
+                self._tell(FrameKind.MESSAGE, {"leaves": True})
+            case [FrameKind.MEET, epoch, payload]:
+                self._reconnect_all(epoch, json.loads(payload)[0])
+            case [FrameKind.MESSAGE, _, payload]:
+                self._hear(json.loads(payload))
+            case [FrameKind.ASK, *_]:
+                self._tell(FrameKind.HEALTH, {"queries": self._node.query_count})
+            case [kind, *_]:
+                assert kind == FrameKind.STOP, kind
+                return False
+        return True
 
     def _start(self, me: Credentials, to_clients: Credentials, said: dict[str, Any]) -> None:
         options = RingOptions.from_json(said["options"])
@@ -235,7 +246,7 @@ class NodeProcess:
 
     # --- the keeper -------------------------------------------------------------------------------------------------
 
-    def _read(self, frames: SimpleQueue[Frame]) -> None:
+    def _read(self) -> None:
         """Pass on what the keeper says, until it has ended."""
         reader = FrameReader()
         reader.trust()
@@ -244,7 +255,7 @@ class NodeProcess:
                 for frame in reader.filled(count):
                     if frame[0] == FrameKind.STOP and not self._is_ready:
                         self._on_gone()
-                    frames.put(frame)
+                    self._frames.put(frame)
         self._on_gone()
 
     def _is_keeper_heard(self) -> bool:
