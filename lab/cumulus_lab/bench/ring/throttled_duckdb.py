@@ -9,19 +9,21 @@ themselves. Blocks that were used longest ago leave the cache first.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from cumulus.errors import ProcessError
 from cumulus.views.duckdb_sql.functions import set_utc
 from cumulus_ring.chunks.disk_rate import DiskRate
 
@@ -62,11 +64,16 @@ class ThrottledDisk:
 
 
 class ThrottledFile:
-    """A file for reading, as `pyarrow.PythonFile` wants it."""
+    """A file for reading, as `pyarrow.PythonFile` wants it.
+
+    Each thread has a position of its own: two scans of one table move to a place and read, each in its thread.
+    """
 
     def __init__(self, path: Path, disk: ThrottledDisk) -> None:
         self._name, self._disk = str(path), disk
         self._file = path.open("rb")
+        self._size = path.stat().st_size
+        self._at = local()
         self.mode = "rb"
 
     @property
@@ -92,16 +99,18 @@ class ThrottledFile:
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to a position, and return it."""
-        return self._file.seek(offset, whence)
+        self._at.offset = (0, self.tell(), self._size)[whence] + offset
+        return self.tell()
 
     def tell(self) -> int:
         """Return the position."""
-        return self._file.tell()
+        return getattr(self._at, "offset", 0)
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, when the disk would have read them."""
-        begin = self._file.tell()
-        found = self._file.read(size)
+        begin = self.tell()
+        found = os.pread(self._file.fileno(), self._size - begin if size < 0 else size, begin)
+        self._at.offset = begin + len(found)
         self._disk.touch(self._name, begin, begin + len(found))
         return found
 
@@ -145,6 +154,11 @@ def run_processes(
     """Run queries in processes, one for each share, each with a disk of its own; return seconds and what they did.
 
     The clock runs from the moment at which all processes have opened their files to the last answer.
+
+    Raises
+    ------
+    ProcessError
+        If one of them ends before.
     """
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe() for _ in shares]
@@ -152,14 +166,20 @@ def run_processes(
         context.Process(target=_process, args=[there, source, list(share), mb_s, cache_bytes, threads, keeps])
         for (_, there), share in zip(pipes, shares, strict=True)
     ]
-    for each in processes:
-        each.start()
+    for process, (_, there) in zip(processes, pipes, strict=True):
+        process.start()
+        there.close()  # else nobody would hear that the process has ended
     for here, _ in pipes:
         here.recv()
     began = time.perf_counter()
     for here, _ in pipes:
         here.send("go")
-    runs: list[DuckdbRun] = [here.recv() for here, _ in pipes]
+    try:
+        runs: list[DuckdbRun] = [here.recv() for here, _ in pipes]
+    except EOFError:
+        raise ProcessError(
+            "a process of DuckDB has ended before its last answer", hint="What it has printed says why."
+        ) from None
     seconds = time.perf_counter() - began
     for each in processes:
         each.join()
