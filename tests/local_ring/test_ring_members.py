@@ -130,6 +130,18 @@ def test_of_two_replicas_one_may_be_lost_for_good(source: Path, tmp_path: Path) 
             wait_until(lambda: copies_of_all(ring), 30)
 
 
+def test_a_ring_of_nodes_that_have_joined_needs_its_files_until_all_have_adopted_them(
+    source: Path, tmp_path: Path
+) -> None:
+    mine = shutil.copytree(source, tmp_path / "source")
+    with ring_with_door(mine, tmp_path / "ring", nodes=0, adopt=True) as ring, ExitStack() as opened:
+        for name in "ab":
+            opened.enter_context(JoinedNode(ring, tmp_path / name, "--source", mine, "--name", name)).ready()
+        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
+        shutil.rmtree(mine)
+        expect_right(ring)
+
+
 def copies_of_all(ring: RingClient) -> bool:
     """Whether each chunk is on the disks of two nodes."""
     names = [file.name for node in ring.nodes for file in (ring.home / node / "store").glob("[0-9a-f]*")]

@@ -34,8 +34,8 @@ from cumulus_ring.process.settings import NodePlace, RingOptions
 
 Fetch = Callable[[Chunk], "pa.Buffer | None"]
 """Brings a chunk from another node."""
-Adopted = Callable[[int, int], None]
-"""Is told of an epoch that all chunks of this node's share are adopted, and how many these are."""
+Adopted = Callable[[int, int, Sequence[Name]], None]
+"""Is told of an epoch that all chunks of this node's share are adopted, how many these are, and among which members."""
 
 _CATCH_UP_S, _LOOK_S = 5.0, 0.02
 
@@ -257,14 +257,14 @@ class RunningNode:
         """Keep this node's share; at the start of a ring there is nobody who could bring what it lacks."""
         if not self.options.adopt:
             return
-        epoch = self._versions.catalogue().version
-        share = self._versions.share(self.name, self._members, self.options.replicas)
+        epoch, members = self._versions.catalogue().version, self._members
+        share = self._versions.share(self.name, members, self.options.replicas)
         if is_first:
             with self._reading:
                 self._store.adopt(share)
         else:
             self._keep_share(share)
-        self._adopted(epoch, len(share))
+        self._adopted(epoch, len(share), members)
 
     def _keep_share(self, share: Sequence[Chunk]) -> None:
         lacking: list[Chunk] = []

@@ -191,8 +191,8 @@ class NodeProcess:
             trouble = problem.message
         self._tell(FrameKind.MESSAGE, {"prepared": name, "members": members, "trouble": trouble})
 
-    def _adopted(self, epoch: int, count: int) -> None:
-        self._tell(FrameKind.MESSAGE, {"adopted": [epoch, count]})
+    def _adopted(self, epoch: int, count: int, members: Sequence[Name]) -> None:
+        self._tell(FrameKind.MESSAGE, {"adopted": [epoch, count], "members": list(members)})
 
     def _reconnect_all(self, epoch: int, said: dict[Name, Any]) -> None:
         """Make the links of a ring epoch; those of the former one end when their chunks have new ones."""

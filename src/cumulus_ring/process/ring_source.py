@@ -29,7 +29,7 @@ class RingSource:
     def __init__(self, options: RingOptions, versions: VersionRetention, note: Callable[[str], None]) -> None:
         self._options, self._versions, self._note = options, versions, note
         self._adopting: dict[int, set[Name]] = {}
-        """Epoch → who has not adopted its share."""
+        """Epoch whose files are needed → who has not adopted its share."""
         self._told: dict[int, Catalogue] = {}
         """What all nodes have been told."""
         self._trouble = ""
@@ -75,14 +75,23 @@ class RingSource:
             self._note(f"epoch {versions.epochs[-1]} of the tables")
             self._tell(nodes)
 
+    def members_changed(self, members: Sequence[Name]) -> None:
+        """Expect that all members adopt what is their share by now."""
+        last = self._versions.epochs[-1]
+        if last in self._adopting:
+            self._adopting[last] = set(members)
+
     def adopted(self, nodes: Supervisor, name: Name, epoch: int, count: int) -> None:
-        """Take notice that a node has adopted its share of an epoch; when all have, its files may go."""
+        """Take notice that a node has adopted its share among the members; when all have, the epoch's files may go."""
         waited_for = self._adopting.get(epoch, set())
         if name not in waited_for:
             return
         waited_for.discard(name)
         self._note(f"{name} has adopted its {count} chunks of epoch {epoch}")
-        if not waited_for and epoch in self._versions.epochs:
+        if waited_for:
+            return
+        del self._adopting[epoch]
+        if epoch in self._versions.epochs:
             self._versions.let_go(epoch)
             self._note(f"epoch {epoch} needs its files no more")
             self._tell(nodes)

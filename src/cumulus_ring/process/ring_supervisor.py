@@ -154,8 +154,9 @@ class RingSupervisor:
 
     def _hear(self, nodes: Supervisor, name: Name, said: dict[str, Any]) -> None:
         match said:
-            case {"adopted": [int(epoch), int(count)]}:
-                self._source.adopted(nodes, name, epoch, count)
+            case {"adopted": [int(epoch), int(count)], "members": list(members)}:
+                if members == list(self._members.names):
+                    self._source.adopted(nodes, name, epoch, count)
             case {"prepared": str(), "members": list(), "trouble": str()}:
                 self._departures.prepared(nodes, name, said)
             case {"leaves": True}:
@@ -274,6 +275,7 @@ class RingSupervisor:
             self._tell_where(nodes, home)
 
     def _reconnect_all(self, nodes: Supervisor, home: RingHome) -> None:
+        self._source.members_changed(self._members.names)
         nodes.reconnect_all(nodes.incarnation + 1, self._members.names)
         self._tell_where(nodes, home)
 
