@@ -122,6 +122,7 @@ def test_each_figure_is_drawn(tmp_path: Path) -> None:
         ("table2", SUITE),
         ("inner-ring", (*SMALL, "--nodes", "8")),
         ("relevance", SMALL),
+        ("pulsation", (*SCALED, "--starts", "0,10", "--ends", "10,20", "--rates", "2,1")),
     ):
         path = tmp_path / f"{figure}.svg"
         assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
@@ -187,6 +188,7 @@ def test_a_broken_rule_shows(broken: str) -> None:
         ("inner-ring", ["… 99 % of them"]),
         ("cache", ["… PIX by LRU", "… LIX by LRU"]),
         ("relevance", ["mean seconds of queries of 5 chunks or fewer", "mean seconds of a query"]),
+        ("pulsation", []),
     ],
 )
 def test_what_is_not_as_it_must_be_with_a_policy(figure: str, outside: list[str]) -> None:

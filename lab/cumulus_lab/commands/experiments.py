@@ -60,7 +60,7 @@ def experiments_ring(
         "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
         "fig17 (TPC-H at all nodes), table2 (TPC-H at one node), "
         "request-flow (figure 15 with requests that decide), forwarding, inner-ring and cache (section 6.3), "
-        "relevance (section 8.2)."
+        "pulsation (section 7.3), relevance (section 8.2)."
     ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, smaller and quicker."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),
@@ -78,9 +78,11 @@ def experiments_ring(
     rate: float = typer.Option(None, min=0.001, help="Queries a second at each node."),
     seconds: float = typer.Option(None, min=0.001, help="How long queries come."),
     skews: str = typer.Option(None, help="fig11: each workload reads chunks whose numbers are multiples: 3,5,7,9."),
-    starts: str = typer.Option(None, help="fig11: when each workload begins, in seconds: 0,15,37.5,67.5."),
+    starts: str = typer.Option(None, help="fig11, pulsation: when each workload begins, in seconds: 0,15,37.5,67.5."),
     ends: str = typer.Option(None, help="fig11: when it ends: 30,45,67.5,97.5."),
-    rates: str = typer.Option(None, help="fig11: its queries a second at each node: 200,300,400,500."),
+    rates: str = typer.Option(
+        None, help="fig11: its queries a second at each node: 200,300,400,500; pulsation: at all."
+    ),
     mean: float = typer.Option(None, help="fig12: mean of the numbers of chunks that are read."),
     deviation: float = typer.Option(None, min=0, help="fig12: their standard deviation."),
     exponent: float = typer.Option(None, min=0, help="Policies of 6.3: chunk n is read as 1 / n ** exponent."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from math import inf, isfinite
 from typing import Any
@@ -15,6 +15,7 @@ from cumulus_lab.experiments.ring.set_up import (
     EvenAccess,
     GaussianAccess,
     MixAccess,
+    PulseAccess,
     RingSetUp,
     SkewedAccess,
     SuiteAccess,
@@ -50,7 +51,7 @@ RANGES: dict[str, tuple[str, str, type[int] | type[float]]] = {
 LISTS: dict[str, type[int] | type[float]] = {"skews": int, "starts": float, "ends": float, "rates": float}
 OF_QUERIES = {
     each.name
-    for access in (EvenAccess, GaussianAccess, MixAccess, SkewedAccess, TableAccess, ZipfAccess)
+    for access in (EvenAccess, GaussianAccess, MixAccess, PulseAccess, SkewedAccess, TableAccess, ZipfAccess)
     for each in fields(access)
 }
 """Options that not all figures know: which queries come."""
@@ -110,7 +111,7 @@ def _access(figure: str, usual: Access, given: Mapping[str, Any]) -> Access:
         for option in sorted(own & given.keys())
     }
     access = replace(usual, **chosen)
-    if isinstance(access, SkewedAccess):
+    if isinstance(access, SkewedAccess | PulseAccess):
         _check_workloads(access)
     if isinstance(access, SuiteAccess) and given.get("measure"):
         return replace(access, cpu_s=measured_cpu_s())
@@ -121,15 +122,17 @@ def _option(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _check_workloads(access: SkewedAccess) -> None:
-    counts = {len(each) for each in (access.skews, access.starts, access.ends, access.rates)}
-    if len(counts) > 1:
+def _check_workloads(access: SkewedAccess | PulseAccess) -> None:
+    skews: Sequence[int] = access.skews if isinstance(access, SkewedAccess) else range(1, 1 + len(access.starts))
+    if len({len(each) for each in (skews, access.starts, access.ends, access.rates)}) > 1:
         raise UsageError(
             "there are not as many --skews as --starts, --ends and --rates", hint="Say one of each for each workload."
         )
+    if isinstance(access, PulseAccess) and len(access.starts) < 2:
+        raise UsageError("there is no quiet time", hint="Say --starts, --ends and --rates of two times at least.")
     if any(end <= start for start, end in zip(access.starts, access.ends, strict=True)):
         raise UsageError("a workload ends before it begins", hint="Say --ends that are after --starts.")
-    if min(access.skews) < 1 or min(access.rates) <= 0 or min(access.starts) < 0:
+    if min(skews) < 1 or min(access.rates) <= 0 or min(access.starts) < 0:
         raise UsageError("a skew is below 1, a rate is 0, or a start is before 0", hint="Say larger numbers.")
 
 

@@ -266,8 +266,10 @@ class Loader:
         each.leaves_from = None
 
     def disown(self, chunk: ChunkId) -> None:
-        """Another node owns a chunk now."""
-        self._withdraw(self._owned.pop(chunk))
+        """Another node owns a chunk now; if it is in the ring, it has no owner there any more."""
+        each = self._owned.pop(chunk)
+        self._s.counts["chunk in the ring given away"] += each.state == "loaded"
+        self._withdraw(each)
 
     def check(self) -> None:
         """What is pending is known to be, oldest first."""

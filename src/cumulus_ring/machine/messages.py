@@ -370,6 +370,31 @@ class Refresh:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class MemberWish:
+    """The node wishes to leave the ring, or for a node behind it (section 7.3); it stands until its next one is due.
+
+    Parameters
+    ----------
+    leaves
+        Whether it wants to leave.
+    gives
+        Chunks that others may own then, the most popular first.
+    """
+
+    leaves: bool
+    gives: Sequence[ChunkId]
+
+
 RingEffect: TypeAlias = (
-    SendChunk | SendStraight | SendRequests | GrantCredit | LoadChunk | FreeSlot | HandOver | FailQuery | Refresh
+    SendChunk
+    | SendStraight
+    | SendRequests
+    | GrantCredit
+    | LoadChunk
+    | FreeSlot
+    | HandOver
+    | FailQuery
+    | Refresh
+    | MemberWish
 )

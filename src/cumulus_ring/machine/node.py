@@ -48,6 +48,7 @@ from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.policies.caching import ValuedBuffers
 from cumulus_ring.machine.policies.forwarding import RankedOutlet
 from cumulus_ring.machine.policies.inner_ring import InnerRing
+from cumulus_ring.machine.policies.pulsation import Pulsation
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
 from cumulus_ring.machine.settings import RingSettings
@@ -133,6 +134,7 @@ class RingNode:
             self.outlet.expected,
             self.scans.relevance,
         )
+        self.pulsation = Pulsation(self._s, self._owned, self.outlet)
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
@@ -308,6 +310,7 @@ class RingNode:
             self.loader.straight.start_waiting()
             self.loader.load_all()
         self.requests.resend()
+        self.pulsation.look(len(self.scans))
 
     def _reconfigured(self, event: Reconfigured) -> None:
         """Know of other members, and own other chunks; what was under way is asked for anew (E7, E41)."""

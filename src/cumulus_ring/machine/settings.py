@@ -80,6 +80,12 @@ class RingSettings:
         weigh use by how often a chunk comes by (section 6.3.2). "" replaces none for a chunk that nobody has asked for.
     relevance
         Whether postponed loads that short and starved scans wait for go first (section 8.2).
+    pulse_us
+        How often a node says whether it wishes to leave the ring, or for a node behind it (section 7.3); 0 for never.
+    leave_below, grow_above
+        It wishes so if the share of the time in which it was in use is below, or above, these.
+    delegated
+        Share of its chunks that a node which loads gives to the node behind it, the most popular ones.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -124,6 +130,10 @@ class RingSettings:
     promote_cycles: int = 2
     cache: CachePolicy = ""
     relevance: bool = False
+    pulse_us: int = 0
+    leave_below: float = 0.3
+    grow_above: float = 0.9
+    delegated: float = 0.25
 
     @property
     def has_inner_ring(self) -> bool:

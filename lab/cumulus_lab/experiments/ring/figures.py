@@ -37,6 +37,7 @@ from cumulus_lab.experiments.ring.set_up import (
     EvenAccess,
     GaussianAccess,
     MixAccess,
+    PulseAccess,
     RingSetUp,
     SkewedAccess,
     SuiteAccess,
@@ -65,6 +66,7 @@ from cumulus_lab.experiments.ring.table_figures import (
     request_flow,
     scenario_runs,
 )
+from cumulus_lab.experiments.ring_policies.pulse_figures import PULSE_CLUSTER, pulsation, pulse_runs
 
 Judge: TypeAlias = Callable[[Sequence[RingRow], str], list[FigureFinding]]
 
@@ -125,6 +127,10 @@ MIX: dict[str, Access] = {"full": MixAccess(), "ci": MixAccess(scale_factor=10.0
 POPULAR: dict[str, Access] = {"full": ZipfAccess(), "ci": ZipfAccess(rate=5.0)}
 SIZES: dict[str, Access] = {"full": EvenAccess(rate=20.0), "ci": EvenAccess(rate=5.0)}
 LOCAL: dict[str, Access] = {"full": ZipfAccess(local=0.5), "ci": ZipfAccess(rate=5.0, local=0.5)}
+PULSES: dict[str, Access] = {
+    "full": PulseAccess((0.0, 120.0, 480.0), (120.0, 480.0, 660.0)),
+    "ci": PulseAccess(),
+}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
@@ -141,6 +147,9 @@ FIGURES = {
     "forwarding": RingFigure("by rank", (LOW,), POPULAR, hot_and_cold, runs=forwarding_runs, changes=BIG),
     "inner-ring": RingFigure("an inner ring", (LOW,), POPULAR, hot_and_cold, runs=inner_runs, changes=BIG),
     "relevance": RingFigure("relevance", (LOW,), SIZES, relevance, runs=relevance_runs, changes=MIXED),
+    "pulsation": RingFigure(
+        "nodes that come and go", (LOW,), PULSES, pulsation, cluster=PULSE_CLUSTER, runs=pulse_runs
+    ),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
 }
 

@@ -18,6 +18,7 @@ from cumulus_lab.experiments.ring.table_pictures import (
     draw_sizes,
     draw_tenths,
 )
+from cumulus_lab.experiments.ring_policies.pulse_figures import draw_pulse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,4 +161,5 @@ DRAWINGS: dict[str, Drawing] = {
     "inner-ring": draw_tenths,
     "cache": draw_tenths,
     "relevance": draw_sizes,
+    "pulsation": draw_pulse,
 }

@@ -37,6 +37,8 @@ class RingSample:
         Of skewed workloads, bytes in the ring that one of them alone reads, for each, and then of all other chunks.
     registered, finished
         Queries that have come, and have finished; of skewed workloads, for each.
+    members
+        How many nodes are in the ring.
     """
 
     second: float
@@ -48,6 +50,7 @@ class RingSample:
     sets: tuple[int, ...]
     registered: tuple[int, ...]
     finished: tuple[int, ...]
+    members: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class RingRow:
     requests, resent
         Requests sent by nodes for their queries; those of them that were sent again.
     loads, unloads, lost, in_ring
-        Chunks put into the ring, taken out, lost, and still there.
+        Chunks put into the ring, taken out (or given to another owner while they were there), lost, and still there.
     hops, bytes, events, wall_s
         Chunks sent over a link, their bytes, events of the simulation, and how long it took.
     last_of
@@ -117,6 +120,8 @@ class RingRow:
         With accesses by popularity: waits of queries by the tenth of their first chunk, the most popular first.
     by_size
         Mean times of queries by how many chunks they read, fewest first.
+    by_kind
+        Mean times of queries of each workload.
     counts
         What nodes have counted.
     """
@@ -154,6 +159,7 @@ class RingRow:
     by_query: tuple[QueryTimes, ...] = ()
     tenths: tuple[TenthTimes, ...] = ()
     by_size: tuple[QueryTimes, ...] = ()
+    by_kind: tuple[QueryTimes, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -194,7 +200,7 @@ class RingFilm:
         access = world.set_up.access
         numbers = range(world.set_up.chunks)
         self._sets = [access.set_of(chunk) for chunk in numbers] if isinstance(access, SkewedAccess) else []
-        self._looks: list[tuple[int, int, float, tuple[int, ...]]] = []
+        self._looks: list[tuple[int, int, float, tuple[int, ...], int]] = []
 
     def look(self, world: RingWorld) -> None:
         """Look at it now."""
@@ -204,7 +210,7 @@ class RingFilm:
             for each in hot:
                 sets[self._sets[each.chunk]] += each.size
         loit = mean(node.threshold.loit for node in world.nodes)
-        self._looks.append((sum(each.size for each in hot), len(hot), loit, tuple(sets)))
+        self._looks.append((sum(each.size for each in hot), len(hot), loit, tuple(sets), len(world.members)))
 
     def samples(self) -> tuple[RingSample, ...]:
         """Return what was seen, with the queries that had come and finished by then."""
@@ -229,8 +235,9 @@ class RingFilm:
                 sets=sets,
                 registered=tuple(bisect_left(each, number * self._every_us) for each in came),
                 finished=tuple(bisect_left(each, number * self._every_us) for each in done),
+                members=members,
             )
-            for number, (size, count, loit, sets) in enumerate(self._looks)
+            for number, (size, count, loit, sets, members) in enumerate(self._looks)
         )
 
 
@@ -240,8 +247,10 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
     failed = sum(bool(run.failure) for run in world.runs)
     lives = [(run.finished_us - run.script.at_us) / SECOND for run in done]
     by_size: dict[int, list[float]] = {}
+    by_kind: dict[int, list[float]] = {}
     for run, life in zip(done, lives, strict=True):
         by_size.setdefault(len(run.script.chunks), []).append(life)
+        by_kind.setdefault(run.script.kind, []).append(life)
     by_life = Counter(int(life // LIFE_S) for life in lives)
     last_of = Counter[int]()
     for run in done:
@@ -265,7 +274,7 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         requests=counts["request"],
         resent=counts["request sent again"],
         loads=counts["load"],
-        unloads=counts["unload"],
+        unloads=counts["unload"] + counts["chunk in the ring given away"],
         lost=counts["chunk lost"],
         in_ring=sum(node.status().loaded for node in world.nodes),
         hops=world.counts.chunk_hops,
@@ -282,6 +291,7 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         by_query=_by_query(done),
         tenths=_tenths(done, world.set_up.chunks) if isinstance(world.set_up.access, ZipfAccess) else (),
         by_size=_times({str(size): found for size, found in sorted(by_size.items())}),
+        by_kind=_times({str(kind): found for kind, found in sorted(by_kind.items())}),
         counts=dict(sorted(counts.items())),
     )
 

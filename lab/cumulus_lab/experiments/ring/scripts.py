@@ -14,6 +14,7 @@ from cumulus_lab.experiments.ring.set_up import (
     EvenAccess,
     GaussianAccess,
     MixAccess,
+    PulseAccess,
     RingSetUp,
     ScriptedQuery,
     SkewedAccess,
@@ -40,6 +41,8 @@ def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
         return _of_table(set_up, set_up.access)
     if isinstance(set_up.access, SuiteAccess):
         return _of_suite(set_up, set_up.access, plan)
+    if isinstance(set_up.access, PulseAccess):
+        return _of_pulse(set_up, set_up.access)
     rng = random.Random(f"{set_up.seed} queries")
     found: list[ScriptedQuery] = []
     for kind, (start, end, rate) in enumerate(_times(set_up)):
@@ -67,6 +70,19 @@ def _of_table(set_up: RingSetUp, access: TableAccess) -> list[ScriptedQuery]:
         work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
         kept = round(rng.uniform(set_up.kept_least, set_up.kept_most) * len(chunks))
         found.append(ScriptedQuery(number, 0, 0, chunks, work, kept=kept))
+    return found
+
+
+def _of_pulse(set_up: RingSetUp, access: PulseAccess) -> list[ScriptedQuery]:
+    """Return queries that read random chunks; each time is a workload."""
+    rng = random.Random(f"{set_up.seed} queries")
+    found: list[ScriptedQuery] = []
+    for kind, (start, end, rate) in enumerate(zip(access.starts, access.ends, access.rates, strict=True)):
+        for place in range(round(rate * (end - start))):
+            chunks = tuple(rng.sample(range(set_up.chunks), rng.randint(set_up.fewest_chunks, set_up.most_chunks)))
+            work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
+            at_us = round((start + (place + rng.random()) / rate) * SECOND)
+            found.append(ScriptedQuery(len(found), 0, at_us, chunks, work, kind=kind))
     return found
 
 
@@ -98,7 +114,7 @@ def _times(set_up: RingSetUp) -> Iterator[tuple[float, float, float]]:
             yield from zip(starts, ends, rates, strict=True)
         case EvenAccess(rate, seconds) | GaussianAccess(rate, seconds) | ZipfAccess(rate, seconds):
             yield 0.0, seconds, rate
-        case TableAccess() | SuiteAccess():
+        case TableAccess() | SuiteAccess() | PulseAccess():
             raise AssertionError("queries that circulate come when a node is idle")
 
 
@@ -114,7 +130,7 @@ def _draw(set_up: RingSetUp, plan: ChunkPlan, node: int, kind: int) -> Draw:
             return _near(remote, mean, deviation)
         case ZipfAccess() as access:
             return _by_rank(remote, access, random.Random(f"{set_up.seed} order of {node}"))
-        case TableAccess() | SuiteAccess():
+        case TableAccess() | SuiteAccess() | PulseAccess():
             raise AssertionError("queries that circulate are drawn by columns or by text")
 
 

@@ -166,7 +166,26 @@ class ZipfAccess:
     local: float = 0.0
 
 
-Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | ZipfAccess | TableAccess | SuiteAccess
+@dataclass(frozen=True, slots=True)
+class PulseAccess:
+    """Queries that come to the whole ring, more at one time than at another, and circulate (section 7.3).
+
+    A node runs one query at a time.
+
+    Parameters
+    ----------
+    starts, ends
+        When each time begins and ends, in seconds.
+    rates
+        Queries a second over all nodes.
+    """
+
+    starts: tuple[float, ...] = (0.0, 40.0, 160.0)
+    ends: tuple[float, ...] = (40.0, 160.0, 220.0)
+    rates: tuple[float, ...] = (4.0, 0.5, 4.0)
+
+
+Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | ZipfAccess | TableAccess | SuiteAccess | PulseAccess
 CIRCULATING = (TableAccess, SuiteAccess)
 """Queries that come when a node is idle."""
 
@@ -236,6 +255,8 @@ class RingSetUp:
         Whether a query that waits asks again for a chunk that has gone by while it did not wait for it.
     slow_disk_mb_s
         The same as `disk_mb_s` for each second owner; 0 if all disks are alike.
+    storage_gb
+        What a node can own at most, where nodes leave and come; 0 for without a limit.
     policy
         Settings of nodes that are other than these.
     resend_cycles, resend_backoff
@@ -280,6 +301,7 @@ class RingSetUp:
     resend_cycles: float = 0.0
     resend_backoff: float = 1.0
     slow_disk_mb_s: float = 0.0
+    storage_gb: float = 0.0
     policy: dict[str, Any] = field(default_factory=dict)
 
     def disk_rate(self, number: int) -> float:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop
 from typing import TypeAlias
 
-from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, RingSetUp, ScriptedQuery
-from cumulus_lab.simulation import Agenda, BandwidthLink, ByteQueue
+from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, PulseAccess, RingSetUp, ScriptedQuery
+from cumulus_lab.experiments.ring.world_links import WorldLinks
+from cumulus_lab.experiments.ring_policies.member_keeper import MemberKeeper
+from cumulus_lab.simulation import Agenda, ByteQueue
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
     ANY_GROUP,
-    ChunkCame,
     ChunkLoaded,
-    ChunkSent,
     CreditCame,
     FailQuery,
     FreeSlot,
@@ -26,6 +26,7 @@ from cumulus_ring.machine.messages import (
     HandOver,
     LeaseReleased,
     LoadChunk,
+    MemberWish,
     PullBlocked,
     QueryEnded,
     QuerySubmitted,
@@ -37,8 +38,6 @@ from cumulus_ring.machine.messages import (
     SendRequests,
     SendStraight,
     Slot,
-    StraightCame,
-    StraightSent,
     TimePassed,
 )
 
@@ -141,6 +140,8 @@ class RingWorld:
         self._checked = checked
         self._slots = 0
         self._ring_epoch = 0
+        self.members: list[int] = []
+        """Nodes that are in the ring, each before its successor."""
         self.live: set[Slot] = set()
         """Slots that are not free."""
         self._pins = set_up.pins
@@ -148,68 +149,61 @@ class RingWorld:
             wrapped(RingNode(f"node{number}", self.settings, random.Random(f"{set_up.seed} {number}")))
             for number in range(set_up.nodes)
         ]
-        self.links: list[BandwidthLink[SendChunk]] = []
-        self._straight: dict[tuple[int, int], BandwidthLink[SendStraight]] = {}
-        """Links beside the ring, as fast as those of one rack, by sender and receiver."""
-        self._numbers = {node.name: number for number, node in enumerate(self.nodes)}
+        numbers = {node.name: number for number, node in enumerate(self.nodes)}
+        self._links = WorldLinks(self.agenda, set_up, numbers, self._step, self._new_slot)
         self.runs = [QueryRun(each, set_up.pins == "parallel") for each in queries]
         self.open = len(self.runs)
         # Not on the agenda: hundreds of thousands of queries to come would make each of its steps slower.
         queued = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
         circulate = isinstance(set_up.access, CIRCULATING)
-        self._to_come, self._circulating = ([], queued) if circulate else (queued, [])
+        self._to_come, self._circulating = ([], deque(queued)) if circulate else (queued, deque[QueryRun]())
+        self._circulate_later = isinstance(set_up.access, PulseAccess)
+        self._rng = random.Random(f"{set_up.seed} idle nodes")
+        self._busy: set[int] = set()
+        """Nodes with a query that has circulated."""
         self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
+        self.keeper = MemberKeeper(set_up, plan, self.agenda, self) if self.settings.pulse_us else None
         for number in range(set_up.takers):
             self.agenda.after(0, self._take_query, number)
         for number in range(set_up.nodes):
             self.agenda.after(1 + number * self.settings.load_all_us // set_up.nodes, self._tick, number)
 
-    def _link(self, number: int) -> BandwidthLink[SendChunk]:
-        following, ring_epoch = (number + 1) % self.set_up.nodes, self._ring_epoch
-
-        def sent(effect: SendChunk) -> None:
-            self._step(number, ChunkSent(effect.slot))
-
-        def arrived(effect: SendChunk) -> None:
-            if ring_epoch == self._ring_epoch:
-                self._step(following, ChunkCame(effect.header, self._new_slot()))
-
-        return BandwidthLink(self.agenda, self.set_up.link_rate(number) * 1000, self.set_up.latency_us, sent, arrived)
-
-    def _straight_link(self, number: int, to: int) -> BandwidthLink[SendStraight]:
-        ring_epoch = self._ring_epoch
-
-        def sent(effect: SendStraight) -> None:
-            self._step(number, StraightSent(effect.slot, effect.to))
-
-        def arrived(effect: SendStraight) -> None:
-            if ring_epoch == self._ring_epoch:
-                self._step(to, StraightCame(effect.header, self._new_slot()))
-
-        return BandwidthLink(self.agenda, self.set_up.link_gbs * 1000, self.set_up.latency_us, sent, arrived)
-
-    def _send_straight(self, number: int, effect: SendStraight) -> None:
-        to = self._numbers[effect.to]
-        if (number, to) not in self._straight:
-            self._straight[number, to] = self._straight_link(number, to)
-        self._straight[number, to].send(effect, effect.header.size)
-
     def reconfigure(self, owners: Sequence[int]) -> None:
         """Begin a ring epoch: other owners, and new links; what is under way on the old ones is lost (E7, E41)."""
+        self.members = [*range(self.set_up.nodes)]
+        self._links.place(self.members, are_new=True)
+        self._tell_members(self.members, owners)
+
+    def change_members(self, members: list[int], owners: Sequence[int]) -> None:
+        """Begin a ring epoch in which only the neighbours of those who come or go have new links (figure 19).
+
+        One that goes still sends on what it has and what is on its way to it, to its former successor.
+        """
+        before, self.members = self.members, members
+        self._links.place(members, are_new=False)
+        self._tell_members([*members, *(number for number in before if number not in members)], owners)
+        for number in members:
+            if number not in before:
+                self.agenda.after(0, self._take_query, number)
+
+    def is_idle(self, number: int) -> bool:
+        """Whether a node has no query."""
+        return number not in self._busy
+
+    def _tell_members(self, told: Sequence[int], owners: Sequence[int]) -> None:
         self._ring_epoch += 1
-        self.links = [self._link(number) for number in range(self.set_up.nodes)]
-        self._straight.clear()
-        for number in range(self.set_up.nodes):
+        order = [self.nodes[number].name for number in self.members]
+        for number in told:
             owned = {chunk: size for chunk, size in enumerate(self.plan.sizes) if owners[chunk] == number}
-            self._step(number, Reconfigured(self._ring_epoch, self.set_up.nodes, owned, order=[*self._numbers]))
+            self._step(number, Reconfigured(self._ring_epoch, len(order), owned, order=order))
 
     def _tell_predecessor(self, number: int, event: RingEvent) -> None:
-        ring_epoch = self._ring_epoch
+        ring_epoch, before = self._ring_epoch, self._links.before(number)
 
         def arrived(event: RingEvent) -> None:
-            if ring_epoch == self._ring_epoch:
-                self._step((number - 1) % self.set_up.nodes, event)
+            if ring_epoch == self._ring_epoch and before is not None:
+                self._step(before, event)
 
         self.agenda.after(self.set_up.latency_us, arrived, event)
 
@@ -238,7 +232,7 @@ class RingWorld:
             agenda.now = now
             self.counts.events += 1
             if comes:
-                self._register(to_come.pop())
+                self._come(to_come.pop())
             else:
                 _, _, deed, about = heappop(heap)
                 deed(about)
@@ -272,11 +266,11 @@ class RingWorld:
             case SendChunk(header):
                 self.counts.chunk_hops += 1
                 self.counts.chunk_bytes += header.size
-                self.links[number].send(effect, header.size)
+                self._links.send(number, effect)
             case SendStraight(header):
                 self.counts.chunk_hops += 1
                 self.counts.chunk_bytes += header.size
-                self._send_straight(number, effect)
+                self._links.send_straight(number, effect)
             case FreeSlot(slot):
                 self.live.remove(slot)
             case SendRequests(requests):
@@ -295,6 +289,9 @@ class RingWorld:
                 self._tell_predecessor(number, CreditCame(count))
             case FailQuery(query, reason):
                 self._end(self.runs[query], reason)
+            case MemberWish():
+                if self.keeper is not None:
+                    self.keeper.wished(number, effect)
 
     def _read(self, number: int, chunk: int) -> None:
         self._step(number, ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk]))
@@ -303,10 +300,21 @@ class RingWorld:
 
     def _take_query(self, number: int) -> None:
         """An idle node takes the next of the queries that circulate (section 6.1)."""
-        if self._circulating:
+        if self._circulating and number in self.members and number not in self._busy:
+            self._busy.add(number)
             run = self._circulating.pop()
-            run.script = replace(run.script, node=number, at_us=self.agenda.now)
+            at_us = run.script.at_us if self._circulate_later else self.agenda.now
+            run.script = replace(run.script, node=number, at_us=at_us)
             self._register(run)
+
+    def _come(self, run: QueryRun) -> None:
+        """A query comes to its node; or it circulates, and one of the nodes that are idle takes it."""
+        if not self._circulate_later:
+            self._register(run)
+            return
+        self._circulating.appendleft(run)
+        if idle := [number for number in self.members if number not in self._busy]:
+            self._take_query(self._rng.choice(idle))
 
     def _register(self, run: QueryRun) -> None:
         """A query says what it reads, and pulls."""
@@ -370,5 +378,6 @@ class RingWorld:
                 self._let_go(run, held)
             self._let_go(run, run.kept)
         self.open -= 1
+        self._busy.discard(run.script.node)
         if self._circulating:
             self.agenda.after(0, self._take_query, run.script.node)

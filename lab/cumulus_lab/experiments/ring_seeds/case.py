@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
+from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
 from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedRun
-from cumulus_lab.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
+from cumulus_lab.experiments.ring_seeds.member import (
+    STEWARD,
+    CatalogueRead,
+    RandomFaults,
+    RingLedger,
+    RingMember,
+    RingTold,
+)
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus_lab.experiments.ring_seeds.scripts import random_queries
 from cumulus_lab.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
@@ -25,10 +32,9 @@ from cumulus_lab.simulation import (
     faults_named,
 )
 from cumulus_ring.machine import RingNode, RingSettings
-from cumulus_ring.machine.messages import LoadChunk, Refresh
+from cumulus_ring.machine.messages import LoadChunk, MemberWish, Refresh
 from cumulus_ring.machine.settings import MILLISECOND_US, SECOND_US
 
-STEWARD = "steward"
 NODES = (3, 2, 4, 5, 6, 7, 8)
 CRASHES = 1 / 300
 """How often a node crashes, per step."""
@@ -40,6 +46,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "forwarding": {"forwarding": True},
     "inner-ring": {"inner_every": 2, "promote_loi": 0.0, "promote_cycles": 1},
     "relevance": {"relevance": True},
+    "pulsation": {"pulse_us": SECOND_US},
     "lru": {"cache": "lru"},
     "lfu": {"cache": "lfu"},
     "pix": {"cache": "pix"},
@@ -64,6 +71,7 @@ class Steward:
 
     names: Sequence[Name]
     stream: ChoiceStream
+    reports: Reports
     ring_epoch: int = 0
     left_out: set[Name] = field(default_factory=set)
     is_due: bool = True
@@ -81,6 +89,8 @@ class Steward:
                         self.left_out.add(peer)
                 case Completed(StartIncarnation(), _):
                     self.is_renewing = False
+                case Received(node, MemberWish(leaves)) if not self.is_renewing:
+                    self._grant(node, leaves)
                 case _:
                     pass
         if not self.is_due or self.is_renewing:
@@ -91,6 +101,18 @@ class Steward:
             self.left_out.clear()
         members = tuple(name for name in self.names if name not in self.left_out)
         return [Perform(StartIncarnation(self.ring_epoch, RingTold(self.ring_epoch, members)))]
+
+    def _grant(self, node: Name, leaves: bool) -> None:
+        """Let a node go that wishes to, or let another one come for it (section 7.3)."""
+        if leaves and node not in self.left_out and len(self.left_out) + 2 < len(self.names):
+            self.left_out.add(node)
+            self.reports("node let go")
+        elif not leaves and self.left_out:
+            self.left_out.discard(self.stream.one(sorted(self.left_out)))
+            self.reports("node called")
+        else:
+            return
+        self.is_due = True
 
     def check(self) -> None:
         """Nothing is to be checked."""
@@ -128,7 +150,7 @@ class RingCase:
         self._shares = {name: (stream.one([0.0, 0.02, 0.1]) if name in faults else 0.0) for name in LINK_FAULTS}
         self._reports = Reports()
         self._ledger = RingLedger()
-        self._steward = Steward(self.names, choices.stream("members"))
+        self._steward = Steward(self.names, choices.stream("members"), self._reports)
         self._members: dict[Name, RingMember] = {}
 
     def scenario(self) -> Scenario:
@@ -182,7 +204,7 @@ class RingCase:
 
     def _in_ring(self, world: World) -> list[RingMember]:
         members = [self._members[name] for name in self.names if name in world.lives and name in self._members]
-        return [each for each in members if each.told.members]
+        return [each for each in members if each.is_in]
 
     def _goes_on(self, world: World) -> bool:
         """Whether somebody waits for something, and not for too long already."""

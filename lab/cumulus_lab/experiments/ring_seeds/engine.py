@@ -112,15 +112,23 @@ class ScriptedEngine:
         self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
         self._now = 0
+        self._is_open = False
         self.read: set[ChunkId] = set()
         """Chunks that the node has read from its disk: when it does so for a scan, the batch is begun."""
 
-    def begin(self, now: int) -> None:
-        """Plan all queries that have not come yet."""
+    def open(self, now: int) -> None:
+        """The node is a member: let its queries come."""
         self._now = now
         for run in self._runs.values():
             if run.state == "to come":
                 self._later(max(0, run.script.at_ms - now // 1000), self._start, run)
+        self._is_open = True
+
+    def close(self) -> None:
+        """The node is no member any more: end its queries; what they hold may be released later."""
+        self._is_open = False
+        for run in self._runs.values():
+            self._cancel(run)
 
     def run_due(self, now: int) -> None:
         """Do what is due."""
@@ -136,6 +144,8 @@ class ScriptedEngine:
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def _start(self, run: ScriptedRun) -> None:
+        if not self._is_open or run.state != "to come":
+            return
         script = run.script
         if script.grows or script.forgets:
             self._source.grow(script.grows, script.forgets)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Send, Tick
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
 from cumulus_lab.experiments.ring_seeds.node_checks import NodeChecks
+from cumulus_lab.experiments.ring_seeds.node_slots import NodeSlots
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
 from cumulus_lab.simulation import ChoiceStream, Reports
 from cumulus_ring.machine import RingNode
@@ -29,6 +30,7 @@ from cumulus_ring.machine.messages import (
     HandOver,
     LoadChunk,
     LoadFailed,
+    MemberWish,
     QuerySubmitted,
     Reconfigured,
     Refresh,
@@ -46,6 +48,7 @@ from cumulus_ring.machine.messages import (
     TimePassed,
 )
 
+STEWARD = "steward"
 MOST_FAULTS = 20
 """So many chunks and requests are lost, late or doubled on the way to a node, at most: each ring is to come to rest."""
 LATEST_MS = 3_000
@@ -144,13 +147,12 @@ class RingMember:
         self._now = 0
         self._effects: list[Effect] = []
         self._lost: set[Name] = set()
-        self._slots: dict[Slot, ChunkId] = {}
-        self._next_slot = 0
-        self._sending: dict[Slot, None] = {}
-        self._straight: dict[tuple[Slot, Name], None] = {}
+        self._slots = NodeSlots()
         self._late: list[tuple[int, SendChunk | SendStraight]] = []
         self._to_itself: deque[RingEvent | SendChunk | SendStraight] = deque()
         self._owned: dict[ChunkId, int] = {}
+        self.has_wished = self.has_left = False
+        """Whether it has wished to leave, and whether it was let go."""
         self._requested: list[ChunkRequest] = []
         """What was sent by the last event."""
         self._checks = NodeChecks(name)
@@ -174,8 +176,7 @@ class RingMember:
                     self._lost.add(peer)
                 case _:
                     pass
-        if self.told.members:
-            self.engine.run_due(self._now)
+        self.engine.run_due(self._now)
         while self._to_itself:
             self._received(self.name, self._to_itself.popleft())
         effects, self._effects = self._effects, []
@@ -217,15 +218,13 @@ class RingMember:
                 self._send(sender, StraightSent(slot, self.name))
                 self._chunk_came(message)
             case StraightSent(slot, to):
-                if (slot, to) in self._straight:
-                    del self._straight[slot, to]
+                if self._slots.left_straight(slot, to):
                     self._hear(message)
             case RequestsCame(requests):
                 for request in requests:
                     self._request_came(request)
             case ChunkSent(slot):
-                if slot in self._sending:
-                    del self._sending[slot]
+                if self._slots.left(slot):
                     self._hear(message)
             case CreditCame():
                 self._hear(message)
@@ -235,33 +234,50 @@ class RingMember:
     def _join(self, told: RingTold) -> None:
         """Begin a ring epoch: what was on the way is lost, and what was being sent has left."""
         if told.ring_epoch % 2:
-            self._end_links(list(self._sending), list(self._straight))
+            self._end_links(*self._slots.under_way())
         self._late.clear()
         self._to_itself.clear()
         self._lost.clear()
         self._checks.joins()
-        begins = not self.told.members
+        begins = not self.is_in
+        if self.name not in told.members and not self.told.members:
+            return
+        if self.name in told.members:
+            self.has_left = False
+        elif not self.has_left:
+            told = self._leave(told)
+        else:
+            told = RingTold(told.ring_epoch, (self.name,))
         self.told = told
         self._reports("ring of one", times=int(told.members == (self.name,)))
-        if self.name in told.members:
-            self._owned = self._source.owned(self.name, told.members, self.version)
-            former = list(self._sending), list(self._straight)
-            order = told.members
-            self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
-            self._end_links(*former)
-            if begins:
-                self.engine.begin(self._now)
-        else:
-            assert begins, f"{self.name} is put out of the ring alive"
-            self.told = RingTold(0, ())
+        self._owned = self._source.owned(self.name, told.members, self.version)
+        former = self._slots.under_way()
+        order = told.members
+        self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
+        self._end_links(*former)
+        if begins and self.is_in:
+            self.engine.open(self._now)
+
+    def _leave(self, told: RingTold) -> RingTold:
+        """Be no member any more, as was wished: a ring of one that takes no query; those that it has end."""
+        assert self.has_wished, f"{self.name} is put out of the ring alive"
+        self.has_wished, self.has_left = False, True
+        self.engine.close()
+        self._reports("node left")
+        return RingTold(told.ring_epoch, (self.name,))
+
+    @property
+    def is_in(self) -> bool:
+        """Whether it is a member of the ring that clients ask."""
+        return bool(self.told.members) and not self.has_left
 
     def _end_links(self, sending: Sequence[Slot], straight: Sequence[tuple[Slot, Name]]) -> None:
         """Say of what was being sent that it has left, before or after the machine hears of new links."""
         for slot in sending:
-            del self._sending[slot]
+            self._slots.left(slot)
             self._hear(ChunkSent(slot))
         for slot, to in straight:
-            del self._straight[slot, to]
+            self._slots.left_straight(slot, to)
             self._hear(StraightSent(slot, to))
 
     def _chunk_came(self, message: SendChunk | SendStraight) -> None:
@@ -286,10 +302,10 @@ class RingMember:
         header = message.header
         if isinstance(message, SendStraight):
             self._ledger.straight[header.chunk] += 1
-            self._hear(StraightCame(header, self._new_slot(header.chunk)))
+            self._hear(StraightCame(header, self._slots.new(header.chunk)))
             return
         self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
-        self._hear(ChunkCame(header, self._new_slot(header.chunk)))
+        self._hear(ChunkCame(header, self._slots.new(header.chunk)))
 
     def _request_came(self, request: ChunkRequest) -> None:
         faults = self._faults
@@ -313,7 +329,7 @@ class RingMember:
             self._reports("load failed")
             self._hear(LoadFailed(chunk, result))
         else:
-            self._hear(ChunkLoaded(chunk, self._new_slot(chunk), result))
+            self._hear(ChunkLoaded(chunk, self._slots.new(chunk), result))
 
     def _refresh(self, is_wanted: bool) -> int:
         """Read the catalogue anew for a query, if that is wished for."""
@@ -329,11 +345,6 @@ class RingMember:
         else:
             self._reports("catalogue read for other members")
         self._hear(Refreshed(version, owned, ring_epoch))
-
-    def _new_slot(self, chunk: ChunkId) -> int:
-        self._next_slot += 1
-        self._slots[self._next_slot] = chunk
-        return self._next_slot
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
@@ -351,20 +362,14 @@ class RingMember:
             case SendChunk(header, slot):
                 assert len(self.told.members) > 1, "a ring of one sends a chunk"
                 self._checks.sends(header)
-                assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
-                assert slot not in self._sending, f"slot {slot} is sent twice at once"
-                self._sending[slot] = None
+                self._slots.send(slot, header.chunk)
                 self._send(self._successor, effect)
             case SendStraight(header, slot, to):
                 assert to in self.told.members, f"chunk {header.chunk} is sent straight to {to}, which is no member"
-                assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
-                assert (slot, to) not in self._straight, f"slot {slot} is sent to {to} twice at once"
-                self._straight[slot, to] = None
+                self._slots.send_straight(slot, header.chunk, to)
                 self._send(to, effect)
             case FreeSlot(slot):
-                is_sent = slot in self._sending or any(slot == each for each, _ in self._straight)
-                assert not is_sent, f"slot {slot} is free while it is being sent"
-                del self._slots[slot]
+                self._slots.free(slot)
             case SendRequests(requests):
                 self._requested += requests
                 for each in requests:
@@ -380,10 +385,13 @@ class RingMember:
             case Refresh():
                 self._effects.append(Perform(effect))
             case HandOver(slot=slot, chunk=chunk):
-                assert self._slots[slot] == chunk, f"slot {slot} has another chunk"
+                self._slots.check(slot, chunk)
                 self.engine.handed_over(effect)
             case FailQuery():
                 self.engine.failed(effect)
+            case MemberWish(leaves):
+                self.has_wished |= leaves
+                self._effects.append(Send(STEWARD, effect))
 
     @property
     def _successor(self) -> Name:
