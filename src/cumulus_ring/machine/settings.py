@@ -80,6 +80,9 @@ class RingSettings:
         weigh use by how often a chunk comes by (section 6.3.2). "" replaces none for a chunk that nobody has asked for.
     relevance
         Whether postponed loads that short and starved scans wait for go first (section 8.2).
+    nomad_hops
+        How many nodes a query asks for a bid before it settles at the cheapest; 0 for none: it stays where it has come
+        (section 7.1). In simulated rings only: a client of real nodes asks all of them.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -124,6 +127,7 @@ class RingSettings:
     promote_cycles: int = 2
     cache: CachePolicy = ""
     relevance: bool = False
+    nomad_hops: int = 0
 
     @property
     def has_inner_ring(self) -> bool:

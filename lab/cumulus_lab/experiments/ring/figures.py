@@ -65,6 +65,7 @@ from cumulus_lab.experiments.ring.table_figures import (
     request_flow,
     scenario_runs,
 )
+from cumulus_lab.experiments.ring_policies.nomad_figures import ANY_ORDER, nomad_runs, nomads
 
 Judge: TypeAlias = Callable[[Sequence[RingRow], str], list[FigureFinding]]
 
@@ -125,6 +126,7 @@ MIX: dict[str, Access] = {"full": MixAccess(), "ci": MixAccess(scale_factor=10.0
 POPULAR: dict[str, Access] = {"full": ZipfAccess(), "ci": ZipfAccess(rate=5.0)}
 SIZES: dict[str, Access] = {"full": EvenAccess(rate=20.0), "ci": EvenAccess(rate=5.0)}
 LOCAL: dict[str, Access] = {"full": ZipfAccess(local=0.5), "ci": ZipfAccess(rate=5.0, local=0.5)}
+PLACED: dict[str, Access] = {"full": ZipfAccess(rate=32.0), "ci": ZipfAccess(rate=8.0)}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
@@ -142,6 +144,7 @@ FIGURES = {
     "inner-ring": RingFigure("an inner ring", (LOW,), POPULAR, hot_and_cold, runs=inner_runs, changes=BIG),
     "relevance": RingFigure("relevance", (LOW,), SIZES, relevance, runs=relevance_runs, changes=MIXED),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
+    "nomads": RingFigure("queries that move", (LOW,), PLACED, nomads, runs=nomad_runs, changes=ANY_ORDER),
 }
 
 

@@ -160,4 +160,5 @@ DRAWINGS: dict[str, Drawing] = {
     "inner-ring": draw_tenths,
     "cache": draw_tenths,
     "relevance": draw_sizes,
+    "nomads": draw_sizes,
 }

@@ -119,6 +119,10 @@ class RingRow:
         Mean times of queries by how many chunks they read, fewest first.
     counts
         What nodes have counted.
+    worked_s
+        Seconds that all queries have worked.
+    nomad_hops, moved_queries
+        Visits of nomads to other nodes, and queries that have settled at one.
     """
 
     loit: tuple[float, ...]
@@ -155,6 +159,9 @@ class RingRow:
     tenths: tuple[TenthTimes, ...] = ()
     by_size: tuple[QueryTimes, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    worked_s: float = 0.0
+    nomad_hops: int = 0
+    moved_queries: int = 0
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -283,6 +290,9 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         tenths=_tenths(done, world.set_up.chunks) if isinstance(world.set_up.access, ZipfAccess) else (),
         by_size=_times({str(size): found for size, found in sorted(by_size.items())}),
         counts=dict(sorted(counts.items())),
+        worked_s=round(sum(work.worked_us for work in world.work) / SECOND, 1),
+        nomad_hops=world.trips.hops,
+        moved_queries=world.counts.moved_queries,
     )
 
 

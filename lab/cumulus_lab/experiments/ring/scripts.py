@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -51,6 +52,9 @@ def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
                 chunks = draw(rng, rng.randint(set_up.fewest_chunks, set_up.most_chunks))
                 work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
                 found.append(ScriptedQuery(len(found), node, round(first + place * pause), chunks, work, 1, kind))
+    if set_up.placed == "at random":
+        places = random.Random(f"{set_up.seed} places")
+        return [replace(each, node=places.randrange(set_up.nodes)) for each in found]
     return found
 
 

@@ -241,6 +241,10 @@ class RingSetUp:
     resend_cycles, resend_backoff
         A request is sent again after so many cycles that its node has seen, if that is longer than `resend_s`, and by
         how much later each time.
+    cores
+        Batches that a node works on at once; 0 for any number.
+    placed
+        Where queries come that do not circulate: at each node at regular times, or at a node drawn for each.
     """
 
     nodes: int = 10
@@ -281,6 +285,8 @@ class RingSetUp:
     resend_backoff: float = 1.0
     slow_disk_mb_s: float = 0.0
     policy: dict[str, Any] = field(default_factory=dict)
+    cores: int = 0
+    placed: Literal["by turns", "at random"] = "by turns"
 
     def disk_rate(self, number: int) -> float:
         """Return how fast a node reads, in megabytes a second; infinity if that takes no time."""

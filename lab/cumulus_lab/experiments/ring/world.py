@@ -11,6 +11,8 @@ from heapq import heappop
 from typing import TypeAlias
 
 from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, RingSetUp, ScriptedQuery
+from cumulus_lab.experiments.ring_policies.node_work import NodeWork
+from cumulus_lab.experiments.ring_policies.nomad_trips import NomadTrips
 from cumulus_lab.simulation import Agenda, BandwidthLink, ByteQueue
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
@@ -103,6 +105,8 @@ class WorldCounts:
     events: int = 0
     chunk_hops: int = 0
     chunk_bytes: int = 0
+    moved_queries: int = 0
+    """Queries that have settled at another node than the one to which they came."""
     loads: Counter[int] = field(default_factory=Counter)
     """By chunk."""
     requests: Counter[int] = field(default_factory=Counter)
@@ -158,6 +162,8 @@ class RingWorld:
         queued = sorted(self.runs, key=lambda run: run.script.at_us, reverse=True)
         circulate = isinstance(set_up.access, CIRCULATING)
         self._to_come, self._circulating = ([], queued) if circulate else (queued, [])
+        self.work = [NodeWork(self.agenda, set_up.cores) for _ in range(set_up.nodes)]
+        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, plan.sizes, self._settle)
         self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
         for number in range(set_up.takers):
@@ -309,12 +315,32 @@ class RingWorld:
             self._register(run)
 
     def _register(self, run: QueryRun) -> None:
-        """A query says what it reads, and pulls."""
+        """A query says what it reads, and pulls; or it looks for a node before that (section 7.1)."""
+        self._step(run.script.node, QuerySubmitted(run.script.number, run.begin()))
+        if self.settings.nomad_hops:
+            self.trips.set_out(run.script, self.settings.nomad_hops)
+        else:
+            self._start(run)
+
+    def _settle(self, query: int, node: int) -> None:
+        """A nomad is home: its query moves to the cheapest node, unless it has failed meanwhile."""
+        run = self.runs[query]
+        if run.failure:
+            return
+        if node != run.script.node:
+            self.counts.moved_queries += 1
+            self._step(run.script.node, QueryEnded(query))
+            run.script = replace(run.script, node=node)
+            self._step(node, QuerySubmitted(query, run.begin()))
+        self._start(run)
+
+    def _start(self, run: QueryRun) -> None:
+        """A query pulls, at the node where it stays."""
         script = run.script
-        scans = run.begin()
-        self._step(script.node, QuerySubmitted(script.number, scans))
+        moved = self.trips.lacking(script.node, script.chunks) if self.settings.nomad_hops else 0
+        self.work[script.node].begin(script.number, moved)
         if self._pins == "parallel":
-            for scan in range(len(scans)):
+            for scan in range(len(script.batches)):
                 self._step(script.node, PullBlocked(script.number, scan))
         else:
             self._pull(run, 0)
@@ -338,7 +364,8 @@ class RingWorld:
             run.ready.append(batch)
 
     def _begin(self, run: QueryRun, batch: int) -> None:
-        self.agenda.after(run.script.batch_work_us(batch), partial(self._worked, run), batch)
+        script = run.script
+        self.work[script.node].do(script.number, script.batch_work_us(batch), partial(self._worked, run), batch)
 
     def _worked(self, run: QueryRun, batch: int) -> None:
         if batch * run.script.width < run.script.kept and not run.failure:
@@ -365,6 +392,7 @@ class RingWorld:
     def _end(self, run: QueryRun, failure: str = "") -> None:
         run.failure = failure
         run.finished_us = self.agenda.now
+        self.work[run.script.node].end(run.script.number)
         if failure:
             for held in run.incomplete():
                 self._let_go(run, held)
