@@ -10,7 +10,8 @@ from typing import Any
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
 from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedRun
-from cumulus_lab.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
+from cumulus_lab.experiments.ring_seeds.member import CatalogueRead, RingLedger, RingMember, RingTold
+from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus_lab.experiments.ring_seeds.scripts import random_queries
 from cumulus_lab.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
@@ -40,6 +41,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "forwarding": {"forwarding": True},
     "inner-ring": {"inner_every": 2, "promote_loi": 0.0, "promote_cycles": 1},
     "relevance": {"relevance": True},
+    "nomads": {"nomad_hops": 3},
     "lru": {"cache": "lru"},
     "lfu": {"cache": "lfu"},
     "pix": {"cache": "pix"},
@@ -154,7 +156,7 @@ class RingCase:
         node = self._broken(RingNode(name, self.settings, rng))
         faults = RandomFaults(**self._shares, stream=self._choices.stream(f"fault on the way to {name}"))
         member = RingMember(
-            name, node, self.settings.open_groups, runs, self.source, faults, self._ledger, self._reports
+            name, node, self.settings, runs, self.source, faults, self._ledger, self._reports, self._move
         )
         self._members[name] = member
         return member
@@ -167,6 +169,10 @@ class RingCase:
             if run.state == "running":
                 run.state = "lost"
                 self._reports("node lost with a query")
+
+    def _move(self, run: ScriptedRun) -> None:
+        """Take a query to the node at which it settles, as a client does; if the node is lost, to its next life."""
+        self._members[run.script.node].engine.take(run)
 
     def _perform(self, name: Name, task: Any) -> Any:
         match task:

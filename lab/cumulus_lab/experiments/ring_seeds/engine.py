@@ -7,10 +7,12 @@ never opened, or opened again; batches are released after the query has ended.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any, Literal
 
+from cumulus.machine import Name
 from cumulus_lab.experiments.ring_seeds.scripts import QueryScript, ScanScript
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
 from cumulus_lab.simulation import Reports
@@ -22,6 +24,7 @@ from cumulus_ring.machine.messages import (
     LeaseReleased,
     PullBlocked,
     QueryEnded,
+    QueryId,
     QuerySubmitted,
     RingEvent,
     ScanEnded,
@@ -68,6 +71,8 @@ class ScriptedRun:
         self.scans: list[OpenScan] = []
         self.chunks: set[ChunkId] = set()
         """All that it has asked for."""
+        self.has_settled = False
+        """Whether its nomad is home: it stays where it is (section 7.1)."""
 
     @property
     def is_over(self) -> bool:
@@ -112,12 +117,16 @@ class ScriptedEngine:
         self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
         self._now = 0
+        self._has_begun = False
+        self.set_out: Callable[[QueryId, Collection[ChunkId], int], None] | None = None
+        """Sends the nomad of a query, if queries are to look for a node before they run."""
         self.read: set[ChunkId] = set()
         """Chunks that the node has read from its disk: when it does so for a scan, the batch is begun."""
 
     def begin(self, now: int) -> None:
         """Plan all queries that have not come yet."""
         self._now = now
+        self._has_begun = True
         for run in self._runs.values():
             if run.state == "to come":
                 self._later(max(0, run.script.at_ms - now // 1000), self._start, run)
@@ -136,6 +145,8 @@ class ScriptedEngine:
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def _start(self, run: ScriptedRun) -> None:
+        if run.state != "to come":
+            return
         script = run.script
         if script.grows or script.forgets:
             self._source.grow(script.grows, script.forgets)
@@ -149,6 +160,41 @@ class ScriptedEngine:
         if script.cancelled_ms >= 0:
             self._later(script.cancelled_ms, self._cancel, run)
         self._hear(QuerySubmitted(script.number, scans))
+        if self.set_out is None or run.has_settled:
+            self._open_scans(run)
+        elif run.state == "running":
+            self.set_out(script.number, run.chunks, self._now)
+
+    def stay(self, query: QueryId) -> None:
+        """A query settles at this node, to which it has come, unless it is at its end by now."""
+        run = self._runs[query]
+        assert not run.has_settled, f"query {query} settles twice"
+        run.has_settled = True
+        if run.state == "running":
+            self._reports("query settled where it came")
+            self._open_scans(run)
+
+    def leave(self, query: QueryId, name: Name) -> ScriptedRun | None:
+        """A query settles at another node, and is to be taken there; None if it is at its end by now."""
+        run = self._runs[query]
+        assert not run.has_settled, f"query {query} settles twice"
+        run.has_settled = True
+        if run.state != "running":
+            return None
+        self._reports("query settled elsewhere")
+        del self._runs[query]
+        run.state, run.scans = "to come", []
+        run.script = replace(run.script, node=name, at_ms=0, grows=0, forgets=0)
+        self._hear(QueryEnded(query))
+        return run
+
+    def take(self, run: ScriptedRun) -> None:
+        """A query of another node settles here; if this one is not in the ring yet, it begins when it is."""
+        self._runs[run.script.number] = run
+        if self._has_begun:
+            self._later(0, self._start, run)
+
+    def _open_scans(self, run: ScriptedRun) -> None:
         for scan in run.scans:
             if not scan.takes and run.state == "running":
                 self._reports("scan never opened")
@@ -214,7 +260,7 @@ class ScriptedEngine:
         self._let_go(run, scan)
 
     def _cancel(self, run: ScriptedRun) -> None:
-        if run.state == "running":
+        if run.state == "running" and run.script.number in self._runs:
             self._reports("query cancelled")
             run.state = "cancelled"
             self._hear(QueryEnded(run.script.number))

@@ -7,15 +7,17 @@ free, no request is swallowed, nothing that was unloaded or lost comes back to l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Send, Tick
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
 from cumulus_lab.experiments.ring_seeds.node_checks import NodeChecks
+from cumulus_lab.experiments.ring_seeds.nomad_desk import NomadDesk
+from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
-from cumulus_lab.simulation import ChoiceStream, Reports
-from cumulus_ring.machine import RingNode
+from cumulus_lab.simulation import Reports
+from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
     ChunkCame,
     ChunkId,
@@ -45,9 +47,8 @@ from cumulus_ring.machine.messages import (
     StraightSent,
     TimePassed,
 )
+from cumulus_ring.machine.policies.nomads import Nomad
 
-MOST_FAULTS = 20
-"""So many chunks and requests are lost, late or doubled on the way to a node, at most: each ring is to come to rest."""
 LATEST_MS = 3_000
 
 
@@ -58,6 +59,10 @@ class RingTold:
     ring_epoch: int
     members: tuple[Name, ...]
 
+    def after(self, name: Name, step: int = 1) -> Name:
+        """Return the successor of a member, or the predecessor by a step of -1."""
+        return self.members[(self.members.index(name) + step) % len(self.members)]
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRead:
@@ -66,24 +71,6 @@ class CatalogueRead:
     version: int
     members: tuple[Name, ...]
     ring_epoch: int
-
-
-@dataclass(frozen=True)
-class RandomFaults:
-    """What may happen to what comes to a node.
-
-    Parameters
-    ----------
-    drop, delay, duplicate
-        To which share of chunks and requests.
-    stream
-        To which of them.
-    """
-
-    drop: float
-    delay: float
-    duplicate: float
-    stream: ChoiceStream
 
 
 @dataclass
@@ -114,31 +101,36 @@ class RingMember:
         Which one, and its machine.
     runs, source
         Its queries, and what they read.
+    settings
+        Those of the machine.
     faults
         What happens on the way to it.
     ledger, reports
         Where it is noted and counted what happens.
+    move
+        Takes a query to the node of its script.
     """
 
     def __init__(
         self,
         name: Name,
         node: RingNode,
-        open_groups: int,
+        settings: RingSettings,
         runs: list[ScriptedRun],
         source: SimulatedSource,
         faults: RandomFaults,
         ledger: RingLedger,
         reports: Reports,
+        move: Callable[[ScriptedRun], None],
     ) -> None:
         self.name = name
         self.node = node
-        self.engine = ScriptedEngine(runs, source, open_groups, self._hear, self._refresh, reports)
+        self.engine = ScriptedEngine(runs, source, settings.open_groups, self._hear, self._refresh, reports)
+        self.desk = NomadDesk(node, source, settings, self.engine, self._send, move, faults, reports)
         self.told = RingTold(0, ())
         self.version = source.version
         self._source = source
         self._faults = faults
-        self._faults_left = MOST_FAULTS
         self._ledger = ledger
         self._reports = reports
         self._now = 0
@@ -149,7 +141,7 @@ class RingMember:
         self._sending: dict[Slot, None] = {}
         self._straight: dict[tuple[Slot, Name], None] = {}
         self._late: list[tuple[int, SendChunk | SendStraight]] = []
-        self._to_itself: deque[RingEvent | SendChunk | SendStraight] = deque()
+        self._to_itself: deque[RingEvent | SendChunk | SendStraight | Nomad] = deque()
         self._owned: dict[ChunkId, int] = {}
         self._requested: list[ChunkRequest] = []
         """What was sent by the last event."""
@@ -191,7 +183,11 @@ class RingMember:
         """Whether nothing is left of queries and chunks, but what is kept."""
         status = self.node.status()
         rest = (status.outstanding, status.queries, status.leases, status.loaded, status.pending)
-        return not any((*rest, status.transit_bytes, status.queued_bytes, status.used_bytes)) and not self._late
+        return (
+            not any((*rest, status.transit_bytes, status.queued_bytes, status.used_bytes))
+            and not self._late
+            and not self.desk
+        )
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
@@ -205,13 +201,14 @@ class RingMember:
         for _, message in due:
             self._came(message)
         self._hear(TimePassed())
+        self.desk.tick(self._now)
 
     def _received(self, sender: Name, message: object) -> None:
         match message:
             case RingTold():
                 self._join(message)
             case SendChunk(_, slot):
-                self._send(self._predecessor, ChunkSent(slot))
+                self._send(self.told.after(self.name, -1), ChunkSent(slot))
                 self._chunk_came(message)
             case SendStraight(_, slot):
                 self._send(sender, StraightSent(slot, self.name))
@@ -229,6 +226,8 @@ class RingMember:
                     self._hear(message)
             case CreditCame():
                 self._hear(message)
+            case Nomad():
+                self.desk.came(message)
             case _:
                 raise AssertionError(f"{self.name} does not know {message!r}")
 
@@ -249,6 +248,7 @@ class RingMember:
             order = told.members
             self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
             self._end_links(*former)
+            self.desk.joins(told.ring_epoch, order)
             if begins:
                 self.engine.begin(self._now)
         else:
@@ -268,16 +268,16 @@ class RingMember:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
         faults = self._faults
         has_credits = isinstance(message, SendChunk) and self.node.outlet.has_credits
-        if self._strikes(faults.drop):
+        if faults.strikes(faults.drop):
             self._reports("chunk dropped" if isinstance(message, SendChunk) else "straight chunk dropped")
             if has_credits:
-                self._send(self._predecessor, CreditCame(message.header.size))
-        elif self._strikes(faults.delay):
+                self._send(self.told.after(self.name, -1), CreditCame(message.header.size))
+        elif faults.strikes(faults.delay):
             self._reports("chunk late")
             self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
         else:
             # What comes twice is paid for once, so there are no doubles where credits are counted.
-            if not has_credits and self._strikes(faults.duplicate):
+            if not has_credits and faults.strikes(faults.duplicate):
                 self._reports("chunk doubled")
                 self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
             self._came(message)
@@ -293,20 +293,14 @@ class RingMember:
 
     def _request_came(self, request: ChunkRequest) -> None:
         faults = self._faults
-        if self._strikes(faults.drop):
+        if faults.strikes(faults.drop):
             self._reports("request dropped")
             return
-        for _ in range(1 + self._strikes(faults.duplicate)):
+        for _ in range(1 + faults.strikes(faults.duplicate)):
             self._hear(RequestsCame((request,)))
             is_others = request.origin != self.name and not request.refusal
             if is_others and request.ring_epoch == self.told.ring_epoch:
                 self._checks.took(request, self._requested, self._owned, request.version > self.version)
-
-    def _strikes(self, share: float) -> bool:
-        if not share or not self._faults_left or not self._faults.stream.chance(share):
-            return False
-        self._faults_left -= 1
-        return True
 
     def _loaded(self, chunk: ChunkId, result: int | str) -> None:
         if isinstance(result, str):
@@ -354,7 +348,7 @@ class RingMember:
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
                 self._sending[slot] = None
-                self._send(self._successor, effect)
+                self._send(self.told.after(self.name), effect)
             case SendStraight(header, slot, to):
                 assert to in self.told.members, f"chunk {header.chunk} is sent straight to {to}, which is no member"
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
@@ -371,9 +365,9 @@ class RingMember:
                     if each.origin == self.name and not each.refusal:
                         self._checks.asks(each.chunk, self._now)
                         self._ledger.sent[each.chunk] += 1
-                self._send(self._predecessor, RequestsCame(requests))
+                self._send(self.told.after(self.name, -1), RequestsCame(requests))
             case GrantCredit(count):
-                self._send(self._predecessor, CreditCame(count))
+                self._send(self.told.after(self.name, -1), CreditCame(count))
             case LoadChunk(chunk):
                 self.engine.read.add(chunk)
                 self._effects.append(Perform(effect))
@@ -385,17 +379,7 @@ class RingMember:
             case FailQuery():
                 self.engine.failed(effect)
 
-    @property
-    def _successor(self) -> Name:
-        members = self.told.members
-        return members[(members.index(self.name) + 1) % len(members)]
-
-    @property
-    def _predecessor(self) -> Name:
-        members = self.told.members
-        return members[members.index(self.name) - 1]
-
-    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight) -> None:
+    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight | Nomad) -> None:
         if to == self.name:
             self._to_itself.append(message)
         elif to not in self._lost:

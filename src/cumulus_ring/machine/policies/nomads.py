@@ -1,10 +1,10 @@
 """Nomadic queries: a query hops upstream, asks each node for a bid, and settles at the cheapest (section 7.1).
 
 The query first sends its requests. Then its nomad goes upstream, after the requests, over a number of hops at most;
-each node that it visits adds its bid. A bid is a price in milliseconds: the bytes that would have to come to the node, times
-what a byte took there lately, and the queries that the node has, times what one took. Equal prices are told apart by
-names. When the nomad is home again, the query settles at the cheapest node of those that made a bid, its origin among
-them. What travels is the description of the query, so a nomad that is lost costs time and no query.
+each node that it visits adds its bid. A bid is a price in milliseconds: the bytes that would have to come to the node,
+times what a byte took there lately, and the queries that the node has, times what one took. Equal prices are told apart
+by names. When the nomad is home again, the query settles at the cheapest node of those that made a bid, its origin
+among them. What travels is the description of the query, so a nomad that is lost costs time and no query.
 """
 
 from __future__ import annotations
