@@ -26,6 +26,7 @@ from cumulus_ring.machine.messages import (
     ChunkLoaded,
     ChunkSent,
     CreditCame,
+    IntermediateMade,
     LeaseReleased,
     LoadFailed,
     PullBlocked,
@@ -48,6 +49,7 @@ from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.policies.caching import ValuedBuffers
 from cumulus_ring.machine.policies.forwarding import RankedOutlet
 from cumulus_ring.machine.policies.inner_ring import InnerRing
+from cumulus_ring.machine.policies.intermediates import Intermediates
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
 from cumulus_ring.machine.settings import RingSettings
@@ -133,6 +135,8 @@ class RingNode:
             self.outlet.expected,
             self.scans.relevance,
         )
+        is_wanted = self._outstanding.__contains__
+        self.results = Intermediates(self._s, self._owned, is_wanted, self.loader.wanted, self.loader.disown)
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
@@ -149,6 +153,7 @@ class RingNode:
             CreditCame: self._credit_came,
             ChunkLoaded: self._chunk_loaded,
             LoadFailed: self._load_failed,
+            IntermediateMade: self.results.made,
             Reconfigured: self._reconfigured,
             Refreshed: self._refreshed,
             RefreshFailed: self._refresh_failed,
@@ -180,6 +185,7 @@ class RingNode:
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def _query_submitted(self, event: QuerySubmitted) -> None:
+        self.results.read(event.scans)
         self.scans.begin(event.query, event.scans, self.requests)
 
     def _scan_reopened(self, event: ScanReopened) -> None:
@@ -204,6 +210,7 @@ class RingNode:
             if request.origin != self.name and not request.refusal:
                 self.outlet.expect(request.chunk, request.touches)
                 self.inner.heard(request)
+                self.results.asked(request.chunk)
             self.requests.came(request)
 
     def _chunk_came(self, event: ChunkCame) -> None:
@@ -308,6 +315,7 @@ class RingNode:
             self.loader.straight.start_waiting()
             self.loader.load_all()
         self.requests.resend()
+        self.results.sweep()
 
     def _reconfigured(self, event: Reconfigured) -> None:
         """Know of other members, and own other chunks; what was under way is asked for anew (E7, E41)."""
@@ -338,7 +346,7 @@ class RingNode:
 
     def _own(self, version: int, owned: Mapping[ChunkId, int]) -> None:
         self._s.version = version
-        for chunk in [each for each in self._owned if each not in owned]:
+        for chunk in [each for each in self._owned if each not in owned and each not in self.results]:
             self.loader.disown(chunk)
         for chunk, size in owned.items():
             if chunk not in self._owned:
@@ -385,3 +393,4 @@ class RingNode:
         self.loader.check()
         self.scans.check(self.requests)
         self.requests.check()
+        self.results.check()

@@ -35,6 +35,7 @@ from cumulus_lab.experiments.ring.set_up import (
     SECOND,
     Access,
     EvenAccess,
+    FragmentAccess,
     GaussianAccess,
     MixAccess,
     RingSetUp,
@@ -65,6 +66,7 @@ from cumulus_lab.experiments.ring.table_figures import (
     request_flow,
     scenario_runs,
 )
+from cumulus_lab.experiments.ring_policies.intermediate_figures import intermediate_runs, intermediates
 from cumulus_lab.experiments.ring_policies.nomad_figures import ANY_ORDER, nomad_runs, nomads
 
 Judge: TypeAlias = Callable[[Sequence[RingRow], str], list[FigureFinding]]
@@ -127,6 +129,7 @@ POPULAR: dict[str, Access] = {"full": ZipfAccess(), "ci": ZipfAccess(rate=5.0)}
 SIZES: dict[str, Access] = {"full": EvenAccess(rate=20.0), "ci": EvenAccess(rate=5.0)}
 LOCAL: dict[str, Access] = {"full": ZipfAccess(local=0.5), "ci": ZipfAccess(rate=5.0, local=0.5)}
 PLACED: dict[str, Access] = {"full": ZipfAccess(rate=32.0), "ci": ZipfAccess(rate=8.0)}
+SHARED: dict[str, Access] = {"full": FragmentAccess(rate=32.0, fragments=800), "ci": FragmentAccess(rate=8.0)}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
@@ -145,6 +148,9 @@ FIGURES = {
     "relevance": RingFigure("relevance", (LOW,), SIZES, relevance, runs=relevance_runs, changes=MIXED),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
     "nomads": RingFigure("queries that move", (LOW,), PLACED, nomads, runs=nomad_runs, changes=ANY_ORDER),
+    "intermediates": RingFigure(
+        "results that are kept", (LOW,), SHARED, intermediates, runs=intermediate_runs, changes=ANY_ORDER
+    ),
 }
 
 

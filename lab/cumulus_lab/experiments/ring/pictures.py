@@ -161,4 +161,5 @@ DRAWINGS: dict[str, Drawing] = {
     "cache": draw_tenths,
     "relevance": draw_sizes,
     "nomads": draw_sizes,
+    "intermediates": draw_sizes,
 }

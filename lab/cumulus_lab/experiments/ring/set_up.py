@@ -166,6 +166,28 @@ class ZipfAccess:
     local: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentAccess(ZipfAccess):
+    """Queries that share fragments, whose results may be kept (section 7.2).
+
+    A fragment reads chunks that are drawn for it once, by even access. Fragment n is needed in proportion to
+    1 / (n + 1) ** exponent.
+
+    Parameters
+    ----------
+    fragments
+        How many there are.
+    result_share
+        Bytes of a result by those of the chunks that its fragment reads.
+    reuse_ms
+        How long a query works on a result that is there.
+    """
+
+    fragments: int = 200
+    result_share: float = 0.1
+    reuse_ms: int = 10
+
+
 Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | ZipfAccess | TableAccess | SuiteAccess
 CIRCULATING = (TableAccess, SuiteAccess)
 """Queries that come when a node is idle."""
@@ -356,7 +378,8 @@ class ScriptedQuery:
     """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch.
 
     `kind` is the workload that it belongs to, where there are several; the first `kept` chunks stay until its end;
-    `name` is that of its text, where it has one. Batches of several sizes have `widths`, one each, and then no `width`.
+    `name` is that of its text, where it has one; `fragment` is what it computes, where others need that, too. Batches
+    of several sizes have `widths`, one each, and then no `width`.
     """
 
     number: int
@@ -369,6 +392,7 @@ class ScriptedQuery:
     kept: int = 0
     name: str = ""
     widths: tuple[int, ...] = ()
+    fragment: int = -1
 
     @property
     def batches(self) -> list[tuple[int, ...]]:

@@ -11,6 +11,7 @@ from heapq import heappop
 from typing import TypeAlias
 
 from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, RingSetUp, ScriptedQuery
+from cumulus_lab.experiments.ring_policies.fragment_reuse import FragmentReuse
 from cumulus_lab.experiments.ring_policies.node_work import NodeWork
 from cumulus_lab.experiments.ring_policies.nomad_trips import NomadTrips
 from cumulus_lab.simulation import Agenda, BandwidthLink, ByteQueue
@@ -26,6 +27,7 @@ from cumulus_ring.machine.messages import (
     GrantCredit,
     Groups,
     HandOver,
+    IntermediateDropped,
     LeaseReleased,
     LoadChunk,
     PullBlocked,
@@ -163,7 +165,10 @@ class RingWorld:
         circulate = isinstance(set_up.access, CIRCULATING)
         self._to_come, self._circulating = ([], queued) if circulate else (queued, [])
         self.work = [NodeWork(self.agenda, set_up.cores) for _ in range(set_up.nodes)]
-        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, plan.sizes, self._settle)
+        self.sizes = [*plan.sizes]
+        """Of chunks, by number, results among them."""
+        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, self.sizes, self._settle)
+        self.reuse = FragmentReuse(self.agenda, set_up, self.nodes, self.sizes, self._submit)
         self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
         for number in range(set_up.takers):
@@ -295,15 +300,18 @@ class RingWorld:
                 self._handed_over(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
-                read_us = self._disks[number].add(self.plan.sizes[chunk])
+                read_us = 0 if chunk in self.reuse else self._disks[number].add(self.sizes[chunk])
                 self.agenda.after(read_us, partial(self._read, number), chunk)
             case GrantCredit(count):
                 self._tell_predecessor(number, CreditCame(count))
+            case IntermediateDropped(chunk):
+                self.reuse.dropped(number, chunk)
             case FailQuery(query, reason):
-                self._end(self.runs[query], reason)
+                if not self.reuse.falls_back(query):
+                    self._end(self.runs[query], reason)
 
     def _read(self, number: int, chunk: int) -> None:
-        self._step(number, ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk]))
+        self._step(number, ChunkLoaded(chunk, self._new_slot(), self.sizes[chunk]))
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
@@ -315,8 +323,17 @@ class RingWorld:
             self._register(run)
 
     def _register(self, run: QueryRun) -> None:
+        """A query has come: it may look for a result before anything else (section 7.2)."""
+        if self.settings.intermediates and run.script.fragment >= 0:
+            self.reuse.look_for(run.script)
+        else:
+            self._submit(run.script)
+
+    def _submit(self, script: ScriptedQuery) -> None:
         """A query says what it reads, and pulls; or it looks for a node before that (section 7.1)."""
-        self._step(run.script.node, QuerySubmitted(run.script.number, run.begin()))
+        run = self.runs[script.number]
+        run.script = script
+        self._step(script.node, QuerySubmitted(script.number, run.begin()))
         if self.settings.nomad_hops:
             self.trips.set_out(run.script, self.settings.nomad_hops)
         else:
@@ -378,6 +395,10 @@ class RingWorld:
         if not run.left:
             self._let_go(run, run.kept)
             self._step(run.script.node, QueryEnded(run.script.number))
+            if self.settings.intermediates and run.script.fragment >= 0:
+                run.script, made = self.reuse.finished(run.script)
+                if made is not None:
+                    self._step(run.script.node, made)
             self._end(run)
         elif self._pins != "parallel":
             self._pull(run, batch + 1)

@@ -9,7 +9,7 @@ from typing import Any
 from cumulus_lab.experiments.ring.findings import FigureFinding
 from cumulus_lab.experiments.ring.policy_figures import with_policy
 from cumulus_lab.experiments.ring.rows import RingRow
-from cumulus_lab.experiments.ring.set_up import RingSetUp
+from cumulus_lab.experiments.ring.set_up import RingSetUp, ZipfAccess
 from cumulus_lab.experiments.ring.table_figures import Named
 
 FEW_HOPS = 3
@@ -21,25 +21,29 @@ ANY_ORDER: dict[str, Any] = {"pins": "any"}
 """Queries take their chunks in any order."""
 
 
-def nomad_runs(set_up: RingSetUp) -> list[Named]:
-    """Return a run of queries at all nodes by turns, one of queries at random nodes, and two of nomads from there.
+def busy_ring(set_up: RingSetUp) -> RingSetUp:
+    """Return a set-up in which queries wait for cores, too.
 
-    All chunks fit into the ring, so that queries wait for cores, too. Nodes have so many cores that queries by turns
-    keep nine tenths of them busy.
+    All chunks fit into the ring. Nodes have so many cores that queries by turns keep nine tenths of them busy.
     """
-    rate = getattr(set_up.access, "rate", 1.0)
+    assert isinstance(set_up.access, ZipfAccess)
     mean_s = (set_up.fewest_chunks + set_up.most_chunks) / 2 * (set_up.shortest_ms + set_up.longest_ms) / 2 / 1000
-    limited = replace(
+    return replace(
         set_up,
         chunks=max(1, set_up.chunks // FIT),
         total_gb=set_up.total_gb / FIT,
-        cores=max(1, round(rate * mean_s / BUSY)),
+        cores=max(1, round(set_up.access.rate * mean_s / BUSY)),
         dbms_mb=set_up.queue_mb / 2,
         neutral_mb=2 * set_up.queue_mb,
     )
-    random = replace(limited, placed="at random")
+
+
+def nomad_runs(set_up: RingSetUp) -> list[Named]:
+    """Return a run of queries at all nodes by turns, one of queries at random nodes, and two of nomads from there."""
+    by_turns = busy_ring(set_up)
+    random = replace(by_turns, placed="at random")
     return [
-        ("by turns", limited),
+        ("by turns", by_turns),
         ("at random", random),
         (f"nomads, {FEW_HOPS} hops", with_policy(random, {"nomad_hops": FEW_HOPS})),
         ("nomads, all nodes", with_policy(random, {"nomad_hops": set_up.nodes - 1})),
