@@ -296,7 +296,7 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         counts=dict(sorted(counts.items())),
         worked_s=round(sum(work.worked_us for work in world.work) / SECOND, 1),
         nomad_hops=world.trips.hops,
-        moved_queries=world.counts.moved_queries,
+        moved_queries=world.trips.moved,
         results_read=world.reuse.reads,
         results_twice=world.reuse.twice,
     )

@@ -107,8 +107,6 @@ class WorldCounts:
     events: int = 0
     chunk_hops: int = 0
     chunk_bytes: int = 0
-    moved_queries: int = 0
-    """Queries that have settled at another node than the one to which they came."""
     loads: Counter[int] = field(default_factory=Counter)
     """By chunk."""
     requests: Counter[int] = field(default_factory=Counter)
@@ -167,7 +165,7 @@ class RingWorld:
         self.work = [NodeWork(self.agenda, set_up.cores) for _ in range(set_up.nodes)]
         self.sizes = [*plan.sizes]
         """Of chunks, by number, results among them."""
-        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, self.sizes, self._settle)
+        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, self.sizes, self._step, self._start)
         self.reuse = FragmentReuse(self.agenda, set_up, self.nodes, self.sizes, self._submit)
         self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
@@ -335,21 +333,9 @@ class RingWorld:
         run.script = script
         self._step(script.node, QuerySubmitted(script.number, run.begin()))
         if self.settings.nomad_hops:
-            self.trips.set_out(run.script, self.settings.nomad_hops)
+            self.trips.set_out(run, self.settings.nomad_hops)
         else:
             self._start(run)
-
-    def _settle(self, query: int, node: int) -> None:
-        """A nomad is home: its query moves to the cheapest node, unless it has failed meanwhile."""
-        run = self.runs[query]
-        if run.failure:
-            return
-        if node != run.script.node:
-            self.counts.moved_queries += 1
-            self._step(run.script.node, QueryEnded(query))
-            run.script = replace(run.script, node=node)
-            self._step(node, QuerySubmitted(query, run.begin()))
-        self._start(run)
 
     def _start(self, run: QueryRun) -> None:
         """A query pulls, at the node where it stays."""

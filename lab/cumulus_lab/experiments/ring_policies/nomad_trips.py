@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from cumulus_lab.experiments.ring.set_up import RingSetUp, ScriptedQuery
+from cumulus_lab.experiments.ring.set_up import RingSetUp
 from cumulus_lab.experiments.ring_policies.node_work import NodeWork
 from cumulus_lab.simulation import Agenda
 from cumulus_ring.machine import RingNode
+from cumulus_ring.machine.messages import QueryEnded, QuerySubmitted, RingEvent
 from cumulus_ring.machine.policies.nomads import Nomad, bid_ms
+
+if TYPE_CHECKING:
+    from cumulus_lab.experiments.ring.world import QueryRun
 
 
 class NomadTrips:
@@ -19,8 +25,8 @@ class NomadTrips:
     ----------
     agenda, set_up, nodes, work, sizes
         Of the world: sizes of chunks in bytes, by number.
-    settle
-        Is told a query and the number of the node at which it settles.
+    step, start
+        Lets a node, by number, take in an event; lets a query run at its node.
     """
 
     def __init__(
@@ -30,20 +36,27 @@ class NomadTrips:
         nodes: Sequence[RingNode],
         work: Sequence[NodeWork],
         sizes: Sequence[int],
-        settle: Callable[[int, int], None],
+        step: Callable[[int, RingEvent], None],
+        start: Callable[[QueryRun], None],
     ) -> None:
         self._agenda = agenda
         self._latency_us = set_up.latency_us
         self._nodes = nodes
         self._work = work
         self._sizes = sizes
-        self._settle = settle
+        self._step = step
+        self._start = start
+        self._under_way: dict[int, QueryRun] = {}
         self._numbers = {node.name: number for number, node in enumerate(nodes)}
         self.hops = 0
         """Visits of nomads to nodes other than their own."""
+        self.moved = 0
+        """Queries that have settled at another node than the one to which they came."""
 
-    def set_out(self, script: ScriptedQuery, most_hops: int) -> None:
-        """Send the nomad of a query to the predecessor of its node."""
+    def set_out(self, run: QueryRun, most_hops: int) -> None:
+        """Send the nomad of a query, which has sent its requests, to the predecessor of its node."""
+        script = run.script
+        self._under_way[script.number] = run
         name = self._nodes[script.node].name
         chunks = {chunk: self._sizes[chunk] for chunk in script.chunks}
         hops = min(most_hops, len(self._nodes) - 1)
@@ -65,7 +78,19 @@ class NomadTrips:
     def _came(self, number: int, nomad: Nomad) -> None:
         name = self._nodes[number].name
         if nomad.origin == name:
-            self._settle(nomad.query, self._numbers[nomad.node])
+            self._settle(self._under_way.pop(nomad.query), self._numbers[nomad.node])
             return
         self.hops += 1
         self._send(number, nomad.with_bid(name, self._price(number, dict(nomad.chunks))))
+
+    def _settle(self, run: QueryRun, number: int) -> None:
+        """A nomad is home: its query moves to the cheapest node, unless it has failed meanwhile."""
+        if run.failure:
+            return
+        query = run.script.number
+        if number != run.script.node:
+            self.moved += 1
+            self._step(run.script.node, QueryEnded(query))
+            run.script = replace(run.script, node=number)
+            self._step(number, QuerySubmitted(query, run.begin()))
+        self._start(run)

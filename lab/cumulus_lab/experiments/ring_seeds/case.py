@@ -42,6 +42,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "inner-ring": {"inner_every": 2, "promote_loi": 0.0, "promote_cycles": 1},
     "relevance": {"relevance": True},
     "nomads": {"nomad_hops": 3},
+    "eager": {"intermediates": "eager"},
+    "lazy": {"intermediates": "lazy", "intermediate_bytes": 2 * UNIT},
     "lru": {"cache": "lru"},
     "lfu": {"cache": "lfu"},
     "pix": {"cache": "pix"},

@@ -31,6 +31,9 @@ from cumulus_ring.machine.messages import (
     ScanReopened,
 )
 
+ONE_CHUNK = ScanScript(((0,),), takes=1, is_ordered=False, holds=0, again=0)
+"""How a result is read."""
+
 
 class OpenScan:
     """A scan of a query that runs."""
@@ -73,6 +76,10 @@ class ScriptedRun:
         """All that it has asked for."""
         self.has_settled = False
         """Whether its nomad is home: it stays where it is (section 7.1)."""
+        self.has_looked = False
+        """Whether it has looked for a result (section 7.2)."""
+        self.reads_result = False
+        """Whether it reads one, in place of computing it."""
 
     @property
     def is_over(self) -> bool:
@@ -120,6 +127,10 @@ class ScriptedEngine:
         self._has_begun = False
         self.set_out: Callable[[QueryId, Collection[ChunkId], int], None] | None = None
         """Sends the nomad of a query, if queries are to look for a node before they run."""
+        self.look_for: Callable[[QueryId, int], None] | None = None
+        """Looks for the result of a query, if there may be one."""
+        self.computed: Callable[[QueryId], None] | None = None
+        """Is told of a query that has computed its result."""
         self.read: set[ChunkId] = set()
         """Chunks that the node has read from its disk: when it does so for a scan, the batch is begun."""
 
@@ -151,19 +162,43 @@ class ScriptedEngine:
         if script.grows or script.forgets:
             self._source.grow(script.grows, script.forgets)
             self._reports("another version")
-        version = self._refresh(script.is_latest)
-        scans = [script.groups_of(each, self._source, version) for each in script.scans]
-        run.scans = [OpenScan(at, each, scans[at], each.again) for at, each in enumerate(script.scans)]
-        run.chunks = {chunk for groups in scans for group in groups for chunk in group}
         run.state = "running"
         self._reports("query")
         if script.cancelled_ms >= 0:
             self._later(script.cancelled_ms, self._cancel, run)
-        self._hear(QuerySubmitted(script.number, scans))
+        if self.look_for is None or run.has_looked:
+            self.compute(script.number)
+        else:
+            run.has_looked = True
+            self.look_for(script.number, self._now)
+
+    def compute(self, query: QueryId) -> None:
+        """A query asks for all that it reads, unless it is at its end by now."""
+        run = self._runs.get(query)
+        if run is None or run.state != "running":
+            return
+        script = run.script
+        version = self._refresh(script.is_latest)
+        scans = [script.groups_of(each, self._source, version) for each in script.scans]
+        run.scans = [OpenScan(at, each, scans[at], each.again) for at, each in enumerate(script.scans)]
+        run.chunks = {chunk for groups in scans for group in groups for chunk in group}
+        self._hear(QuerySubmitted(query, scans))
         if self.set_out is None or run.has_settled:
             self._open_scans(run)
         elif run.state == "running":
-            self.set_out(script.number, run.chunks, self._now)
+            self.set_out(query, run.chunks, self._now)
+
+    def read_result(self, query: QueryId, chunk: ChunkId) -> None:
+        """A query reads the result of its fragment, unless it is at its end by now."""
+        run = self._runs[query]
+        if run.state != "running":
+            return
+        self._reports("result asked for")
+        run.reads_result = True
+        groups: list[tuple[ChunkId, ...]] = [(chunk,)]
+        run.scans = [OpenScan(0, ONE_CHUNK, groups, 0)]
+        self._hear(QuerySubmitted(query, [groups]))
+        self._open_scans(run)
 
     def stay(self, query: QueryId) -> None:
         """A query settles at this node, to which it has come, unless it is at its end by now."""
@@ -210,6 +245,10 @@ class ScriptedEngine:
             run.state = "finished"
             self._reports("query finished")
             self._hear(QueryEnded(run.script.number))
+            if run.reads_result:
+                self._reports("result read")
+            elif self.computed is not None:
+                self.computed(run.script.number)
             return
         for scan in left if run.script.is_parallel else left[:1]:
             if not scan.is_open:
@@ -272,6 +311,12 @@ class ScriptedEngine:
         """A query has failed."""
         run = self._runs[effect.query]
         assert run.state == "running", f"query {effect.query} is failed when it is {run.state}"
+        if run.reads_result:
+            self._reports("result gone")
+            run.reads_result = False
+            run.scans = []
+            self._later(0, self.compute, effect.query)
+            return
         run.state, run.failure = "failed", effect.reason
         self._later(0, self._let_go_of_all, run)
 

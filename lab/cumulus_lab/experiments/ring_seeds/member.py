@@ -14,7 +14,9 @@ from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Recei
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
 from cumulus_lab.experiments.ring_seeds.node_checks import NodeChecks
 from cumulus_lab.experiments.ring_seeds.nomad_desk import NomadDesk
+from cumulus_lab.experiments.ring_seeds.question_desk import DeskParts
 from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
+from cumulus_lab.experiments.ring_seeds.result_desk import ResultDesk
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
 from cumulus_lab.simulation import Reports
 from cumulus_ring.machine import RingNode, RingSettings
@@ -29,6 +31,7 @@ from cumulus_ring.machine.messages import (
     FreeSlot,
     GrantCredit,
     HandOver,
+    IntermediateDropped,
     LoadChunk,
     LoadFailed,
     QuerySubmitted,
@@ -47,6 +50,7 @@ from cumulus_ring.machine.messages import (
     StraightSent,
     TimePassed,
 )
+from cumulus_ring.machine.policies.intermediates import ResultSearch
 from cumulus_ring.machine.policies.nomads import Nomad
 
 LATEST_MS = 3_000
@@ -99,10 +103,8 @@ class RingMember:
     ----------
     name, node
         Which one, and its machine.
-    runs, source
-        Its queries, and what they read.
-    settings
-        Those of the machine.
+    settings, runs, source
+        Those of the machine, its queries, and what they read.
     faults
         What happens on the way to it.
     ledger, reports
@@ -126,7 +128,8 @@ class RingMember:
         self.name = name
         self.node = node
         self.engine = ScriptedEngine(runs, source, settings.open_groups, self._hear, self._refresh, reports)
-        self.desk = NomadDesk(node, source, settings, self.engine, self._send, move, faults, reports)
+        parts = DeskParts(node, source, settings, self.engine, self._send, faults, reports)
+        self.nomads, self.results = NomadDesk(parts, move), ResultDesk(parts, self._hear)
         self.told = RingTold(0, ())
         self.version = source.version
         self._source = source
@@ -141,7 +144,7 @@ class RingMember:
         self._sending: dict[Slot, None] = {}
         self._straight: dict[tuple[Slot, Name], None] = {}
         self._late: list[tuple[int, SendChunk | SendStraight]] = []
-        self._to_itself: deque[RingEvent | SendChunk | SendStraight | Nomad] = deque()
+        self._to_itself: deque[RingEvent | SendChunk | SendStraight | Nomad | ResultSearch] = deque()
         self._owned: dict[ChunkId, int] = {}
         self._requested: list[ChunkRequest] = []
         """What was sent by the last event."""
@@ -177,31 +180,28 @@ class RingMember:
         """Check the machine, and that it knows all slots that are not free."""
         self.node.check()
         assert len(self._slots) == len(self.node.buffers), "a slot is lost"
+        self.results.check()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is left of queries and chunks, but what is kept."""
         status = self.node.status()
         rest = (status.outstanding, status.queries, status.leases, status.loaded, status.pending)
-        return (
-            not any((*rest, status.transit_bytes, status.queued_bytes, status.used_bytes))
-            and not self._late
-            and not self.desk
-        )
+        memory = status.transit_bytes, status.queued_bytes, status.used_bytes, self.results.is_full
+        return not any((*rest, *memory, self._late, len(self.nomads), len(self.results)))
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         if not self.told.members:
             return
-        due, self._late = (
-            [each for each in self._late if each[0] <= self._now],
-            [each for each in self._late if each[0] > self._now],
-        )
+        due = [each for each in self._late if each[0] <= self._now]
+        self._late = [each for each in self._late if each[0] > self._now]
         for _, message in due:
             self._came(message)
         self._hear(TimePassed())
-        self.desk.tick(self._now)
+        self.nomads.tick(self._now)
+        self.results.tick(self._now)
 
     def _received(self, sender: Name, message: object) -> None:
         match message:
@@ -227,7 +227,9 @@ class RingMember:
             case CreditCame():
                 self._hear(message)
             case Nomad():
-                self.desk.came(message)
+                self.nomads.came(message)
+            case ResultSearch():
+                self.results.came(message)
             case _:
                 raise AssertionError(f"{self.name} does not know {message!r}")
 
@@ -248,7 +250,8 @@ class RingMember:
             order = told.members
             self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
             self._end_links(*former)
-            self.desk.joins(told.ring_epoch, order)
+            self.nomads.joins(told.ring_epoch, order)
+            self.results.joins(told.ring_epoch, order)
             if begins:
                 self.engine.begin(self._now)
         else:
@@ -288,7 +291,8 @@ class RingMember:
             self._ledger.straight[header.chunk] += 1
             self._hear(StraightCame(header, self._new_slot(header.chunk)))
             return
-        self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
+        owned = self.results.and_owned(self._owned)
+        self._checks.came(header, len(self.told.members), header.chunk in owned, self._now)
         self._hear(ChunkCame(header, self._new_slot(header.chunk)))
 
     def _request_came(self, request: ChunkRequest) -> None:
@@ -300,7 +304,8 @@ class RingMember:
             self._hear(RequestsCame((request,)))
             is_others = request.origin != self.name and not request.refusal
             if is_others and request.ring_epoch == self.told.ring_epoch:
-                self._checks.took(request, self._requested, self._owned, request.version > self.version)
+                owned = self.results.and_owned(self._owned)
+                self._checks.took(request, self._requested, owned, request.version > self.version)
 
     def _loaded(self, chunk: ChunkId, result: int | str) -> None:
         if isinstance(result, str):
@@ -376,10 +381,12 @@ class RingMember:
             case HandOver(slot=slot, chunk=chunk):
                 assert self._slots[slot] == chunk, f"slot {slot} has another chunk"
                 self.engine.handed_over(effect)
+            case IntermediateDropped(chunk):
+                self.results.dropped(chunk)
             case FailQuery():
                 self.engine.failed(effect)
 
-    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight | Nomad) -> None:
+    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight | Nomad | ResultSearch) -> None:
         if to == self.name:
             self._to_itself.append(message)
         elif to not in self._lost:
