@@ -21,8 +21,9 @@ from cumulus_lab.experiments.ring.policy_figures import (
 )
 from cumulus_lab.experiments.ring.rows import QueryTimes, RingRow, TenthTimes, ring_row
 from cumulus_lab.experiments.ring.scripts import scripted_queries
-from cumulus_lab.experiments.ring.set_up import EvenAccess, RingSetUp, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.set_up import EvenAccess, FragmentAccess, RingSetUp, ZipfAccess, chunk_plan
 from cumulus_lab.experiments.ring.world import RingWorld
+from cumulus_lab.experiments.ring_policies.intermediate_figures import intermediate_runs, intermediates
 from cumulus_lab.experiments.ring_policies.node_work import NodeWork
 from cumulus_lab.experiments.ring_policies.nomad_figures import nomad_runs, nomads
 from cumulus_lab.simulation import Agenda
@@ -105,6 +106,32 @@ def test_nomads_visit_nodes_and_their_queries_settle_at_some_of_them() -> None:
     for few_s, every_s in ((0.9, 0.8), (1.0, 0.8), (0.9, 1.1)):
         rows = [turns, replace(random, mean_s=1.0), replace(few, mean_s=few_s), replace(every, mean_s=every_s)]
         assert [each.is_inside for each in nomads(rows, "ci") if each.must] == [few_s < 1, every_s < 1]
+
+
+def test_queries_read_results_in_place_of_computing_them() -> None:
+    access = FragmentAccess(rate=8.0, seconds=4.0, fragments=20)
+    usual = replace(usual_set_up("intermediates", "ci"), chunks=300, total_gb=2.5, access=access)
+    without, eager, lazy = (ring_row(set_up) for _, set_up in intermediate_runs(usual))
+    for row in (without, eager, lazy):
+        assert row.finished == row.registered == 320
+        assert row.results_read + row.results_twice + row.counts.get("result made", 0) == (0 if row is without else 320)
+    assert without.worked_s > max(eager.worked_s, lazy.worked_s)
+    assert eager.counts["result faded out"]
+    assert "result given up" not in eager.counts
+    assert "result faded out" not in lazy.counts
+    for worked_s, sent in ((1.0, 0.9), (1.1, 0.9), (0.9, 1.1)):
+        rows = [replace(row, worked_s=1.05, bytes=10**9) for row in (without, eager, lazy)]
+        rows[2] = replace(rows[2], worked_s=worked_s, bytes=int(sent * 10**9))
+        found = [each.is_inside for each in intermediates(rows, "ci") if each.must]
+        assert found == [False, worked_s < 1.05, sent < 1]
+
+
+def test_a_fragment_is_the_same_at_each_node_and_low_ones_come_most_often() -> None:
+    set_up = replace(usual_set_up("intermediates", "ci"), access=FragmentAccess(rate=20.0, seconds=4.0))
+    queries = scripted_queries(set_up, chunk_plan(set_up))
+    assert len({(each.fragment, each.chunks, each.work_us) for each in queries}) == len({it.fragment for it in queries})
+    counts = Counter(each.fragment for each in queries)
+    assert counts[0] > 5 * counts[100]
 
 
 def test_a_node_works_on_as_many_batches_as_it_has_cores() -> None:

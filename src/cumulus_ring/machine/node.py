@@ -135,16 +135,15 @@ class RingNode:
             self.outlet.expected,
             self.scans.relevance,
         )
-        is_wanted = self._outstanding.__contains__
-        self.results = Intermediates(self._s, self._owned, is_wanted, self.loader.wanted, self.loader.disown)
+        self.results = Intermediates(self._s, self._owned, self._outstanding, self.loader.wanted, self.loader.disown)
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
             ScanReopened: self._scan_reopened,
             PullBlocked: self._pull_blocked,
-            LeaseReleased: self._lease_released,
-            ScanEnded: self._scan_ended,
-            QueryEnded: self._query_ended,
+            LeaseReleased: lambda event: self.buffers.release(event.query, event.chunk),
+            ScanEnded: lambda event: self.scans.end_scan(event.query, event.scan),
+            QueryEnded: lambda event: self.scans.end(event.query),
             ChunkCame: self._chunk_came,
             StraightCame: self._straight_came,
             RequestsCame: self._requests_came,
@@ -193,15 +192,6 @@ class RingNode:
 
     def _pull_blocked(self, event: PullBlocked) -> None:
         self.scans.wait(event.query, event.scan, event.group, self.requests)
-
-    def _lease_released(self, event: LeaseReleased) -> None:
-        self.buffers.release(event.query, event.chunk)
-
-    def _scan_ended(self, event: ScanEnded) -> None:
-        self.scans.end_scan(event.query, event.scan)
-
-    def _query_ended(self, event: QueryEnded) -> None:
-        self.scans.end(event.query)
 
     # --- the ring ---------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class QuestionDesk(ABC, Generic[Question]):
         if question.ring_epoch != self._ring_epoch:
             self._parts.reports(f"{self._kind} of another ring")
         elif question.origin != self._me:
-            assert not question.is_done, f"a {self._kind} visits more nodes than it may"
+            assert question.hops_left > 0, f"a {self._kind} visits more nodes than it may"
             self._parts.reports(f"{self._kind} at a node")
             self._send(self._visited(question))
         elif self._open.close(question.query):

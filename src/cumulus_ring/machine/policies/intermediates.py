@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cumulus.machine import Name
-from cumulus_ring.machine.catalogs import Owned, OwnedChunk
+from cumulus_ring.machine.catalogs import OutstandingRequests, Owned, OwnedChunk
 from cumulus_ring.machine.messages import (
     ChunkId,
     Groups,
@@ -91,10 +91,8 @@ class Intermediates:
 
     Parameters
     ----------
-    context, owned
+    context, owned, outstanding
         The node's.
-    is_wanted
-        Whether a query of this node waits for a chunk.
     load
         Lets an own chunk enter the ring.
     disown
@@ -105,13 +103,13 @@ class Intermediates:
         self,
         context: NodeContext,
         owned: Owned,
-        is_wanted: Callable[[ChunkId], bool],
+        outstanding: OutstandingRequests,
         load: Callable[[ChunkId, Name], None],
         disown: Callable[[ChunkId], None],
     ) -> None:
         self._s = context
         self._owned = owned
-        self._is_wanted = is_wanted
+        self._outstanding = outstanding
         self._load = load
         self._disown = disown
         self._results: dict[ChunkId, Intermediate] = {}
@@ -158,7 +156,7 @@ class Intermediates:
     def _is_idle(self, chunk: ChunkId) -> bool:
         """Whether a result is neither in the ring, nor on its way there, nor waited for here."""
         each = self._owned[chunk]
-        return each.state == "cold" and not each.is_loading and not self._is_wanted(chunk)
+        return each.state == "cold" and not each.is_loading and chunk not in self._outstanding
 
     def _drop(self, chunk: ChunkId, why: str) -> None:
         self._s.counts[why] += 1
