@@ -123,6 +123,8 @@ def test_each_figure_is_drawn(tmp_path: Path) -> None:
         ("inner-ring", (*SMALL, "--nodes", "8")),
         ("relevance", SMALL),
         ("pulsation", (*SCALED, "--starts", "0,10", "--ends", "10,20", "--rates", "2,1")),
+        ("nomads", SMALL),
+        ("intermediates", SMALL),
     ):
         path = tmp_path / f"{figure}.svg"
         assert run(figure, *words, "--loit", "1.1", "--plot", str(path))[0] == 0
@@ -167,7 +169,21 @@ def test_what_is_not_known_is_told_with_what_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "figure", ["fig9", "fig10", "fig11", "fig12", "fig15", "fig16", "fig17", "table2", "request-flow", "forwarding"]
+    "figure",
+    [
+        "fig9",
+        "fig10",
+        "fig11",
+        "fig12",
+        "fig15",
+        "fig16",
+        "fig17",
+        "table2",
+        "request-flow",
+        "forwarding",
+        "nomads",
+        "intermediates",
+    ],
 )
 def test_figures_are_as_they_must_be(figure: str) -> None:
     code, text = run(figure, "--scale", "ci")

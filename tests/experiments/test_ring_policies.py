@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from heapq import heappop
 
 import pytest
 
@@ -20,8 +21,12 @@ from cumulus_lab.experiments.ring.policy_figures import (
 )
 from cumulus_lab.experiments.ring.rows import QueryTimes, RingRow, TenthTimes, ring_row
 from cumulus_lab.experiments.ring.scripts import scripted_queries
-from cumulus_lab.experiments.ring.set_up import EvenAccess, RingSetUp, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.set_up import EvenAccess, FragmentAccess, RingSetUp, ZipfAccess, chunk_plan
 from cumulus_lab.experiments.ring.world import RingWorld
+from cumulus_lab.experiments.ring_policies.intermediate_figures import intermediate_runs, intermediates
+from cumulus_lab.experiments.ring_policies.node_work import NodeWork
+from cumulus_lab.experiments.ring_policies.nomad_figures import nomad_runs, nomads
+from cumulus_lab.simulation import Agenda
 
 
 def small(figure: str, access: ZipfAccess | None = None) -> RingSetUp:
@@ -85,3 +90,65 @@ def test_short_and_long_queries_are_told_apart() -> None:
     long = tuple(QueryTimes(str(size), 1, 1.0 if size < 6 else 9.0) for size in range(1, 21))
     found = relevance([replace(before, by_size=long), replace(before, by_size=short, last_s=2 * before.last_s)], "ci")
     assert [each.is_inside for each in found if each.must] == [False, False, False]
+
+
+def nomad_rows() -> list[RingRow]:
+    usual = replace(usual_set_up("nomads", "ci"), chunks=300, total_gb=2.5, access=ZipfAccess(rate=8.0, seconds=4.0))
+    return [ring_row(set_up) for _, set_up in nomad_runs(usual)]
+
+
+def test_nomads_visit_nodes_and_their_queries_settle_at_some_of_them() -> None:
+    turns, random, few, every = nomad_rows()
+    assert all(row.finished == row.registered == 320 for row in (turns, random, few, every))
+    assert [row.nomad_hops for row in (turns, random, few, every)] == [0, 0, 320 * 3, 320 * 9]
+    assert (random.moved_queries, 0 < few.moved_queries < every.moved_queries) == (0, True)
+    assert random.worked_s == few.worked_s == every.worked_s
+    for few_s, every_s in ((0.9, 0.8), (1.0, 0.8), (0.9, 1.1)):
+        rows = [turns, replace(random, mean_s=1.0), replace(few, mean_s=few_s), replace(every, mean_s=every_s)]
+        assert [each.is_inside for each in nomads(rows, "ci") if each.must] == [few_s < 1, every_s < 1]
+
+
+def test_queries_read_results_in_place_of_computing_them() -> None:
+    access = FragmentAccess(rate=8.0, seconds=4.0, fragments=20)
+    usual = replace(usual_set_up("intermediates", "ci"), chunks=300, total_gb=2.5, access=access)
+    without, eager, lazy = (ring_row(set_up) for _, set_up in intermediate_runs(usual))
+    for row in (without, eager, lazy):
+        assert row.finished == row.registered == 320
+        assert row.results_read + row.results_twice + row.counts.get("result made", 0) == (0 if row is without else 320)
+    assert without.worked_s > max(eager.worked_s, lazy.worked_s)
+    assert eager.counts["result faded out"]
+    assert "result given up" not in eager.counts
+    assert "result faded out" not in lazy.counts
+    for worked_s, sent in ((1.0, 0.9), (1.1, 0.9), (0.9, 1.1)):
+        rows = [replace(row, worked_s=1.05, bytes=10**9) for row in (without, eager, lazy)]
+        rows[2] = replace(rows[2], worked_s=worked_s, bytes=int(sent * 10**9))
+        found = [each.is_inside for each in intermediates(rows, "ci") if each.must]
+        assert found == [False, worked_s < 1.05, sent < 1]
+
+
+def test_a_fragment_is_the_same_at_each_node_and_low_ones_come_most_often() -> None:
+    set_up = replace(usual_set_up("intermediates", "ci"), access=FragmentAccess(rate=20.0, seconds=4.0))
+    queries = scripted_queries(set_up, chunk_plan(set_up))
+    assert len({(each.fragment, each.chunks, each.work_us) for each in queries}) == len({it.fragment for it in queries})
+    counts = Counter(each.fragment for each in queries)
+    assert counts[0] > 5 * counts[100]
+
+
+def test_a_node_works_on_as_many_batches_as_it_has_cores() -> None:
+    ends: dict[int, list[str]] = {}
+    for cores in (0, 1, 2):
+        work = NodeWork(agenda := Agenda(), cores)
+        ends[cores] = []
+        for query in range(3):
+            work.begin(query, moved=1_000)
+            work.do(query, 10, lambda about: ends[cores].append(f"{about} at {agenda.now}"), query)  # noqa: B023
+        while agenda.heap:
+            agenda.now, _, deed, about = heappop(agenda.heap)
+            deed(about)
+        work.end(1)
+        assert (work.worked_us, len(work)) == (30, 2)
+    assert ends == {
+        0: ["0 at 10", "1 at 10", "2 at 10"],
+        1: ["0 at 10", "1 at 20", "2 at 30"],
+        2: ["0 at 10", "1 at 10", "2 at 20"],
+    }

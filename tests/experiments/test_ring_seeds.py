@@ -10,6 +10,8 @@ from cumulus_lab.experiments import Seeds, run_seeds
 from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS
 from cumulus_lab.experiments.ring_seeds.case import POLICIES, RING_FAULTS, RING_NEEDED, ring_case, ring_conditions
 from cumulus_lab.simulation import repeated, shrunk, simulated
+from cumulus_ring.machine.policies.intermediates import Intermediates
+from cumulus_ring.machine.policies.questions import OpenQuestions
 
 CONDITIONS = ring_conditions(RING_FAULTS)
 LATE = ("E42",)
@@ -51,3 +53,17 @@ def test_a_failing_ring_is_made_small_and_can_be_run_again() -> None:
     assert small.steps < failed.steps / 2
     assert any(": chunk 0 of node" in line for line in small.trace)
     assert repeated(case, small.choices, CONDITIONS).failure == small.failure
+
+
+@pytest.mark.parametrize("policy", ["eager", "lazy"])
+def test_results_that_are_never_given_up_are_found(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Intermediates, "sweep", lambda self: None)
+    seeds = Seeds(count=50, most_failures=1, stops=True)
+    assert run_seeds(partial(ring_case, policies=[policy]), seeds, CONDITIONS).failed
+
+
+@pytest.mark.parametrize("policy", ["nomads", "lazy"])
+def test_a_query_that_waits_for_ever_for_an_answer_is_found(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpenQuestions, "overdue", lambda self, now: [])
+    seeds = Seeds(count=50, most_failures=1, stops=True)
+    assert run_seeds(partial(ring_case, policies=[policy]), seeds, CONDITIONS).failed

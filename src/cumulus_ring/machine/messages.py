@@ -223,6 +223,17 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class IntermediateMade:
+    """A query has computed a result here, which this node owns from now on, under a number that no chunk has had.
+
+    It is read by `LoadChunk` like any own chunk, until `IntermediateDropped`. Simulated nodes only (section 7.2).
+    """
+
+    chunk: ChunkId
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reconfigured:
     """The ring has other members: links are new, and this node owns other chunks (E41).
 
@@ -289,6 +300,7 @@ RingEvent: TypeAlias = (
     | CreditCame
     | ChunkLoaded
     | LoadFailed
+    | IntermediateMade
     | Reconfigured
     | Refreshed
     | RefreshFailed
@@ -364,6 +376,13 @@ class FailQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class IntermediateDropped:
+    """The machine owns a result no longer (section 7.2)."""
+
+    chunk: ChunkId
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
     """Another node knows a later catalogue: read it; say `Refreshed` or `RefreshFailed`, once."""
 
@@ -397,4 +416,5 @@ RingEffect: TypeAlias = (
     | FailQuery
     | Refresh
     | MemberWish
+    | IntermediateDropped
 )

@@ -26,6 +26,7 @@ from cumulus_ring.machine.messages import (
     ChunkLoaded,
     ChunkSent,
     CreditCame,
+    IntermediateMade,
     LeaseReleased,
     LoadFailed,
     PullBlocked,
@@ -48,6 +49,7 @@ from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.policies.caching import ValuedBuffers
 from cumulus_ring.machine.policies.forwarding import RankedOutlet
 from cumulus_ring.machine.policies.inner_ring import InnerRing
+from cumulus_ring.machine.policies.intermediates import Intermediates
 from cumulus_ring.machine.policies.pulsation import Pulsation
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
@@ -135,14 +137,15 @@ class RingNode:
             self.scans.relevance,
         )
         self.pulsation = Pulsation(self._s, self._owned, self.outlet)
+        self.results = Intermediates(self._s, self._owned, self._outstanding, self.loader.wanted, self.loader.disown)
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
             ScanReopened: self._scan_reopened,
             PullBlocked: self._pull_blocked,
-            LeaseReleased: self._lease_released,
-            ScanEnded: self._scan_ended,
-            QueryEnded: self._query_ended,
+            LeaseReleased: lambda event: self.buffers.release(event.query, event.chunk),
+            ScanEnded: lambda event: self.scans.end_scan(event.query, event.scan),
+            QueryEnded: lambda event: self.scans.end(event.query),
             ChunkCame: self._chunk_came,
             StraightCame: self._straight_came,
             RequestsCame: self._requests_came,
@@ -151,6 +154,7 @@ class RingNode:
             CreditCame: self._credit_came,
             ChunkLoaded: self._chunk_loaded,
             LoadFailed: self._load_failed,
+            IntermediateMade: self.results.made,
             Reconfigured: self._reconfigured,
             Refreshed: self._refreshed,
             RefreshFailed: self._refresh_failed,
@@ -182,6 +186,7 @@ class RingNode:
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def _query_submitted(self, event: QuerySubmitted) -> None:
+        self.results.read(event.scans)
         self.scans.begin(event.query, event.scans, self.requests)
 
     def _scan_reopened(self, event: ScanReopened) -> None:
@@ -190,15 +195,6 @@ class RingNode:
     def _pull_blocked(self, event: PullBlocked) -> None:
         self.scans.wait(event.query, event.scan, event.group, self.requests)
 
-    def _lease_released(self, event: LeaseReleased) -> None:
-        self.buffers.release(event.query, event.chunk)
-
-    def _scan_ended(self, event: ScanEnded) -> None:
-        self.scans.end_scan(event.query, event.scan)
-
-    def _query_ended(self, event: QueryEnded) -> None:
-        self.scans.end(event.query)
-
     # --- the ring ---------------------------------------------------------------------------------------------------
 
     def _requests_came(self, event: RequestsCame) -> None:
@@ -206,6 +202,7 @@ class RingNode:
             if request.origin != self.name and not request.refusal:
                 self.outlet.expect(request.chunk, request.touches)
                 self.inner.heard(request)
+                self.results.asked(request.chunk)
             self.requests.came(request)
 
     def _chunk_came(self, event: ChunkCame) -> None:
@@ -311,6 +308,7 @@ class RingNode:
             self.loader.load_all()
         self.requests.resend()
         self.pulsation.look(len(self.scans))
+        self.results.sweep()
 
     def _reconfigured(self, event: Reconfigured) -> None:
         """Know of other members, and own other chunks; what was under way is asked for anew (E7, E41)."""
@@ -341,7 +339,7 @@ class RingNode:
 
     def _own(self, version: int, owned: Mapping[ChunkId, int]) -> None:
         self._s.version = version
-        for chunk in [each for each in self._owned if each not in owned]:
+        for chunk in [each for each in self._owned if each not in owned and each not in self.results]:
             self.loader.disown(chunk)
         for chunk, size in owned.items():
             if chunk not in self._owned:
@@ -388,3 +386,4 @@ class RingNode:
         self.loader.check()
         self.scans.check(self.requests)
         self.requests.check()
+        self.results.check()

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 RingMode: TypeAlias = Literal["ring", "pull", "auto"]
 RING_MODES: tuple[RingMode, ...] = get_args(RingMode)
 CachePolicy: TypeAlias = Literal["", "lru", "lfu", "pix", "lix"]
+IntermediatePolicy: TypeAlias = Literal["", "lazy", "eager"]
 
 MILLISECOND_US = 1_000
 SECOND_US = 1_000_000
@@ -86,6 +87,13 @@ class RingSettings:
         It wishes so if the share of the time in which it was in use is below, or above, these.
     delegated
         Share of its chunks that a node which loads gives to the node behind it, the most popular ones.
+    nomad_hops
+        How many nodes a query asks for a bid before it settles at the cheapest; 0 for none: it stays where it has come
+        (section 7.1). In simulated rings only: a client of real nodes asks all of them.
+    intermediates, intermediate_bytes
+        Whether results enter the ring as they are made (``eager``), or stay in the memory of their node, which holds so
+        many bytes of them, and enter on request (``lazy``); "" for neither (section 7.2). In other modes than ring both
+        are lazy. In simulated rings only.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -134,6 +142,14 @@ class RingSettings:
     leave_below: float = 0.3
     grow_above: float = 0.9
     delegated: float = 0.25
+    nomad_hops: int = 0
+    intermediates: IntermediatePolicy = ""
+    intermediate_bytes: int = 50 * MEGABYTE
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether results enter the ring as they are made (section 7.2)."""
+        return self.intermediates == "eager" and self.mode == "ring"
 
     @property
     def has_inner_ring(self) -> bool:

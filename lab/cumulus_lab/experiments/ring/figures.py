@@ -35,6 +35,7 @@ from cumulus_lab.experiments.ring.set_up import (
     SECOND,
     Access,
     EvenAccess,
+    FragmentAccess,
     GaussianAccess,
     MixAccess,
     PulseAccess,
@@ -66,6 +67,8 @@ from cumulus_lab.experiments.ring.table_figures import (
     request_flow,
     scenario_runs,
 )
+from cumulus_lab.experiments.ring_policies.intermediate_figures import intermediate_runs, intermediates
+from cumulus_lab.experiments.ring_policies.nomad_figures import ANY_ORDER, nomad_runs, nomads
 from cumulus_lab.experiments.ring_policies.pulse_figures import PULSE_CLUSTER, pulsation, pulse_runs
 
 Judge: TypeAlias = Callable[[Sequence[RingRow], str], list[FigureFinding]]
@@ -131,6 +134,8 @@ PULSES: dict[str, Access] = {
     "full": PulseAccess((0.0, 120.0, 480.0), (120.0, 480.0, 660.0)),
     "ci": PulseAccess(),
 }
+PLACED: dict[str, Access] = {"full": ZipfAccess(rate=32.0), "ci": ZipfAccess(rate=8.0)}
+SHARED: dict[str, Access] = {"full": FragmentAccess(rate=32.0, fragments=800), "ci": FragmentAccess(rate=8.0)}
 UNEVEN = replace(CLUSTER, weights=HALF_OF_THE_RING)
 
 FIGURES = {
@@ -151,6 +156,10 @@ FIGURES = {
         "nodes that come and go", (LOW,), PULSES, pulsation, cluster=PULSE_CLUSTER, runs=pulse_runs
     ),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
+    "nomads": RingFigure("queries that move", (LOW,), PLACED, nomads, runs=nomad_runs, changes=ANY_ORDER),
+    "intermediates": RingFigure(
+        "results that are kept", (LOW,), SHARED, intermediates, runs=intermediate_runs, changes=ANY_ORDER
+    ),
 }
 
 

@@ -162,4 +162,6 @@ DRAWINGS: dict[str, Drawing] = {
     "cache": draw_tenths,
     "relevance": draw_sizes,
     "pulsation": draw_pulse,
+    "nomads": draw_sizes,
+    "intermediates": draw_sizes,
 }

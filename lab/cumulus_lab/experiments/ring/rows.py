@@ -124,6 +124,12 @@ class RingRow:
         Mean times of queries of each workload.
     counts
         What nodes have counted.
+    worked_s
+        Seconds that all queries have worked.
+    nomad_hops, moved_queries
+        Visits of nomads to other nodes, and queries that have settled at one.
+    results_read, results_twice
+        Queries that have read a result in place of computing it, and results that their node had already.
     """
 
     loit: tuple[float, ...]
@@ -161,6 +167,11 @@ class RingRow:
     by_size: tuple[QueryTimes, ...] = ()
     by_kind: tuple[QueryTimes, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    worked_s: float = 0.0
+    nomad_hops: int = 0
+    moved_queries: int = 0
+    results_read: int = 0
+    results_twice: int = 0
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -289,10 +300,15 @@ def _row(world: RingWorld, samples: tuple[RingSample, ...], chunks: tuple[ChunkT
         mean_s=round(mean(lives), 3) if lives else 0.0,
         loads_by_node=tuple(node.status().counts.get("load", 0) for node in world.nodes),
         by_query=_by_query(done),
-        tenths=_tenths(done, world.set_up.chunks) if isinstance(world.set_up.access, ZipfAccess) else (),
+        tenths=_tenths(done, world.set_up.chunks) if type(world.set_up.access) is ZipfAccess else (),
         by_size=_times({str(size): found for size, found in sorted(by_size.items())}),
         by_kind=_times({str(kind): found for kind, found in sorted(by_kind.items())}),
         counts=dict(sorted(counts.items())),
+        worked_s=round(sum(work.worked_us for work in world.work) / SECOND, 1),
+        nomad_hops=world.trips.hops,
+        moved_queries=world.trips.moved,
+        results_read=world.reuse.reads,
+        results_twice=world.reuse.twice,
     )
 
 

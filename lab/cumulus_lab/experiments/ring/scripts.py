@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -12,6 +13,7 @@ from cumulus_lab.experiments.ring.set_up import (
     SECOND,
     ChunkPlan,
     EvenAccess,
+    FragmentAccess,
     GaussianAccess,
     MixAccess,
     PulseAccess,
@@ -43,6 +45,8 @@ def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
         return _of_suite(set_up, set_up.access, plan)
     if isinstance(set_up.access, PulseAccess):
         return _of_pulse(set_up, set_up.access)
+    if isinstance(set_up.access, FragmentAccess):
+        return _of_fragments(set_up, set_up.access)
     rng = random.Random(f"{set_up.seed} queries")
     found: list[ScriptedQuery] = []
     for kind, (start, end, rate) in enumerate(_times(set_up)):
@@ -54,6 +58,9 @@ def scripted_queries(set_up: RingSetUp, plan: ChunkPlan) -> list[ScriptedQuery]:
                 chunks = draw(rng, rng.randint(set_up.fewest_chunks, set_up.most_chunks))
                 work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
                 found.append(ScriptedQuery(len(found), node, round(first + place * pause), chunks, work, 1, kind))
+    if set_up.placed == "at random":
+        places = random.Random(f"{set_up.seed} places")
+        return [replace(each, node=places.randrange(set_up.nodes)) for each in found]
     return found
 
 
@@ -83,6 +90,28 @@ def _of_pulse(set_up: RingSetUp, access: PulseAccess) -> list[ScriptedQuery]:
             work = tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks)
             at_us = round((start + (place + rng.random()) / rate) * SECOND)
             found.append(ScriptedQuery(len(found), 0, at_us, chunks, work, kind=kind))
+    return found
+
+
+def _of_fragments(set_up: RingSetUp, access: FragmentAccess) -> list[ScriptedQuery]:
+    """Return queries of one fragment each; the chunks and the work of a fragment are always the same."""
+    rng = random.Random(f"{set_up.seed} fragments")
+    fragments = []
+    for _ in range(access.fragments):
+        chunks = tuple(rng.sample(range(set_up.chunks), rng.randint(set_up.fewest_chunks, set_up.most_chunks)))
+        fragments.append(
+            (chunks, tuple(rng.randint(set_up.shortest_ms * 1000, set_up.longest_ms * 1000) for _ in chunks))
+        )
+    ends = list(accumulate((number + 1) ** -access.exponent for number in range(access.fragments)))
+    pause = SECOND / access.rate
+    found: list[ScriptedQuery] = []
+    for node in range(set_up.nodes):
+        first = rng.random() * pause
+        for place in range(round(access.rate * access.seconds)):
+            fragment = rng.choices(range(access.fragments), cum_weights=ends)[0]
+            chunks, work = fragments[fragment]
+            at_us = round(first + place * pause)
+            found.append(ScriptedQuery(len(found), node, at_us, chunks, work, fragment=fragment))
     return found
 
 

@@ -185,6 +185,28 @@ class PulseAccess:
     rates: tuple[float, ...] = (4.0, 0.5, 4.0)
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentAccess(ZipfAccess):
+    """Queries that share fragments, whose results may be kept (section 7.2).
+
+    A fragment reads chunks that are drawn for it once, by even access. Fragment n is needed in proportion to
+    1 / (n + 1) ** exponent.
+
+    Parameters
+    ----------
+    fragments
+        How many there are.
+    result_share
+        Bytes of a result by those of the chunks that its fragment reads.
+    reuse_ms
+        How long a query works on a result that is there.
+    """
+
+    fragments: int = 200
+    result_share: float = 0.1
+    reuse_ms: int = 10
+
+
 Access: TypeAlias = EvenAccess | SkewedAccess | GaussianAccess | ZipfAccess | TableAccess | SuiteAccess | PulseAccess
 CIRCULATING = (TableAccess, SuiteAccess)
 """Queries that come when a node is idle."""
@@ -262,6 +284,10 @@ class RingSetUp:
     resend_cycles, resend_backoff
         A request is sent again after so many cycles that its node has seen, if that is longer than `resend_s`, and by
         how much later each time.
+    cores
+        Batches that a node works on at once; 0 for any number.
+    placed
+        Where queries come that do not circulate: at each node at regular times, or at a node drawn for each.
     """
 
     nodes: int = 10
@@ -303,6 +329,8 @@ class RingSetUp:
     slow_disk_mb_s: float = 0.0
     storage_gb: float = 0.0
     policy: dict[str, Any] = field(default_factory=dict)
+    cores: int = 0
+    placed: Literal["by turns", "at random"] = "by turns"
 
     def disk_rate(self, number: int) -> float:
         """Return how fast a node reads, in megabytes a second; infinity if that takes no time."""
@@ -372,7 +400,8 @@ class ScriptedQuery:
     """A query: where and when it comes, how long it works on which chunk, and how many chunks make a batch.
 
     `kind` is the workload that it belongs to, where there are several; the first `kept` chunks stay until its end;
-    `name` is that of its text, where it has one. Batches of several sizes have `widths`, one each, and then no `width`.
+    `name` is that of its text, where it has one; `fragment` is what it computes, where others need that, too. Batches
+    of several sizes have `widths`, one each, and then no `width`.
     """
 
     number: int
@@ -385,6 +414,7 @@ class ScriptedQuery:
     kept: int = 0
     name: str = ""
     widths: tuple[int, ...] = ()
+    fragment: int = -1
 
     @property
     def batches(self) -> list[tuple[int, ...]]:

@@ -12,7 +12,10 @@ from typing import TypeAlias
 
 from cumulus_lab.experiments.ring.set_up import CIRCULATING, SECOND, ChunkPlan, PulseAccess, RingSetUp, ScriptedQuery
 from cumulus_lab.experiments.ring.world_links import WorldLinks
+from cumulus_lab.experiments.ring_policies.fragment_reuse import FragmentReuse
 from cumulus_lab.experiments.ring_policies.member_keeper import MemberKeeper
+from cumulus_lab.experiments.ring_policies.node_work import NodeWork
+from cumulus_lab.experiments.ring_policies.nomad_trips import NomadTrips
 from cumulus_lab.simulation import Agenda, ByteQueue
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
@@ -24,6 +27,7 @@ from cumulus_ring.machine.messages import (
     GrantCredit,
     Groups,
     HandOver,
+    IntermediateDropped,
     LeaseReleased,
     LoadChunk,
     MemberWish,
@@ -161,6 +165,11 @@ class RingWorld:
         self._rng = random.Random(f"{set_up.seed} idle nodes")
         self._busy: set[int] = set()
         """Nodes with a query that has circulated."""
+        self.work = [NodeWork(self.agenda, set_up.cores) for _ in range(set_up.nodes)]
+        self.sizes = [*plan.sizes]
+        """Of chunks, by number, results among them."""
+        self.trips = NomadTrips(self.agenda, set_up, self.nodes, self.work, self.sizes, self._step, self._start)
+        self.reuse = FragmentReuse(self.agenda, set_up, self.nodes, self.sizes, self._submit)
         self._disks = [ByteQueue(self.agenda, set_up.disk_rate(number)) for number in range(set_up.nodes)]
         self.reconfigure(plan.owners)
         self.keeper = MemberKeeper(set_up, plan, self.agenda, self) if self.settings.pulse_us else None
@@ -197,15 +206,6 @@ class RingWorld:
         for number in told:
             owned = {chunk: size for chunk, size in enumerate(self.plan.sizes) if owners[chunk] == number}
             self._step(number, Reconfigured(self._ring_epoch, len(order), owned, order=order))
-
-    def _tell_predecessor(self, number: int, event: RingEvent) -> None:
-        ring_epoch, before = self._ring_epoch, self._links.before(number)
-
-        def arrived(event: RingEvent) -> None:
-            if ring_epoch == self._ring_epoch and before is not None:
-                self._step(before, event)
-
-        self.agenda.after(self.set_up.latency_us, arrived, event)
 
     def _new_slot(self) -> int:
         self._slots += 1
@@ -278,23 +278,26 @@ class RingWorld:
                 for each in requests:
                     if each.origin == name:
                         self.counts.requests[each.chunk] += 1
-                self._tell_predecessor(number, RequestsCame(requests))
+                self._links.tell_predecessor(number, RequestsCame(requests))
             case HandOver():
                 self._handed_over(effect)
             case LoadChunk(chunk):
                 self.counts.loads[chunk] += 1
-                read_us = self._disks[number].add(self.plan.sizes[chunk])
+                read_us = 0 if chunk in self.reuse else self._disks[number].add(self.sizes[chunk])
                 self.agenda.after(read_us, partial(self._read, number), chunk)
             case GrantCredit(count):
-                self._tell_predecessor(number, CreditCame(count))
+                self._links.tell_predecessor(number, CreditCame(count))
+            case IntermediateDropped(chunk):
+                self.reuse.dropped(number, chunk)
             case FailQuery(query, reason):
-                self._end(self.runs[query], reason)
+                if not self.reuse.falls_back(query):
+                    self._end(self.runs[query], reason)
             case MemberWish():
                 if self.keeper is not None:
                     self.keeper.wished(number, effect)
 
     def _read(self, number: int, chunk: int) -> None:
-        self._step(number, ChunkLoaded(chunk, self._new_slot(), self.plan.sizes[chunk]))
+        self._step(number, ChunkLoaded(chunk, self._new_slot(), self.sizes[chunk]))
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
@@ -317,12 +320,29 @@ class RingWorld:
             self._take_query(self._rng.choice(idle))
 
     def _register(self, run: QueryRun) -> None:
-        """A query says what it reads, and pulls."""
+        """A query has come: it may look for a result before anything else (section 7.2)."""
+        if self.settings.intermediates and run.script.fragment >= 0:
+            self.reuse.look_for(run.script)
+        else:
+            self._submit(run.script)
+
+    def _submit(self, script: ScriptedQuery) -> None:
+        """A query says what it reads, and pulls; or it looks for a node before that (section 7.1)."""
+        run = self.runs[script.number]
+        run.script = script
+        self._step(script.node, QuerySubmitted(script.number, run.begin()))
+        if self.settings.nomad_hops:
+            self.trips.set_out(run, self.settings.nomad_hops)
+        else:
+            self._start(run)
+
+    def _start(self, run: QueryRun) -> None:
+        """A query pulls, at the node where it stays."""
         script = run.script
-        scans = run.begin()
-        self._step(script.node, QuerySubmitted(script.number, scans))
+        moved = self.trips.lacking(script.node, script.chunks) if self.settings.nomad_hops else 0
+        self.work[script.node].begin(script.number, moved)
         if self._pins == "parallel":
-            for scan in range(len(scans)):
+            for scan in range(len(script.batches)):
                 self._step(script.node, PullBlocked(script.number, scan))
         else:
             self._pull(run, 0)
@@ -346,7 +366,8 @@ class RingWorld:
             run.ready.append(batch)
 
     def _begin(self, run: QueryRun, batch: int) -> None:
-        self.agenda.after(run.script.batch_work_us(batch), partial(self._worked, run), batch)
+        script = run.script
+        self.work[script.node].do(script.number, script.batch_work_us(batch), partial(self._worked, run), batch)
 
     def _worked(self, run: QueryRun, batch: int) -> None:
         if batch * run.script.width < run.script.kept and not run.failure:
@@ -359,6 +380,10 @@ class RingWorld:
         if not run.left:
             self._let_go(run, run.kept)
             self._step(run.script.node, QueryEnded(run.script.number))
+            if self.settings.intermediates and run.script.fragment >= 0:
+                run.script, made = self.reuse.finished(run.script)
+                if made is not None:
+                    self._step(run.script.node, made)
             self._end(run)
         elif self._pins != "parallel":
             self._pull(run, batch + 1)
@@ -373,6 +398,7 @@ class RingWorld:
     def _end(self, run: QueryRun, failure: str = "") -> None:
         run.failure = failure
         run.finished_us = self.agenda.now
+        self.work[run.script.node].end(run.script.number)
         if failure:
             for held in run.incomplete():
                 self._let_go(run, held)

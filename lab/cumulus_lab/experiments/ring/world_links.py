@@ -46,7 +46,7 @@ class WorldLinks:
     ) -> None:
         self._agenda, self._set_up, self._numbers = agenda, set_up, numbers
         self._tell, self._new_slot = tell, new_slot
-        self._epoch = 0
+        self._epoch = self._places = 0
         self._after: dict[int, int] = {}
         self._before: dict[int, int] = {}
         self._links: dict[int, BandwidthLink[SendChunk]] = {}
@@ -65,6 +65,7 @@ class WorldLinks:
         """
         known = {} if are_new else dict(self._after)
         self._epoch += are_new
+        self._places += 1
         following = [*members[1:], *members[:1]]
         self._after = dict(zip(members, following, strict=True))
         self._before = dict(zip(following, members, strict=True))
@@ -73,9 +74,15 @@ class WorldLinks:
             if known.get(number) != self._after[number]:
                 self._links[number] = self._link(number)
 
-    def before(self, number: int) -> int | None:
-        """Return the predecessor of a node; None if it is no member."""
-        return self._before.get(number)
+    def tell_predecessor(self, number: int, event: RingEvent) -> None:
+        """Tell the predecessor of a node something, unless members are others when it comes, or the node is none."""
+        places, before = self._places, self._before.get(number)
+
+        def arrived(event: RingEvent) -> None:
+            if places == self._places and before is not None:
+                self._tell(before, event)
+
+        self._agenda.after(self._set_up.latency_us, arrived, event)
 
     def send(self, number: int, effect: SendChunk) -> None:
         """Send a chunk from a node to its successor."""

@@ -10,14 +10,8 @@ from typing import Any
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform, Received
 from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedRun
-from cumulus_lab.experiments.ring_seeds.member import (
-    STEWARD,
-    CatalogueRead,
-    RandomFaults,
-    RingLedger,
-    RingMember,
-    RingTold,
-)
+from cumulus_lab.experiments.ring_seeds.member import STEWARD, CatalogueRead, RingLedger, RingMember, RingTold
+from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus_lab.experiments.ring_seeds.scripts import random_queries
 from cumulus_lab.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
@@ -47,6 +41,9 @@ POLICIES: dict[str, dict[str, Any]] = {
     "inner-ring": {"inner_every": 2, "promote_loi": 0.0, "promote_cycles": 1},
     "relevance": {"relevance": True},
     "pulsation": {"pulse_us": SECOND_US},
+    "nomads": {"nomad_hops": 3},
+    "eager": {"intermediates": "eager"},
+    "lazy": {"intermediates": "lazy", "intermediate_bytes": 2 * UNIT},
     "lru": {"cache": "lru"},
     "lfu": {"cache": "lfu"},
     "pix": {"cache": "pix"},
@@ -176,7 +173,7 @@ class RingCase:
         node = self._broken(RingNode(name, self.settings, rng))
         faults = RandomFaults(**self._shares, stream=self._choices.stream(f"fault on the way to {name}"))
         member = RingMember(
-            name, node, self.settings.open_groups, runs, self.source, faults, self._ledger, self._reports
+            name, node, self.settings, runs, self.source, faults, self._ledger, self._reports, self._move
         )
         self._members[name] = member
         return member
@@ -189,6 +186,10 @@ class RingCase:
             if run.state == "running":
                 run.state = "lost"
                 self._reports("node lost with a query")
+
+    def _move(self, run: ScriptedRun) -> None:
+        """Take a query to the node at which it settles, as a client does; if the node is lost, to its next life."""
+        self._members[run.script.node].engine.take(run)
 
     def _perform(self, name: Name, task: Any) -> Any:
         match task:

@@ -7,10 +7,12 @@ never opened, or opened again; batches are released after the query has ended.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any, Literal
 
+from cumulus.machine import Name
 from cumulus_lab.experiments.ring_seeds.scripts import QueryScript, ScanScript
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
 from cumulus_lab.simulation import Reports
@@ -22,11 +24,15 @@ from cumulus_ring.machine.messages import (
     LeaseReleased,
     PullBlocked,
     QueryEnded,
+    QueryId,
     QuerySubmitted,
     RingEvent,
     ScanEnded,
     ScanReopened,
 )
+
+ONE_CHUNK = ScanScript(((0,),), takes=1, is_ordered=False, holds=0, again=0)
+"""How a result is read."""
 
 
 class OpenScan:
@@ -68,6 +74,12 @@ class ScriptedRun:
         self.scans: list[OpenScan] = []
         self.chunks: set[ChunkId] = set()
         """All that it has asked for."""
+        self.has_settled = False
+        """Whether its nomad is home: it stays where it is (section 7.1)."""
+        self.has_looked = False
+        """Whether it has looked for a result (section 7.2)."""
+        self.reads_result = False
+        """Whether it reads one, in place of computing it."""
 
     @property
     def is_over(self) -> bool:
@@ -112,13 +124,20 @@ class ScriptedEngine:
         self._due: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._sequence = 0
         self._now = 0
-        self._is_open = False
+        self._is_open = self._has_begun = False
+        self.set_out: Callable[[QueryId, Collection[ChunkId], int], None] | None = None
+        """Sends the nomad of a query, if queries are to look for a node before they run."""
+        self.look_for: Callable[[QueryId, int], None] | None = None
+        """Looks for the result of a query, if there may be one."""
+        self.computed: Callable[[QueryId], None] | None = None
+        """Is told of a query that has computed its result."""
         self.read: set[ChunkId] = set()
         """Chunks that the node has read from its disk: when it does so for a scan, the batch is begun."""
 
     def open(self, now: int) -> None:
         """The node is a member: let its queries come."""
         self._now = now
+        self._has_begun = True
         for run in self._runs.values():
             if run.state == "to come":
                 self._later(max(0, run.script.at_ms - now // 1000), self._start, run)
@@ -150,15 +169,74 @@ class ScriptedEngine:
         if script.grows or script.forgets:
             self._source.grow(script.grows, script.forgets)
             self._reports("another version")
-        version = self._refresh(script.is_latest)
-        scans = [script.groups_of(each, self._source, version) for each in script.scans]
-        run.scans = [OpenScan(at, each, scans[at], each.again) for at, each in enumerate(script.scans)]
-        run.chunks = {chunk for groups in scans for group in groups for chunk in group}
         run.state = "running"
         self._reports("query")
         if script.cancelled_ms >= 0:
             self._later(script.cancelled_ms, self._cancel, run)
-        self._hear(QuerySubmitted(script.number, scans))
+        if self.look_for is None or run.has_looked:
+            self.compute(script.number)
+        else:
+            run.has_looked = True
+            self.look_for(script.number, self._now)
+
+    def compute(self, query: QueryId) -> None:
+        """A query asks for all that it reads, unless it is at its end by now."""
+        run = self._runs.get(query)
+        if run is None or run.state != "running":
+            return
+        script = run.script
+        version = self._refresh(script.is_latest)
+        scans = [script.groups_of(each, self._source, version) for each in script.scans]
+        run.scans = [OpenScan(at, each, scans[at], each.again) for at, each in enumerate(script.scans)]
+        run.chunks = {chunk for groups in scans for group in groups for chunk in group}
+        self._hear(QuerySubmitted(query, scans))
+        if self.set_out is None or run.has_settled:
+            self._open_scans(run)
+        elif run.state == "running":
+            self.set_out(query, run.chunks, self._now)
+
+    def read_result(self, query: QueryId, chunk: ChunkId) -> None:
+        """A query reads the result of its fragment, unless it is at its end by now."""
+        run = self._runs[query]
+        if run.state != "running":
+            return
+        self._reports("result asked for")
+        run.reads_result = True
+        groups: list[tuple[ChunkId, ...]] = [(chunk,)]
+        run.scans = [OpenScan(0, ONE_CHUNK, groups, 0)]
+        self._hear(QuerySubmitted(query, [groups]))
+        self._open_scans(run)
+
+    def stay(self, query: QueryId) -> None:
+        """A query settles at this node, to which it has come, unless it is at its end by now."""
+        run = self._runs[query]
+        assert not run.has_settled, f"query {query} settles twice"
+        run.has_settled = True
+        if run.state == "running":
+            self._reports("query settled where it came")
+            self._open_scans(run)
+
+    def leave(self, query: QueryId, name: Name) -> ScriptedRun | None:
+        """A query settles at another node, and is to be taken there; None if it is at its end by now."""
+        run = self._runs[query]
+        assert not run.has_settled, f"query {query} settles twice"
+        run.has_settled = True
+        if run.state != "running":
+            return None
+        self._reports("query settled elsewhere")
+        del self._runs[query]
+        run.state, run.scans = "to come", []
+        run.script = replace(run.script, node=name, at_ms=0, grows=0, forgets=0)
+        self._hear(QueryEnded(query))
+        return run
+
+    def take(self, run: ScriptedRun) -> None:
+        """A query of another node settles here; if this one is not in the ring yet, it begins when it is."""
+        self._runs[run.script.number] = run
+        if self._has_begun:
+            self._later(0, self._start, run)
+
+    def _open_scans(self, run: ScriptedRun) -> None:
         for scan in run.scans:
             if not scan.takes and run.state == "running":
                 self._reports("scan never opened")
@@ -174,6 +252,10 @@ class ScriptedEngine:
             run.state = "finished"
             self._reports("query finished")
             self._hear(QueryEnded(run.script.number))
+            if run.reads_result:
+                self._reports("result read")
+            elif self.computed is not None:
+                self.computed(run.script.number)
             return
         for scan in left if run.script.is_parallel else left[:1]:
             if not scan.is_open:
@@ -224,7 +306,7 @@ class ScriptedEngine:
         self._let_go(run, scan)
 
     def _cancel(self, run: ScriptedRun) -> None:
-        if run.state == "running":
+        if run.state == "running" and run.script.number in self._runs:
             self._reports("query cancelled")
             run.state = "cancelled"
             self._hear(QueryEnded(run.script.number))
@@ -236,6 +318,12 @@ class ScriptedEngine:
         """A query has failed."""
         run = self._runs[effect.query]
         assert run.state == "running", f"query {effect.query} is failed when it is {run.state}"
+        if run.reads_result:
+            self._reports("result gone")
+            run.reads_result = False
+            run.scans = []
+            self._later(0, self.compute, effect.query)
+            return
         run.state, run.failure = "failed", effect.reason
         self._later(0, self._let_go_of_all, run)
 

@@ -7,16 +7,20 @@ free, no request is swallowed, nothing that was unloaded or lost comes back to l
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Received, Send, Tick
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
 from cumulus_lab.experiments.ring_seeds.node_checks import NodeChecks
 from cumulus_lab.experiments.ring_seeds.node_slots import NodeSlots
+from cumulus_lab.experiments.ring_seeds.nomad_desk import NomadDesk
+from cumulus_lab.experiments.ring_seeds.question_desk import DeskParts
+from cumulus_lab.experiments.ring_seeds.random_faults import RandomFaults
+from cumulus_lab.experiments.ring_seeds.result_desk import ResultDesk
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
-from cumulus_lab.simulation import ChoiceStream, Reports
-from cumulus_ring.machine import RingNode
+from cumulus_lab.simulation import Reports
+from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import (
     ChunkCame,
     ChunkId,
@@ -28,6 +32,7 @@ from cumulus_ring.machine.messages import (
     FreeSlot,
     GrantCredit,
     HandOver,
+    IntermediateDropped,
     LoadChunk,
     LoadFailed,
     MemberWish,
@@ -47,10 +52,10 @@ from cumulus_ring.machine.messages import (
     StraightSent,
     TimePassed,
 )
+from cumulus_ring.machine.policies.intermediates import ResultSearch
+from cumulus_ring.machine.policies.nomads import Nomad
 
 STEWARD = "steward"
-MOST_FAULTS = 20
-"""So many chunks and requests are lost, late or doubled on the way to a node, at most: each ring is to come to rest."""
 LATEST_MS = 3_000
 
 
@@ -61,6 +66,10 @@ class RingTold:
     ring_epoch: int
     members: tuple[Name, ...]
 
+    def after(self, name: Name, step: int = 1) -> Name:
+        """Return the successor of a member, or the predecessor by a step of -1."""
+        return self.members[(self.members.index(name) + step) % len(self.members)]
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRead:
@@ -69,24 +78,6 @@ class CatalogueRead:
     version: int
     members: tuple[Name, ...]
     ring_epoch: int
-
-
-@dataclass(frozen=True)
-class RandomFaults:
-    """What may happen to what comes to a node.
-
-    Parameters
-    ----------
-    drop, delay, duplicate
-        To which share of chunks and requests.
-    stream
-        To which of them.
-    """
-
-    drop: float
-    delay: float
-    duplicate: float
-    stream: ChoiceStream
 
 
 @dataclass
@@ -115,33 +106,37 @@ class RingMember:
     ----------
     name, node
         Which one, and its machine.
-    runs, source
-        Its queries, and what they read.
+    settings, runs, source
+        Those of the machine, its queries, and what they read.
     faults
         What happens on the way to it.
     ledger, reports
         Where it is noted and counted what happens.
+    move
+        Takes a query to the node of its script.
     """
 
     def __init__(
         self,
         name: Name,
         node: RingNode,
-        open_groups: int,
+        settings: RingSettings,
         runs: list[ScriptedRun],
         source: SimulatedSource,
         faults: RandomFaults,
         ledger: RingLedger,
         reports: Reports,
+        move: Callable[[ScriptedRun], None],
     ) -> None:
         self.name = name
         self.node = node
-        self.engine = ScriptedEngine(runs, source, open_groups, self._hear, self._refresh, reports)
+        self.engine = ScriptedEngine(runs, source, settings.open_groups, self._hear, self._refresh, reports)
+        parts = DeskParts(node, source, settings, self.engine, self._send, faults, reports)
+        self.nomads, self.results = NomadDesk(parts, move), ResultDesk(parts, self._hear)
         self.told = RingTold(0, ())
         self.version = source.version
         self._source = source
         self._faults = faults
-        self._faults_left = MOST_FAULTS
         self._ledger = ledger
         self._reports = reports
         self._now = 0
@@ -149,7 +144,7 @@ class RingMember:
         self._lost: set[Name] = set()
         self._slots = NodeSlots()
         self._late: list[tuple[int, SendChunk | SendStraight]] = []
-        self._to_itself: deque[RingEvent | SendChunk | SendStraight] = deque()
+        self._to_itself: deque[RingEvent | SendChunk | SendStraight | Nomad | ResultSearch] = deque()
         self._owned: dict[ChunkId, int] = {}
         self.has_wished = self.has_left = False
         """Whether it has wished to leave, and whether it was let go."""
@@ -186,33 +181,35 @@ class RingMember:
         """Check the machine, and that it knows all slots that are not free."""
         self.node.check()
         assert len(self._slots) == len(self.node.buffers), "a slot is lost"
+        self.results.check()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is left of queries and chunks, but what is kept."""
         status = self.node.status()
         rest = (status.outstanding, status.queries, status.leases, status.loaded, status.pending)
-        return not any((*rest, status.transit_bytes, status.queued_bytes, status.used_bytes)) and not self._late
+        memory = status.transit_bytes, status.queued_bytes, status.used_bytes, self.results.is_full
+        return not any((*rest, *memory, self._late, len(self.nomads), len(self.results)))
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         if not self.told.members:
             return
-        due, self._late = (
-            [each for each in self._late if each[0] <= self._now],
-            [each for each in self._late if each[0] > self._now],
-        )
+        due = [each for each in self._late if each[0] <= self._now]
+        self._late = [each for each in self._late if each[0] > self._now]
         for _, message in due:
             self._came(message)
         self._hear(TimePassed())
+        self.nomads.tick(self._now)
+        self.results.tick(self._now)
 
     def _received(self, sender: Name, message: object) -> None:
         match message:
             case RingTold():
                 self._join(message)
             case SendChunk(_, slot):
-                self._send(self._predecessor, ChunkSent(slot))
+                self._send(self.told.after(self.name, -1), ChunkSent(slot))
                 self._chunk_came(message)
             case SendStraight(_, slot):
                 self._send(sender, StraightSent(slot, self.name))
@@ -228,6 +225,10 @@ class RingMember:
                     self._hear(message)
             case CreditCame():
                 self._hear(message)
+            case Nomad():
+                self.nomads.came(message)
+            case ResultSearch():
+                self.results.came(message)
             case _:
                 raise AssertionError(f"{self.name} does not know {message!r}")
 
@@ -255,6 +256,8 @@ class RingMember:
         order = told.members
         self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
         self._end_links(*former)
+        self.nomads.joins(told.ring_epoch, order)
+        self.results.joins(told.ring_epoch, order)
         if begins and self.is_in:
             self.engine.open(self._now)
 
@@ -284,16 +287,16 @@ class RingMember:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
         faults = self._faults
         has_credits = isinstance(message, SendChunk) and self.node.outlet.has_credits
-        if self._strikes(faults.drop):
+        if faults.strikes(faults.drop):
             self._reports("chunk dropped" if isinstance(message, SendChunk) else "straight chunk dropped")
             if has_credits:
-                self._send(self._predecessor, CreditCame(message.header.size))
-        elif self._strikes(faults.delay):
+                self._send(self.told.after(self.name, -1), CreditCame(message.header.size))
+        elif faults.strikes(faults.delay):
             self._reports("chunk late")
             self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
         else:
             # What comes twice is paid for once, so there are no doubles where credits are counted.
-            if not has_credits and self._strikes(faults.duplicate):
+            if not has_credits and faults.strikes(faults.duplicate):
                 self._reports("chunk doubled")
                 self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
             self._came(message)
@@ -304,25 +307,21 @@ class RingMember:
             self._ledger.straight[header.chunk] += 1
             self._hear(StraightCame(header, self._slots.new(header.chunk)))
             return
-        self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
+        owned = self.results.and_owned(self._owned)
+        self._checks.came(header, len(self.told.members), header.chunk in owned, self._now)
         self._hear(ChunkCame(header, self._slots.new(header.chunk)))
 
     def _request_came(self, request: ChunkRequest) -> None:
         faults = self._faults
-        if self._strikes(faults.drop):
+        if faults.strikes(faults.drop):
             self._reports("request dropped")
             return
-        for _ in range(1 + self._strikes(faults.duplicate)):
+        for _ in range(1 + faults.strikes(faults.duplicate)):
             self._hear(RequestsCame((request,)))
             is_others = request.origin != self.name and not request.refusal
             if is_others and request.ring_epoch == self.told.ring_epoch:
-                self._checks.took(request, self._requested, self._owned, request.version > self.version)
-
-    def _strikes(self, share: float) -> bool:
-        if not share or not self._faults_left or not self._faults.stream.chance(share):
-            return False
-        self._faults_left -= 1
-        return True
+                owned = self.results.and_owned(self._owned)
+                self._checks.took(request, self._requested, owned, request.version > self.version)
 
     def _loaded(self, chunk: ChunkId, result: int | str) -> None:
         if isinstance(result, str):
@@ -363,7 +362,7 @@ class RingMember:
                 assert len(self.told.members) > 1, "a ring of one sends a chunk"
                 self._checks.sends(header)
                 self._slots.send(slot, header.chunk)
-                self._send(self._successor, effect)
+                self._send(self.told.after(self.name), effect)
             case SendStraight(header, slot, to):
                 assert to in self.told.members, f"chunk {header.chunk} is sent straight to {to}, which is no member"
                 self._slots.send_straight(slot, header.chunk, to)
@@ -376,9 +375,9 @@ class RingMember:
                     if each.origin == self.name and not each.refusal:
                         self._checks.asks(each.chunk, self._now)
                         self._ledger.sent[each.chunk] += 1
-                self._send(self._predecessor, RequestsCame(requests))
+                self._send(self.told.after(self.name, -1), RequestsCame(requests))
             case GrantCredit(count):
-                self._send(self._predecessor, CreditCame(count))
+                self._send(self.told.after(self.name, -1), CreditCame(count))
             case LoadChunk(chunk):
                 self.engine.read.add(chunk)
                 self._effects.append(Perform(effect))
@@ -387,23 +386,15 @@ class RingMember:
             case HandOver(slot=slot, chunk=chunk):
                 self._slots.check(slot, chunk)
                 self.engine.handed_over(effect)
+            case IntermediateDropped(chunk):
+                self.results.dropped(chunk)
             case FailQuery():
                 self.engine.failed(effect)
             case MemberWish(leaves):
                 self.has_wished |= leaves
                 self._effects.append(Send(STEWARD, effect))
 
-    @property
-    def _successor(self) -> Name:
-        members = self.told.members
-        return members[(members.index(self.name) + 1) % len(members)]
-
-    @property
-    def _predecessor(self) -> Name:
-        members = self.told.members
-        return members[members.index(self.name) - 1]
-
-    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight) -> None:
+    def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight | Nomad | ResultSearch) -> None:
         if to == self.name:
             self._to_itself.append(message)
         elif to not in self._lost:

@@ -14,6 +14,8 @@ UNIT = 1_000
 LARGEST = 4 * UNIT
 NOBODYS = 1_000_000
 """Chunks from here on are in no catalogue."""
+RESULTS = 2_000_000
+"""Chunks from here on are results of queries."""
 
 
 class SimulatedSource:
@@ -32,6 +34,7 @@ class SimulatedSource:
         self._versions: list[range] = []
         self.sizes: list[int] = []
         self.damaged: set[ChunkId] = set()
+        self._results: list[int] = []
         self.grow(1 + stream.below(24), 0)
 
     @property
@@ -52,6 +55,11 @@ class SimulatedSource:
         """Return the chunks that there are in a version."""
         return self._versions[version]
 
+    def new_result(self) -> tuple[ChunkId, int]:
+        """Return a number that no chunk has had, and the size of a result."""
+        self._results.append(UNIT // 2 * (1 + len(self._results) % (2 * LARGEST // UNIT)))
+        return RESULTS + len(self._results) - 1, self._results[-1]
+
     def is_gone(self, chunk: ChunkId) -> bool:
         """Whether a chunk is not in the latest version, whatever it was in before."""
         return chunk not in self._versions[-1]
@@ -67,4 +75,6 @@ class SimulatedSource:
 
     def read(self, chunk: ChunkId) -> int | str:
         """Return the size of a chunk as its disk gives it, or why it cannot be had."""
+        if chunk >= RESULTS:
+            return self._results[chunk - RESULTS]
         return f"chunk {chunk} is damaged" if chunk in self.damaged else self.sizes[chunk]

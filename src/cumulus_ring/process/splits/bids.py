@@ -19,6 +19,7 @@ from cumulus.errors import CumulusError, RemoteProtocolError
 from cumulus.machine import Name
 from cumulus_ring.chunks.catalogue import Catalogue
 from cumulus_ring.links.open_link import LinkClosedError
+from cumulus_ring.machine.policies.nomads import bid_ms
 from cumulus_ring.nodes import NodeQuery, QueryPlan, TakeBatch, plan_query
 from cumulus_ring.nodes.split_queries import nothing_is_asked
 from cumulus_ring.process.node import RunningNode
@@ -71,7 +72,7 @@ def chunks_of(plan: QueryPlan, catalogue: Catalogue) -> dict[int, int]:
 def price(node: RunningNode, chunks: Mapping[int, int]) -> float:
     """Return what a query would cost at a node, in milliseconds."""
     moved = sum(chunks[each] for each in node.host.lacking(chunks))
-    return 1e3 * (moved * node.pace.byte_s + node.query_count * node.pace.query_s)
+    return bid_ms(moved, node.pace.byte_s, node.query_count, node.pace.query_s)
 
 
 def all_bids(node: RunningNode, doors: NodeDoors, chunks: Mapping[int, int]) -> dict[Name, float]:
