@@ -89,7 +89,9 @@ class Churn:
 
     def _remove(self, name: str) -> None:
         assert f"{name} has left the ring" in self.first.cumulus("ring", "remove", name, "--wait", "0.5")
-        assert self.nodes.pop(name).wait(timeout=30) == 0
+        node = self.nodes.pop(name)
+        told, _ = node.communicate(timeout=30)
+        assert node.returncode == 0, told
 
     def _kill(self, name: str) -> None:
         self._end(name)
