@@ -65,7 +65,7 @@ class Going:
         self.departures.heirs_changed(self.nodes)  # type: ignore[arg-type]
 
     def prepared(self, name: str, leaving: str, members: list[str], trouble: str = "") -> None:
-        said = {"prepared": leaving, "members": members, "trouble": trouble}
+        said = {"prepared": leaving, "members": members, "trouble": trouble, "lost": []}
         self.departures.prepared(self.nodes, name, said)  # type: ignore[arg-type]
 
 

@@ -159,6 +159,18 @@ def test_without_replicas_what_a_lost_node_had_alone_is_missed_by_name(source: P
             sums(ring, "node1")
 
 
+def test_what_is_lost_already_keeps_no_node_in_the_ring(source: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(source, tmp_path / "source")
+    with ring_with_door(mine, tmp_path / "ring", nodes=3, adopt=True) as ring:
+        wait_until(lambda: "epoch 1 needs its files no more" in (ring.home / LOG).read_text(), 30)
+        shutil.rmtree(mine)
+        os.kill(read_address(ring.home).pids["node3"], signal.SIGKILL)
+        wait_until(lambda: "node3" in ring.status()["lost"], 20)
+        ring.remove("node2", wait_s=0.0)
+        assert ring.nodes == ("node1",)
+        assert "is at none of the nodes; node2 may go without it" in (ring.home / LOG).read_text()
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

@@ -10,13 +10,13 @@ import time
 
 import pyarrow as pa
 
-from cumulus.errors import RemoteProtocolError
+from cumulus.errors import ChunkDamagedError, ChunkMissingError, RemoteProtocolError
 from cumulus.machine import Name
 from cumulus_ring.chunks.catalogue import Chunk
 from cumulus_ring.chunks.rendezvous import holders
 from cumulus_ring.links.open_link import LinkClosedError
 from cumulus_ring.process.node_doors import NodeDoors
-from cumulus_ring.process.wire import receive_with, send_said
+from cumulus_ring.process.wire import error_of, receive_with, send_said
 
 _ANSWER_SECONDS = 60.0
 _MOST_BYTES = 1 << 30
@@ -37,23 +37,37 @@ class ChunkPeers:
         self._name, self._doors = name, doors
 
     def fetch(self, chunk: Chunk) -> pa.Buffer | None:
-        """Return a chunk of whoever has it, the one that most likely does first; None if nobody has."""
+        """Return a chunk of whoever has it, the one that most likely does first; None if nobody has.
+
+        Raises
+        ------
+        ChunkMissingError
+            If nobody gives it, and some do not say whether they have it.
+        """
         until = time.monotonic() + _AGAIN_SECONDS
         while True:
             ring_epoch, members = self._doors.members
-            is_certain = True
+            silent: list[Name] = []
             for name in holders(chunk.file.digest, chunk.row_group.number, members, len(members)):
                 if name == self._name:
                     continue
                 try:
                     found = self._ask(name, ring_epoch, chunk)
                 except (LinkClosedError, OSError, RemoteProtocolError):
-                    is_certain = False
+                    silent.append(name)
                 else:
                     if found is not None:
                         return found
-            if is_certain or time.monotonic() > until:
+            if not silent:
                 return None
+            if time.monotonic() > until:
+                raise ChunkMissingError(
+                    f"{chunk} is not at node {self._name}, and {', '.join(silent)} did not say whether they have it",
+                    chunk=chunk.id,
+                    table=chunk.table,
+                    node=self._name,
+                    hint="Ask again when the ring has closed without who is gone.",
+                )
             time.sleep(_PAUSE_SECONDS)
 
     def _ask(self, name: Name, ring_epoch: int, chunk: Chunk) -> pa.Buffer | None:
@@ -67,4 +81,6 @@ class ChunkPeers:
             said, stream = receive_with(link, _MOST_BYTES)
         finally:
             link.close()
+        if "error" in said and not isinstance(error_of(said["error"]), ChunkMissingError | ChunkDamagedError):
+            raise LinkClosedError("it has trouble")
         return None if "error" in said or not stream else pa.py_buffer(stream)

@@ -229,15 +229,21 @@ class RunningNode:
             return RefreshFailed()
         return Refreshed(version, self._owned(), ring_epoch)
 
-    def prepare_for(self, members: Sequence[Name]) -> None:
+    def prepare_for(self, members: Sequence[Name]) -> list[Chunk]:
         """Adopt what is this node's share among other members, too: one is about to go.
+
+        Returns the chunks of it that no node has, nor the source: they are lost whoever stays.
 
         Raises
         ------
         CumulusError
-            If it cannot be had.
+            If the others cannot be had.
         """
-        self._keep_share(self._versions.share(self.name, members, self.options.replicas))
+        share = self._versions.share(self.name, members, self.options.replicas)
+        lacking: list[Chunk] = []
+        with self._reading:
+            self._store.adopt(share, lacking=lacking)
+        return [chunk for chunk in lacking if not self._brought(chunk)]
 
     def give(self, number: ChunkId) -> pa.Buffer:
         """Return a chunk for another node, as the store has it.
@@ -270,16 +276,18 @@ class RunningNode:
         lacking: list[Chunk] = []
         with self._reading:
             self._store.adopt(share, lacking=lacking)
-        for chunk in lacking:  # the store is free meanwhile: others may ask for what it has
-            stream = self._fetched(chunk)
-            with self._reading:
-                self._store.take(chunk, stream, is_adopted=True)
+        for chunk in lacking:
+            if not self._brought(chunk):
+                raise self._nowhere(chunk)
 
-    def _fetched(self, chunk: Chunk) -> pa.Buffer:
+    def _brought(self, chunk: Chunk) -> bool:
+        """Adopt a chunk of another node, if one has it; the store is free meanwhile: others may ask for what it has."""
         stream = self._fetch(chunk)
         if stream is None:
-            raise self._nowhere(chunk)
-        return stream
+            return False
+        with self._reading:
+            self._store.take(chunk, stream, is_adopted=True)
+        return True
 
     def _nowhere(self, chunk: Chunk) -> ChunkMissingError:
         file = chunk.file.name

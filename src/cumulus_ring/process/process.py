@@ -28,6 +28,7 @@ from cumulus.machine import Name
 from cumulus.transport.connections import limit_absence, silence_s
 from cumulus.transport.framing import Frame, FrameKind, FrameReader, framed
 from cumulus.transport.greeting import Credentials
+from cumulus_ring.chunks.catalogue import Chunk
 from cumulus_ring.chunks.versions import SourceVersions
 from cumulus_ring.links.link_faults import link_faults
 from cumulus_ring.links.listener import LinkListener
@@ -47,6 +48,8 @@ from cumulus_ring.process.told_versions import take_versions
 _INTERRUPTED = 130
 """The exit code of a process that Ctrl-C has ended."""
 _LOOK_MS = 500
+_LOST_TOLD = 3
+"""Of so many lost chunks the keeper is told."""
 _CLOSE_SECONDS = 3.0
 """How long a node that is stopped waits for its queries and its links."""
 
@@ -184,12 +187,13 @@ class NodeProcess:
 
     def _prepare(self, members: list[Name], name: Name) -> None:
         """Adopt what is this node's without another one, and say so."""
-        trouble = ""
+        trouble, lost = "", list[Chunk]()
         try:
-            self._node.prepare_for(members)
+            lost = self._node.prepare_for(members)
         except CumulusError as problem:
             trouble = problem.message
-        self._tell(FrameKind.MESSAGE, {"prepared": name, "members": members, "trouble": trouble})
+        what = {"members": members, "trouble": trouble, "lost": [str(chunk) for chunk in lost[:_LOST_TOLD]]}
+        self._tell(FrameKind.MESSAGE, {"prepared": name, **what})
 
     def _adopted(self, epoch: int, count: int, members: Sequence[Name]) -> None:
         self._tell(FrameKind.MESSAGE, {"adopted": [epoch, count], "members": list(members)})

@@ -157,7 +157,7 @@ class RingSupervisor:
             case {"adopted": [int(epoch), int(count)], "members": list(members)}:
                 if members == list(self._members.names):
                     self._source.adopted(nodes, name, epoch, count)
-            case {"prepared": str(), "members": list(), "trouble": str()}:
+            case {"prepared": str(), "members": list(), "trouble": str(), "lost": list()}:
                 self._departures.prepared(nodes, name, said)
             case {"leaves": True}:
                 self._departures.begin(nodes, RemoveWish(name, 0.0))

@@ -62,6 +62,8 @@ class Departures:
         if found is None or found.heirs != tuple(said["members"]):
             return
         found.unprepared.discard(name)
+        for chunk in said["lost"]:
+            self._note(f"{chunk} is at none of the nodes; {leaving} may go without it")
         if trouble:
             self._stay(nodes, leaving, f"{name} cannot take over its share: {trouble}")
 
