@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Protocol
 
 from cumulus.machine import Name
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
@@ -20,6 +21,19 @@ from cumulus_ring.machine.straight_sends import StraightSends
 
 MOST_LOST = 8
 """Of so many incarnations of a chunk that were lost it is remembered when they left."""
+
+
+class Versions(Protocol):
+    """What the policy of updates does at an owner (section 7.4)."""
+
+    def stamped(self, header: ChunkHeader) -> ChunkHeader:
+        """Return the header of a chunk for its next cycle."""
+
+    def returned(self, header: ChunkHeader) -> None:
+        """Take in the header of a chunk that is back."""
+
+    def keeps(self, chunk: ChunkId) -> bool:
+        """Whether a chunk stays in the ring, whatever its level of interest."""
 
 
 class Loader:
@@ -40,6 +54,7 @@ class Loader:
         self._outlet = outlet
         self._threshold = threshold
         self.straight = StraightSends(context, buffers, outlet, self.read)
+        self.versions: Versions | None = None
         self._pending: dict[ChunkId, OwnedChunk] = {}
         """Postponed loads, oldest first."""
         self._returns = Deadlines()
@@ -170,9 +185,8 @@ class Loader:
     def _inject(self, each: OwnedChunk, record: SlotRecord) -> None:
         each.cycles = 0
         each.leaves_from = record.slot
-        self._outlet.inject(
-            ChunkHeader(each.chunk, self._s.name, each.ring_epoch, each.incarnation, each.size, 0.0, 0, 0, 0, 0), record
-        )
+        header = ChunkHeader(each.chunk, self._s.name, each.ring_epoch, each.incarnation, each.size, 0.0, 0, 0, 0, 0)
+        self._outlet.inject(self.versions.stamped(header) if self.versions else header, record)
 
     # --- back again -------------------------------------------------------------------------------------------------
 
@@ -194,10 +208,17 @@ class Loader:
         if self._s.settings.request_flow:
             following = replace(following, loi=interest_with_requests(following, each.asked + header.absorbed))
         following = on_its_ring(following, header.way, self._s.settings)
+        is_kept = False
+        if self.versions is not None:
+            self.versions.returned(header)
+            if header.stamp is not None and header.stamp.is_dirty:
+                self._buffers.hide(record)
+            following = self.versions.stamped(following)
+            is_kept = self.versions.keeps(each.chunk)
         each.asked = 0
         each.cycles = following.cycles
         self.straight.came_back(each, header.copies)
-        if following.loi < self._threshold.loit:
+        if following.loi < self._threshold.loit and not is_kept:
             self.unload(each)
             self._outlet.drop(record)
         else:

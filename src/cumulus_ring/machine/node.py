@@ -48,6 +48,7 @@ from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.policies.caching import ValuedBuffers
 from cumulus_ring.machine.policies.forwarding import RankedOutlet
 from cumulus_ring.machine.policies.inner_ring import InnerRing
+from cumulus_ring.machine.policies.updates import Updates
 from cumulus_ring.machine.requests import Requests
 from cumulus_ring.machine.scans import Scans
 from cumulus_ring.machine.settings import RingSettings
@@ -133,6 +134,7 @@ class RingNode:
             self.outlet.expected,
             self.scans.relevance,
         )
+        self.updates = Updates(self._s, self._owned, self.loader, self.buffers)
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
@@ -153,6 +155,7 @@ class RingNode:
             Refreshed: self._refreshed,
             RefreshFailed: self._refresh_failed,
             TimePassed: self._time_passed,
+            **self.updates.takes,
         }
 
     @property
@@ -174,6 +177,7 @@ class RingNode:
         context.now = now_us
         self._takes[type(event)](event)
         self.requests.flush()
+        self.updates.flush()
         effects, context.effects = context.effects, []
         return effects
 
@@ -226,11 +230,13 @@ class RingNode:
     def _pass_on(self, header: ChunkHeader, record: SlotRecord) -> None:
         """Figure 7: give the chunk to who waits for it, and send it on, whether or not somebody did (E11-E15)."""
         entry = self._outstanding.get(header.chunk)
+        stamped, is_used = self.updates.passes(header, record)
         copies, absorbed = header.copies, header.absorbed
         if entry is not None:
-            copies += self._use(entry, record)
+            is_used = bool(self._use(entry, record)) or is_used
             absorbed += entry.absorbed
             entry.absorbed = 0
+        copies += is_used
         onward = ChunkHeader(
             header.chunk,
             header.home,
@@ -243,6 +249,7 @@ class RingNode:
             header.cycles,
             absorbed,
             header.way,
+            stamped.stamp,
         )
         if not self.inner.takes(onward, record):
             self.outlet.pass_on(onward, record)
@@ -308,6 +315,7 @@ class RingNode:
             self.loader.straight.start_waiting()
             self.loader.load_all()
         self.requests.resend()
+        self.updates.time_passed()
 
     def _reconfigured(self, event: Reconfigured) -> None:
         """Know of other members, and own other chunks; what was under way is asked for anew (E7, E41)."""
@@ -321,6 +329,7 @@ class RingNode:
         if event.members == 1:
             self.loader.withdraw_all()
             self.outlet.clear()
+        self.updates.reconfigured()
         self.requests.reconfigured()
         self.scans.pull_again(self.requests)
 
@@ -330,6 +339,7 @@ class RingNode:
             self._s.effects.append(Refresh(event.version))
             return
         self._own(event.version, event.owned)
+        self.updates.refreshed()
         self.requests.refreshed()
         self.scans.pull_again(self.requests)
 
@@ -385,3 +395,4 @@ class RingNode:
         self.loader.check()
         self.scans.check(self.requests)
         self.requests.check()
+        self.updates.check()

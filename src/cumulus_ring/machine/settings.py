@@ -80,6 +80,13 @@ class RingSettings:
         weigh use by how often a chunk comes by (section 6.3.2). "" replaces none for a chunk that nobody has asked for.
     relevance
         Whether postponed loads that short and starved scans wait for go first (section 8.2).
+    updates
+        Whether chunks may be updated: they have versions and locks (section 7.4). In mode ring only.
+    lock_lease_us
+        How long a node that has no update for a chunk any more keeps its lock.
+    update_retry_us
+        After how long the origin of an update, a reader of the latest version, and a node that waits for a lock ask
+        again.
     open_groups
         Of how many batches a scan may hold some chunks and not all.
     mode
@@ -124,6 +131,14 @@ class RingSettings:
     promote_cycles: int = 2
     cache: CachePolicy = ""
     relevance: bool = False
+    updates: bool = False
+    lock_lease_us: int = SECOND_US
+    update_retry_us: int = SECOND_US // 2
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether chunks have versions and locks (section 7.4)."""
+        return self.updates and self.mode == "ring"
 
     @property
     def has_inner_ring(self) -> bool:

@@ -14,6 +14,7 @@ from cumulus.machine import Completed, Effect, Input, Lost, Name, Perform, Recei
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedEngine, ScriptedRun
 from cumulus_lab.experiments.ring_seeds.node_checks import NodeChecks
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
+from cumulus_lab.experiments.ring_seeds.update_runs import UpdateClients
 from cumulus_lab.simulation import ChoiceStream, Reports
 from cumulus_ring.machine import RingNode
 from cumulus_ring.machine.messages import (
@@ -44,6 +45,19 @@ from cumulus_ring.machine.messages import (
     StraightCame,
     StraightSent,
     TimePassed,
+)
+from cumulus_ring.machine.update_messages import (
+    LatestRead,
+    ManifestRead,
+    ManifestSwitched,
+    ReadManifest,
+    SendUpdateMessages,
+    SwitchManifest,
+    UpdateEnded,
+    UpdateMessage,
+    UpdateMessagesCame,
+    VersionWritten,
+    WriteVersion,
 )
 
 MOST_FAULTS = 20
@@ -133,7 +147,9 @@ class RingMember:
     ) -> None:
         self.name = name
         self.node = node
-        self.engine = ScriptedEngine(runs, source, open_groups, self._hear, self._refresh, reports)
+        self.engine = ScriptedEngine(runs, source, open_groups, self.hear, self._refresh, reports)
+        self.clients: UpdateClients | None = None
+        """Updates and readers, if there are any."""
         self.told = RingTold(0, ())
         self.version = source.version
         self._source = source
@@ -170,12 +186,16 @@ class RingMember:
                     self._loaded(chunk, result)
                 case Completed(Refresh(), CatalogueRead(version, members, ring_epoch)):
                     self._read_catalogue(version, members, ring_epoch)
+                case Completed(_, ManifestRead() | VersionWritten() | ManifestSwitched() as result):
+                    self.hear(result)
                 case Lost(peer):
                     self._lost.add(peer)
                 case _:
                     pass
         if self.told.members:
             self.engine.run_due(self._now)
+            if self.clients is not None:
+                self.clients.run_due(self._now)
         while self._to_itself:
             self._received(self.name, self._to_itself.popleft())
         effects, self._effects = self._effects, []
@@ -190,7 +210,7 @@ class RingMember:
     def is_empty(self) -> bool:
         """Whether nothing is left of queries and chunks, but what is kept."""
         status = self.node.status()
-        rest = (status.outstanding, status.queries, status.leases, status.loaded, status.pending)
+        rest = (len(self.node.updates), status.outstanding, status.queries, status.leases, status.loaded, status.pending)
         return not any((*rest, status.transit_bytes, status.queued_bytes, status.used_bytes)) and not self._late
 
     # --- what comes -------------------------------------------------------------------------------------------------
@@ -204,7 +224,7 @@ class RingMember:
         )
         for _, message in due:
             self._came(message)
-        self._hear(TimePassed())
+        self.hear(TimePassed())
 
     def _received(self, sender: Name, message: object) -> None:
         match message:
@@ -219,16 +239,19 @@ class RingMember:
             case StraightSent(slot, to):
                 if (slot, to) in self._straight:
                     del self._straight[slot, to]
-                    self._hear(message)
+                    self.hear(message)
             case RequestsCame(requests):
                 for request in requests:
                     self._request_came(request)
+            case UpdateMessagesCame(messages):
+                for each in messages:
+                    self._update_message_came(each)
             case ChunkSent(slot):
                 if slot in self._sending:
                     del self._sending[slot]
-                    self._hear(message)
+                    self.hear(message)
             case CreditCame():
-                self._hear(message)
+                self.hear(message)
             case _:
                 raise AssertionError(f"{self.name} does not know {message!r}")
 
@@ -247,10 +270,12 @@ class RingMember:
             self._owned = self._source.owned(self.name, told.members, self.version)
             former = list(self._sending), list(self._straight)
             order = told.members
-            self._hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
+            self.hear(Reconfigured(told.ring_epoch, len(order), self._owned, self.version, order))
             self._end_links(*former)
             if begins:
                 self.engine.begin(self._now)
+                if self.clients is not None:
+                    self.clients.begin()
         else:
             assert begins, f"{self.name} is put out of the ring alive"
             self.told = RingTold(0, ())
@@ -259,10 +284,10 @@ class RingMember:
         """Say of what was being sent that it has left, before or after the machine hears of new links."""
         for slot in sending:
             del self._sending[slot]
-            self._hear(ChunkSent(slot))
+            self.hear(ChunkSent(slot))
         for slot, to in straight:
             del self._straight[slot, to]
-            self._hear(StraightSent(slot, to))
+            self.hear(StraightSent(slot, to))
 
     def _chunk_came(self, message: SendChunk | SendStraight) -> None:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
@@ -286,10 +311,10 @@ class RingMember:
         header = message.header
         if isinstance(message, SendStraight):
             self._ledger.straight[header.chunk] += 1
-            self._hear(StraightCame(header, self._new_slot(header.chunk)))
+            self.hear(StraightCame(header, self._new_slot(header.chunk)))
             return
         self._checks.came(header, len(self.told.members), header.chunk in self._owned, self._now)
-        self._hear(ChunkCame(header, self._new_slot(header.chunk)))
+        self.hear(ChunkCame(header, self._new_slot(header.chunk)))
 
     def _request_came(self, request: ChunkRequest) -> None:
         faults = self._faults
@@ -297,10 +322,17 @@ class RingMember:
             self._reports("request dropped")
             return
         for _ in range(1 + self._strikes(faults.duplicate)):
-            self._hear(RequestsCame((request,)))
+            self.hear(RequestsCame((request,)))
             is_others = request.origin != self.name and not request.refusal
             if is_others and request.ring_epoch == self.told.ring_epoch:
                 self._checks.took(request, self._requested, self._owned, request.version > self.version)
+
+    def _update_message_came(self, message: UpdateMessage) -> None:
+        if self._strikes(self._faults.drop):
+            self._reports("update message dropped")
+            return
+        for _ in range(1 + self._strikes(self._faults.duplicate)):
+            self.hear(UpdateMessagesCame((message,)))
 
     def _strikes(self, share: float) -> bool:
         if not share or not self._faults_left or not self._faults.stream.chance(share):
@@ -311,9 +343,9 @@ class RingMember:
     def _loaded(self, chunk: ChunkId, result: int | str) -> None:
         if isinstance(result, str):
             self._reports("load failed")
-            self._hear(LoadFailed(chunk, result))
+            self.hear(LoadFailed(chunk, result))
         else:
-            self._hear(ChunkLoaded(chunk, self._new_slot(chunk), result))
+            self.hear(ChunkLoaded(chunk, self._new_slot(chunk), result))
 
     def _refresh(self, is_wanted: bool) -> int:
         """Read the catalogue anew for a query, if that is wished for."""
@@ -328,7 +360,7 @@ class RingMember:
             self.version, self._owned = version, owned
         else:
             self._reports("catalogue read for other members")
-        self._hear(Refreshed(version, owned, ring_epoch))
+        self.hear(Refreshed(version, owned, ring_epoch))
 
     def _new_slot(self, chunk: ChunkId) -> int:
         self._next_slot += 1
@@ -337,7 +369,8 @@ class RingMember:
 
     # --- what is done -----------------------------------------------------------------------------------------------
 
-    def _hear(self, event: RingEvent) -> None:
+    def hear(self, event: RingEvent) -> None:
+        """Tell the machine of an event, and do what it says."""
         self._now += 1
         self._requested = []
         if isinstance(event, QuerySubmitted | ScanReopened):
@@ -351,6 +384,8 @@ class RingMember:
             case SendChunk(header, slot):
                 assert len(self.told.members) > 1, "a ring of one sends a chunk"
                 self._checks.sends(header)
+                if self.clients is not None and header.home == self.name and not header.hops:
+                    self.clients.ledger.sends(header)
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
                 self._sending[slot] = None
@@ -377,7 +412,12 @@ class RingMember:
             case LoadChunk(chunk):
                 self.engine.read.add(chunk)
                 self._effects.append(Perform(effect))
-            case Refresh():
+            case SendUpdateMessages(messages):
+                self._send(self._predecessor, UpdateMessagesCame(messages))
+            case UpdateEnded() | LatestRead():
+                assert self.clients is not None, f"{self.name} has no updates"
+                self.clients.ended(effect) if isinstance(effect, UpdateEnded) else self.clients.read(effect)
+            case Refresh() | ReadManifest() | WriteVersion() | SwitchManifest():
                 self._effects.append(Perform(effect))
             case HandOver(slot=slot, chunk=chunk):
                 assert self._slots[slot] == chunk, f"slot {slot} has another chunk"
