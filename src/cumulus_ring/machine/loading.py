@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol
 
 from cumulus.machine import Name
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
@@ -17,23 +16,11 @@ from cumulus_ring.machine.policies.forwarding import loads_by_touches
 from cumulus_ring.machine.policies.inner_ring import on_its_ring
 from cumulus_ring.machine.policies.relevance import loads_by_relevance
 from cumulus_ring.machine.policies.request_flow import interest_with_requests, loads_by_requests
+from cumulus_ring.machine.policies.update_owner import VersionOwner
 from cumulus_ring.machine.straight_sends import StraightSends
 
 MOST_LOST = 8
 """Of so many incarnations of a chunk that were lost it is remembered when they left."""
-
-
-class Versions(Protocol):
-    """What the policy of updates does at an owner (section 7.4)."""
-
-    def stamped(self, header: ChunkHeader) -> ChunkHeader:
-        """Return the header of a chunk for its next cycle."""
-
-    def returned(self, header: ChunkHeader) -> None:
-        """Take in the header of a chunk that is back."""
-
-    def keeps(self, chunk: ChunkId) -> bool:
-        """Whether a chunk stays in the ring, whatever its level of interest."""
 
 
 class Loader:
@@ -54,7 +41,8 @@ class Loader:
         self._outlet = outlet
         self._threshold = threshold
         self.straight = StraightSends(context, buffers, outlet, self.read)
-        self.versions: Versions | None = None
+        self.versions: VersionOwner | None = None
+        """Versions and locks of own chunks, by the policy of updates (section 7.4)."""
         self._pending: dict[ChunkId, OwnedChunk] = {}
         """Postponed loads, oldest first."""
         self._returns = Deadlines()
@@ -174,6 +162,8 @@ class Loader:
         """The disk cannot give a chunk."""
         each = self._owned[chunk]
         self.straight.forget(chunk)
+        if self.versions is not None:
+            self.versions.failed(chunk)
         if each.is_loading and each.state == "loaded" and not self._is_on_its_way(each):
             self._outlet.reserve(-each.size)
             each.state = "cold"

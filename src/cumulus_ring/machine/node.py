@@ -134,7 +134,8 @@ class RingNode:
             self.outlet.expected,
             self.scans.relevance,
         )
-        self.updates = Updates(self._s, self._owned, self.loader, self.buffers)
+        self.updates = Updates(self._s, self._owned, self.buffers, self.loader.wanted)
+        self.loader.versions = self.updates.versions
         self._load_due = 0
         self._takes: dict[type[RingEvent], Callable[[Any], None]] = {
             QuerySubmitted: self._query_submitted,
@@ -231,12 +232,11 @@ class RingNode:
         """Figure 7: give the chunk to who waits for it, and send it on, whether or not somebody did (E11-E15)."""
         entry = self._outstanding.get(header.chunk)
         stamped, is_used = self.updates.passes(header, record)
-        copies, absorbed = header.copies, header.absorbed
+        absorbed = header.absorbed
         if entry is not None:
             is_used = bool(self._use(entry, record)) or is_used
             absorbed += entry.absorbed
             entry.absorbed = 0
-        copies += is_used
         onward = ChunkHeader(
             header.chunk,
             header.home,
@@ -244,7 +244,7 @@ class RingNode:
             header.incarnation,
             header.size,
             header.loi,
-            copies,
+            header.copies + is_used,
             header.hops + 1,
             header.cycles,
             absorbed,

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 from cumulus.machine import Name
 
 UpdateTag: TypeAlias = tuple[int, Name, int]
-"""An update query: when it was submitted, in microseconds, where, and its number. The lowest has the highest priority."""
+"""An update query: when it was submitted, in microseconds, where, and its number. The lowest has priority."""
 LockTag: TypeAlias = tuple[int, int, Name]
 """One grant of a lock: ring epoch, time of the grant, and the owner that granted it. No two grants have the same."""
 Contender: TypeAlias = tuple[UpdateTag, Name]

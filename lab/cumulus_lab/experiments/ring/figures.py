@@ -21,6 +21,7 @@ from cumulus_lab.experiments.ring.policy_figures import (
     BIG,
     KEEPING,
     MIXED,
+    UPDATES,
     cache,
     cache_runs,
     forwarding_runs,
@@ -28,6 +29,8 @@ from cumulus_lab.experiments.ring.policy_figures import (
     inner_runs,
     relevance,
     relevance_runs,
+    update_runs,
+    updates,
 )
 from cumulus_lab.experiments.ring.rows import RingRow, ring_row
 from cumulus_lab.experiments.ring.set_up import (
@@ -141,6 +144,7 @@ FIGURES = {
     "forwarding": RingFigure("by rank", (LOW,), POPULAR, hot_and_cold, runs=forwarding_runs, changes=BIG),
     "inner-ring": RingFigure("an inner ring", (LOW,), POPULAR, hot_and_cold, runs=inner_runs, changes=BIG),
     "relevance": RingFigure("relevance", (LOW,), SIZES, relevance, runs=relevance_runs, changes=MIXED),
+    "updates": RingFigure("updates", (LOW,), SIZES, updates, runs=update_runs, changes=UPDATES),
     "cache": RingFigure("kept chunks", (LOW,), LOCAL, cache, runs=cache_runs, changes=KEEPING),
 }
 

@@ -6,13 +6,14 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, median
 
 from cumulus.garbage_collection import gc_paused
 from cumulus_lab.experiments.ring.breaks import broken_node, broken_set_up
 from cumulus_lab.experiments.ring.scripts import scripted_queries
 from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, ZipfAccess, chunk_plan
+from cumulus_lab.experiments.ring.update_world import UpdateTally, UpdateWorld
 from cumulus_lab.experiments.ring.world import QueryRun, RingWorld
 
 LIFE_S = 5
@@ -119,6 +120,8 @@ class RingRow:
         Mean times of queries by how many chunks they read, fewest first.
     counts
         What nodes have counted.
+    updates
+        What has become of updates, if there were any.
     """
 
     loit: tuple[float, ...]
@@ -155,6 +158,7 @@ class RingRow:
     tenths: tuple[TenthTimes, ...] = ()
     by_size: tuple[QueryTimes, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    updates: UpdateTally | None = None
 
 
 def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_chunk: bool = False) -> RingRow:
@@ -173,10 +177,12 @@ def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_ch
     set_up = broken_set_up(set_up, broken)
     with gc_paused():
         plan = chunk_plan(set_up)
-        world = RingWorld(set_up, plan, scripted_queries(set_up, plan), wrapped=broken_node(broken))
+        made = UpdateWorld if set_up.updates is not None else RingWorld
+        world = made(set_up, plan, scripted_queries(set_up, plan), wrapped=broken_node(broken))
         film = RingFilm(world, sample_us)
         world.run(sample_us, film.look)
-    return _row(world, film.samples(), _tallies(world) if by_chunk else (), began)
+    row = _row(world, film.samples(), _tallies(world) if by_chunk else (), began)
+    return replace(row, updates=world.tally()) if isinstance(world, UpdateWorld) else row
 
 
 class RingFilm:

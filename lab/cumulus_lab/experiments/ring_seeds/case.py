@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
+from cumulus_lab.experiments.ring.update_world import UpdateLedger
 from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedRun
 from cumulus_lab.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
 from cumulus_lab.experiments.ring_seeds.scripts import random_queries
 from cumulus_lab.experiments.ring_seeds.source import LARGEST, UNIT, SimulatedSource
-from cumulus_lab.experiments.ring_seeds.update_runs import UpdateClients, UpdateLedger, check_updates, random_updates
+from cumulus_lab.experiments.ring_seeds.update_runs import UpdateClients, check_updates, random_updates
 from cumulus_lab.simulation import (
     Choices,
     ChoiceStream,
@@ -27,8 +28,8 @@ from cumulus_lab.simulation import (
 )
 from cumulus_ring.machine import RingNode, RingSettings
 from cumulus_ring.machine.messages import LoadChunk, Refresh
-from cumulus_ring.machine.update_messages import ReadManifest, SwitchManifest, WriteVersion
 from cumulus_ring.machine.settings import MILLISECOND_US, SECOND_US
+from cumulus_ring.machine.update_messages import ReadManifest, SwitchManifest, WriteVersion
 
 STEWARD = "steward"
 NODES = (3, 2, 4, 5, 6, 7, 8)
@@ -131,7 +132,10 @@ class RingCase:
         updating = choices.stream("updates")
         if self.settings.has_updates:
             lease_ms, retry_ms = updating.one([1_000, 100, 300]), updating.one([500, 100])
-            in_us = {"lock_lease_us": lease_ms * MILLISECOND_US, "update_retry_us": retry_ms * MILLISECOND_US}
+            in_us: dict[str, Any] = {
+                "lock_lease_us": lease_ms * MILLISECOND_US,
+                "update_retry_us": retry_ms * MILLISECOND_US,
+            }
             self.settings = replace(self.settings, **in_us)
         self.updates = random_updates(updating, self.names, self.source, self.settings.has_updates)
         self._update_ledger = UpdateLedger()

@@ -210,7 +210,14 @@ class RingMember:
     def is_empty(self) -> bool:
         """Whether nothing is left of queries and chunks, but what is kept."""
         status = self.node.status()
-        rest = (len(self.node.updates), status.outstanding, status.queries, status.leases, status.loaded, status.pending)
+        rest = (
+            len(self.node.updates),
+            status.outstanding,
+            status.queries,
+            status.leases,
+            status.loaded,
+            status.pending,
+        )
         return not any((*rest, status.transit_bytes, status.queued_bytes, status.used_bytes)) and not self._late
 
     # --- what comes -------------------------------------------------------------------------------------------------

@@ -2,96 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, Literal
 
 from cumulus.machine import Name
+from cumulus_lab.experiments.ring.update_world import UpdateLedger, UpdateRun
 from cumulus_lab.experiments.ring_seeds.scripts import LAST_MS
 from cumulus_lab.experiments.ring_seeds.source import SimulatedSource
-from cumulus_lab.simulation import ChoiceStream, Reports, SimulatedManifest
-from cumulus_ring.machine.messages import ChunkHeader, ChunkId, RingEvent
+from cumulus_lab.simulation import ChoiceStream, Reports
+from cumulus_ring.machine.messages import RingEvent
 from cumulus_ring.machine.update_messages import (
-    LatestAsked,
     LatestRead,
-    ManifestRead,
-    ManifestSwitched,
-    ReadManifest,
-    SwitchManifest,
     UpdateEnded,
-    UpdateSubmitted,
-    UpdateTag,
-    VersionWritten,
-    WriteVersion,
 )
 
 MOST_CHUNKS = 3
-
-
-@dataclass(slots=True)
-class UpdateRun:
-    """An update of some chunks, or a reader of the latest version of one, over all lives of its node.
-
-    Parameters
-    ----------
-    number, node, at_ms
-        Which, where and when.
-    chunks
-        What it updates or reads.
-    is_reader
-        Whether it reads.
-    least
-        Of a reader: updates of its chunk that were done when it asked.
-    """
-
-    number: int
-    node: Name
-    at_ms: int
-    chunks: tuple[ChunkId, ...]
-    is_reader: bool
-    state: Literal["to come", "running", "done", "failed", "lost"] = "to come"
-    least: int = 0
-    failure: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is at its end."""
-        return self.state not in ("to come", "running")
-
-
-@dataclass
-class UpdateLedger:
-    """What is known of all updates of a ring together."""
-
-    manifest: SimulatedManifest = field(default_factory=SimulatedManifest)
-    done: Counter[ChunkId] = field(default_factory=Counter)
-    """By chunk, updates whose origins were told that they are done."""
-    _last: dict[ChunkId, tuple[int, int]] = field(default_factory=dict)
-
-    def perform(self, task: ReadManifest | WriteVersion | SwitchManifest) -> Any:
-        """Do what a node asks of the store."""
-        manifest = self.manifest
-        match task:
-            case ReadManifest(ring_epoch, chunks):
-                return ManifestRead(ring_epoch, manifest.read(ring_epoch, chunks))
-            case WriteVersion(chunk, staged):
-                manifest.write(chunk, (staged.batch, staged.version, staged.value))
-                return VersionWritten(chunk, staged)
-            case SwitchManifest(batch, ring_epoch, updates, versions):
-                written = {chunk: (each.batch, each.version, each.value) for chunk, each in versions.items()}
-                done, listed = manifest.switch(ring_epoch, updates, written)
-                return ManifestSwitched(batch, frozenset(tag for tag in updates if tag in done), listed)
-
-    def sends(self, header: ChunkHeader) -> None:
-        """An owner sends a chunk: its version does not go back, but at an owner that has not heard of a new ring."""
-        if header.stamp is None:
-            return
-        ring_epoch, version = self._last.get(header.chunk, (0, 0))
-        if header.ring_epoch >= ring_epoch:
-            assert header.stamp.version >= version, f"version {header.stamp.version} of {header.chunk} after {version}"
-            self._last[header.chunk] = header.ring_epoch, header.stamp.version
 
 
 class UpdateClients:
@@ -126,32 +51,23 @@ class UpdateClients:
         """Submit what is due."""
         while self._due and self._due[0][0] <= now:
             run = self._runs[heappop(self._due)[1]]
-            run.state = "running"
-            if run.is_reader:
-                self._reports("latest reader")
-                run.least = self.ledger.done[run.chunks[0]]
-                self._hear(LatestAsked(run.number, run.chunks[0]))
-            else:
-                self._reports("update")
-                self._reports("update of several chunks", times=int(len(run.chunks) > 1))
-                self._hear(UpdateSubmitted(run.number, run.chunks))
+            self._reports("latest reader" if run.is_reader else "update")
+            self._reports("update of several chunks", times=int(len(run.chunks) > 1))
+            self._hear(self.ledger.begin(run))
 
     def ended(self, effect: UpdateEnded) -> None:
         """An update is done, or given up."""
         run = self._runs[effect.number]
-        assert run.state == "running" and not run.is_reader, f"update {run.number} ends when it is {run.state}"
-        run.state, run.failure = ("failed" if effect.failure else "done"), effect.failure
-        if run.state == "done":
-            self.ledger.done.update(run.chunks)
+        assert run.state == "running", f"update {run.number} ends when it is {run.state}"
+        self.ledger.ended(run, effect)
 
     def read(self, effect: LatestRead) -> None:
         """A reader gets a version: it has all updates that were done when the reader asked."""
         run = self._runs[effect.number]
-        assert run.state == "running" and run.is_reader, f"reader {run.number} ends when it is {run.state}"
-        run.state, run.failure = ("failed" if effect.failure else "done"), effect.failure
-        if run.state == "done":
+        assert run.state == "running", f"reader {run.number} ends when it is {run.state}"
+        if self.ledger.read(run, effect):
             said = f"reader {run.number} gets {effect.value} updates of chunk {effect.chunk}, {run.least} were done"
-            assert effect.value >= run.least, said
+            raise AssertionError(said)
 
 
 def random_updates(
@@ -183,13 +99,8 @@ def check_updates(runs: Sequence[UpdateRun], ledger: UpdateLedger, source: Simul
     names
         The nodes that are in the ring.
     """
-    committed = Counter[ChunkId]()
-    by_number = {run.number: run for run in runs}
-    tags: list[UpdateTag] = [tag for tag in ledger.manifest.committed if isinstance(tag, tuple)]
-    numbers = [tag[2] for tag in tags]
-    assert len(set(numbers)) == len(numbers), "an update is committed twice"
-    for number in numbers:
-        committed.update(by_number[number].chunks)
+    numbers, committed = ledger.counted(runs)
+    assert all(count == 1 for count in numbers.values()), "an update is committed twice"
     for chunk, (_, value) in ledger.manifest.listed.items():
         assert value == committed[chunk], f"chunk {chunk} has {value} updates, {committed[chunk]} were committed"
     for run in runs:

@@ -116,13 +116,18 @@ class UpdateHolder:
             self._tell("done", tag, origin)
         elif (known := self._find(tag)) is not None:
             known.until = until
-        elif origin != self._s.name and not any(chunk in self._held for chunk in chunks):
+        elif origin != self._s.name and not self._is_about(chunks):
             self._bounce(tag)
         else:
             self._s.counts["update settled"] += 1
             self._s.counts["update settled elsewhere"] += origin != self._s.name
             self._settled[tag] = SettledUpdate(chunks, until)
             self.ask()
+
+    def _is_about(self, chunks: tuple[ChunkId, ...]) -> bool:
+        """Whether this node has the lock of one of these chunks, or waits for it."""
+        needed = {chunk for _, chunk in self._needs()}
+        return any(chunk in self._held or chunk in needed for chunk in chunks)
 
     def _find(self, tag: UpdateTag) -> SettledUpdate | None:
         places = (self._settled, self._committed, *(batch.updates for batch in self._batches.values()))
@@ -290,7 +295,7 @@ class UpdateHolder:
             self._bounce(each)
 
     def _lose(self, chunk: ChunkId) -> None:
-        """This node does not hold a lock any more: a batch that needs it begins anew later."""
+        """Note that this node does not hold a lock any more: a batch that needs it begins anew later."""
         self._held.pop(chunk, None)
         self._recalled.pop(chunk, None)
         batch = self._batch_of.get(chunk)

@@ -1,8 +1,8 @@
-"""The node to which updates and readers of latest versions come: finds where an update settles, and waits for its end.
+"""The node to which updates and readers of latest versions come: finds where an update settles, waits for its end.
 
-A seek goes round the ring once, and the owners say where the locks of the update's chunks are. If none has a holder, the
-update settles at its origin; else at the holder with the highest lock tag (E29). It stays there until that node sends
-it back; the origin asks again and again until it hears that the update is done, as messages may be lost.
+A seek goes round the ring once, and the owners say where the locks of the update's chunks are. If none has a holder,
+the update settles at its origin; else at the holder with the highest lock tag (E29). It stays there until that node
+sends it back; the origin asks again and again until it hears that the update is done, as messages may be lost.
 
 A reader of the latest version first asks the owner which version that is, by a seek of its own, and then takes the
 first chunk that passes with that version or a later one. Chunks of older versions pass by it: it waits for the new one.

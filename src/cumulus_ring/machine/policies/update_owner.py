@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from cumulus.machine import Name
 from cumulus_ring.machine.catalogs import Owned
-from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import OUTER, ChunkHeader, ChunkId
 from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.update_messages import (
@@ -31,6 +30,7 @@ from cumulus_ring.machine.update_messages import (
 PATIENCE = 32
 """A node that has not asked for a lock again for so many times `update_retry_us` does not want it any more."""
 
+Load = Callable[[ChunkId, Name], None]
 Sees = Callable[[ChunkId, VersionStamp], VersionStamp]
 
 
@@ -57,20 +57,23 @@ class VersionOwner:
 
     Parameters
     ----------
-    context, owned, loader
+    context, owned
         The node's.
+    load
+        Puts an own chunk into the ring, as a node needs it.
     sees
         What the holder of a lock does with a stamp; called for locks that this node holds of its own chunks.
     """
 
-    def __init__(self, context: NodeContext, owned: Owned, loader: Loader, sees: Sees) -> None:
+    def __init__(self, context: NodeContext, owned: Owned, load: Load, sees: Sees) -> None:
         self._s = context
         self._owned = owned
-        self._loader = loader
+        self._load = load
         self._sees = sees
         self._versions: dict[ChunkId, ChunkVersion] = {}
         self._reading: set[ChunkId] = set()
         self._last_grant = 0
+        self._damaged: set[ChunkId] = set()
 
     @property
     def locked(self) -> int:
@@ -83,6 +86,7 @@ class VersionOwner:
         """Forget locks and versions, since owners may be others; the manifest says what is committed."""
         self._versions.clear()
         self._reading.clear()
+        self._damaged.clear()
         self.refreshed()
 
     def refreshed(self) -> None:
@@ -107,7 +111,7 @@ class VersionOwner:
         """Return what is known of those chunks that are this node's."""
         found = []
         for chunk in chunks:
-            if chunk in self._owned:
+            if chunk in self._owned and chunk not in self._damaged:
                 each = self._versions.get(chunk) or ChunkVersion(-1, 0)
                 found.append(LockFound(chunk, each.version, each.value, each.tag, each.holder))
         return tuple(found)
@@ -115,14 +119,14 @@ class VersionOwner:
     def load(self, chunk: ChunkId, reader: Name) -> None:
         """Let a chunk come by at a node that needs its latest version."""
         if chunk in self._owned and reader != self._s.name:
-            self._loader.wanted(chunk, reader)
+            self._load(chunk, reader)
 
     # --- locks ------------------------------------------------------------------------------------------------------
 
     def wanted(self, message: UpdateMessage) -> None:
         """A node wants the lock of a chunk; there is nothing to do if it holds the lock."""
         each = self._versions.get(message.chunks[0])
-        if each is not None and each.holder != message.sender:
+        if each is not None and each.holder != message.sender and message.chunks[0] not in self._damaged:
             each.waiters[message.sender] = (message.tag, message.sender), self._s.now
             self._grant(message.chunks[0], each)
 
@@ -145,9 +149,16 @@ class VersionOwner:
         each.last_holder = name
         self._keep_in_ring(chunk, each)
 
-    def _lapse(self, each: ChunkVersion, since: int) -> None:
-        """End a lock whose lease was over at a time."""
-        if each.tag is not None and each.lease_until < since:
+    def failed(self, chunk: ChunkId) -> None:
+        """Note that a chunk cannot be read: no node gets its lock, and its updates fail as if there were no chunk."""
+        self._damaged.add(chunk)
+        if (each := self._versions.get(chunk)) is not None:
+            each.waiters.clear()
+            self._end_lock(each)
+
+    def _lapse(self, each: ChunkVersion) -> None:
+        """End a lock that was not renewed, as its chunk has passed the holder and is back; so no lock ends before."""
+        if each.tag is not None and each.lease_until < self._s.now:
             self._s.counts["lock lapsed"] += 1
             self._end_lock(each)
 
@@ -157,7 +168,7 @@ class VersionOwner:
     def _keep_in_ring(self, chunk: ChunkId, each: ChunkVersion) -> None:
         """Load a locked chunk, so that it passes its holder."""
         if each.tag is not None and each.holder != self._s.name and self._owned[chunk].state == "cold":
-            self._loader.wanted(chunk, each.holder)
+            self._load(chunk, each.holder)
 
     def keeps(self, chunk: ChunkId) -> bool:
         """Whether a chunk stays in the ring, whatever its level of interest."""
@@ -195,7 +206,7 @@ class VersionOwner:
             each.staged = each.writing = None
         if each.tag is not None and stamp.tag == each.tag:
             self._take_from_holder(chunk, each, stamp)
-        self._lapse(each, self._s.now)
+        self._lapse(each)
         self._grant(chunk, each)
 
     def _take_from_holder(self, chunk: ChunkId, each: ChunkVersion, stamp: VersionStamp) -> None:
@@ -223,13 +234,9 @@ class VersionOwner:
                 self._take(chunk, each, self._sees(chunk, self._stamp(each)))
 
     def time_passed(self) -> None:
-        """End leases, and load what is locked and has left the ring.
-
-        A renewal comes with the chunk, so a lease ends when the chunk is back without one, or is lost.
-        """
+        """Grant locks that are free, and load what is locked and has left the ring."""
         for chunk, each in self._versions.items():
             if each.tag is not None or each.waiters:
-                self._lapse(each, self._s.now - self._s.lost_us)
                 self._grant(chunk, each)
                 self._keep_in_ring(chunk, each)
 

@@ -11,23 +11,22 @@ it gets all its locks. A holder never waits for a lock with a batch begun, so ba
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.catalogs import Owned
-from cumulus_ring.machine.loading import Loader
-from cumulus_ring.machine.messages import ChunkHeader
+from cumulus_ring.machine.messages import ChunkHeader, RingEvent
 from cumulus_ring.machine.node_context import NodeContext
 from cumulus_ring.machine.policies.update_holder import UpdateHolder
 from cumulus_ring.machine.policies.update_origin import UpdateOrigin
-from cumulus_ring.machine.policies.update_owner import VersionOwner
+from cumulus_ring.machine.policies.update_owner import Load, VersionOwner
 from cumulus_ring.machine.update_messages import (
     LatestAsked,
     ManifestRead,
     ManifestSwitched,
     SendUpdateMessages,
-    UpdateEvent,
     UpdateMessage,
     UpdateMessagesCame,
     UpdateSubmitted,
@@ -43,24 +42,24 @@ class Updates:
 
     Parameters
     ----------
-    context, owned, loader, buffers
+    context, owned, buffers
         The node's.
+    load
+        Puts an own chunk into the ring, as a node needs it.
     """
 
-    def __init__(self, context: NodeContext, owned: Owned, loader: Loader, buffers: Buffers) -> None:
+    def __init__(self, context: NodeContext, owned: Owned, buffers: Buffers, load: Load) -> None:
         self._s = context
         self._owned = owned
         self._buffers = buffers
         self._is_on = context.settings.has_updates
         self.origin = UpdateOrigin(context, self._seek, self._send)
         self.holder = UpdateHolder(context, self._send)
-        self.owner = VersionOwner(context, owned, loader, self.holder.sees)
+        self.owner = VersionOwner(context, owned, load, self.holder.sees)
         self._here: deque[UpdateMessage] = deque()
         self._leaving: list[UpdateMessage] = []
         self._retry_due = 0
-        if self._is_on:
-            loader.versions = self.owner
-        self.takes: dict[type[UpdateEvent], Any] = {
+        self.takes: dict[type[RingEvent], Callable[[Any], None]] = {
             UpdateSubmitted: self._submitted,
             LatestAsked: self._asked,
             UpdateMessagesCame: self._messages_came,
@@ -68,6 +67,11 @@ class Updates:
             VersionWritten: self._written,
             ManifestSwitched: self._switched,
         }
+
+    @property
+    def versions(self) -> VersionOwner | None:
+        """The owner, if there are updates."""
+        return self.owner if self._is_on else None
 
     def __len__(self) -> int:
         """Return how many updates, readers and lock tags there are."""
