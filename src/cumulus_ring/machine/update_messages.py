@@ -110,6 +110,8 @@ class UpdateMessage:
         Which it is about.
     found
         What owners have added.
+    winner
+        Of a ``bounce``: the node that has got a lock of the update instead, or "".
     """
 
     kind: Literal["seek", "read", "settle", "bounce", "want", "done"]
@@ -119,6 +121,7 @@ class UpdateMessage:
     tag: UpdateTag
     chunks: tuple[int, ...] = ()
     found: tuple[LockFound, ...] = ()
+    winner: Name = ""
 
 
 # --- what a node hears ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ waits): batches that have begun end, updates that are older than that one stay, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from cumulus.machine import Name
@@ -38,6 +38,23 @@ MOST_TIMES = 64
 Say = Callable[[UpdateMessage], None]
 
 
+def connected(chunk: ChunkId, updates: Mapping[UpdateTag, set[ChunkId]]) -> list[UpdateTag]:
+    """Return the updates of a chunk, and those that share a chunk with one of these, and so on.
+
+    Examples
+    --------
+    >>> connected(1, {(1, "a", 1): {2, 3}, (2, "a", 2): {1, 2}, (3, "a", 3): {4}})
+    [(2, 'a', 2), (1, 'a', 1)]
+    """
+    reached, found = {chunk}, list[UpdateTag]()
+    left = dict(updates)
+    while new := [tag for tag, chunks in left.items() if chunks & reached]:
+        found += new
+        for tag in new:
+            reached |= left.pop(tag)
+    return found
+
+
 class SettledUpdate:
     """An update that runs here when all its locks are here.
 
@@ -59,9 +76,9 @@ class UpdateBatch:
 
     __slots__ = ("chunks", "is_switching", "number", "staged", "until", "updates")
 
-    def __init__(self, number: BatchId, chunks: tuple[ChunkId, ...], until: int) -> None:
+    def __init__(self, number: BatchId, until: int) -> None:
         self.number = number
-        self.chunks = chunks
+        self.chunks: tuple[ChunkId, ...] = ()
         self.until = until
         self.updates: dict[UpdateTag, SettledUpdate] = {}
         self.staged: dict[ChunkId, StagedVersion] = {}
@@ -113,7 +130,7 @@ class UpdateHolder:
         origin = tag[1]
         until = self._s.now + self._patience
         if tag in self._finished:
-            self._tell("done", tag, origin)
+            self._tell_done(tag)
         elif (known := self._find(tag)) is not None:
             known.until = until
         elif origin != self._s.name and not self._is_about(chunks):
@@ -133,13 +150,10 @@ class UpdateHolder:
         places = (self._settled, self._committed, *(batch.updates for batch in self._batches.values()))
         return next((place[tag] for place in places if tag in place), None)
 
-    def _tell(self, kind: str, tag: UpdateTag, to: Name) -> None:
-        assert kind in ("done", "bounce")
-        self._say(UpdateMessage("done" if kind == "done" else "bounce", self._s.name, to, self._s.ring_epoch, tag))
-
-    def _bounce(self, tag: UpdateTag) -> None:
+    def _bounce(self, tag: UpdateTag, winner: Name = "") -> None:
+        """Send an update back to its origin, for another node."""
         self._s.counts["update sent on"] += 1
-        self._tell("bounce", tag, tag[1])
+        self._say(UpdateMessage("bounce", self._s.name, tag[1], self._s.ring_epoch, tag, winner=winner))
 
     def _needs(self) -> Iterator[tuple[UpdateTag, ChunkId]]:
         """Yield all chunks that updates here need, with the update."""
@@ -188,7 +202,10 @@ class UpdateHolder:
         self._finished[tag] = None
         if len(self._finished) > MOST_FINISHED:
             del self._finished[next(iter(self._finished))]
-        self._tell("done", tag, tag[1])
+        self._tell_done(tag)
+
+    def _tell_done(self, tag: UpdateTag) -> None:
+        self._say(UpdateMessage("done", self._s.name, tag[1], self._s.ring_epoch, tag))
 
     def _holds(self, chunk: ChunkId, stamp: VersionStamp, tag: LockTag) -> VersionStamp:
         """Use a lock: run batches, renew the lease, or give the lock back."""
@@ -253,16 +270,19 @@ class UpdateHolder:
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin a batch with the oldest update that can run, and with all others of the same chunks."""
+        """Begin a batch: the oldest update that can run, and all that share chunks with it, directly or by others."""
         for tag in sorted(self._settled):
             if tag not in self._settled or not self._can_run(tag, self._settled[tag]):
                 continue
             self._count += 1
             number = self._s.name, self._s.ring_epoch, self._count
-            batch = UpdateBatch(number, self._settled[tag].chunks, self._s.now + self._times * self._patience)
-            for each, update in sorted(self._settled.items()):
-                if set(update.chunks) <= set(batch.chunks) and self._can_run(each, update):
-                    batch.updates[each] = self._settled.pop(each)
+            can_run = {
+                each: set(item.chunks) for each, item in sorted(self._settled.items()) if self._can_run(each, item)
+            }
+            batch = UpdateBatch(number, self._s.now + self._times * self._patience)
+            for each in connected(self._settled[tag].chunks[0], can_run):
+                batch.updates[each] = self._settled.pop(each)
+            batch.chunks = tuple(sorted({chunk for item in batch.updates.values() for chunk in item.chunks}))
             self._batches[number] = batch
             self._batch_of.update(dict.fromkeys(batch.chunks, batch))
             self._s.counts["batch"] += 1
@@ -287,12 +307,20 @@ class UpdateHolder:
         )
 
     def _release(self, chunk: ChunkId, tag: LockTag) -> None:
-        """Give a lock back, and send the updates that wait for it into the ring."""
+        """Give a lock back, and send the updates that wait for it into the ring, to the node that gets it.
+
+        Those go with them that share chunks with these, directly or by others; but not those that are older than the
+        contender that wins.
+        """
         self._released[chunk] = tag
+        contender = self._recalled[chunk]
         self._lose(chunk)
-        for each in [each for each, update in self._settled.items() if chunk in update.chunks]:
+        younger = {
+            each: set(update.chunks) for each, update in self._settled.items() if (each, self._s.name) > contender
+        }
+        for each in connected(chunk, younger):
             del self._settled[each]
-            self._bounce(each)
+            self._bounce(each, contender[1])
 
     def _lose(self, chunk: ChunkId) -> None:
         """Note that this node does not hold a lock any more: a batch that needs it begins anew later."""

@@ -143,12 +143,15 @@ class UpdateOrigin:
             reader = self._readers.pop(tag)
             self._s.effects.append(LatestRead(tag[2], reader.chunk, -1, 0, reason))
 
-    def bounced(self, tag: UpdateTag, sender: Name) -> None:
-        """The node at which an update has settled sends it back: look for another one."""
+    def bounced(self, tag: UpdateTag, sender: Name, winner: Name) -> None:
+        """The node at which an update has settled sends it back: it goes where its lock has gone, or is to be sought.
+
+        So updates whose inputs overlap come together at one node.
+        """
         update = self._updates.get(tag)
         if update is not None and update.settled_at in (sender, ""):
-            update.settled_at = ""
-            update.bounces += 1
+            update.settled_at = winner
+            update.bounces += not winner
             update.tries = 0
             self._seek(tag)
 

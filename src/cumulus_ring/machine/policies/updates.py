@@ -120,7 +120,7 @@ class Updates:
             case "settle":
                 self.holder.settle(message.tag, message.chunks)
             case "bounce":
-                self.origin.bounced(message.tag, message.sender)
+                self.origin.bounced(message.tag, message.sender, message.winner)
             case "done":
                 self.origin.done(message.tag)
             case "want":
