@@ -198,17 +198,15 @@ class Loader:
         if self._s.settings.request_flow:
             following = replace(following, loi=interest_with_requests(following, each.asked + header.absorbed))
         following = on_its_ring(following, header.way, self._s.settings)
-        is_kept = False
         if self.versions is not None:
             self.versions.returned(header)
             if header.stamp is not None and header.stamp.is_dirty:
                 self._buffers.hide(record)
             following = self.versions.stamped(following)
-            is_kept = self.versions.keeps(each.chunk)
         each.asked = 0
         each.cycles = following.cycles
         self.straight.came_back(each, header.copies)
-        if following.loi < self._threshold.loit and not is_kept:
+        if following.loi < self._threshold.loit:
             self.unload(each)
             self._outlet.drop(record)
         else:

@@ -187,6 +187,13 @@ class UpdateHolder:
             return stamp  # a late copy
         return self._holds(chunk, stamp, stamp.tag)
 
+    def uses(self, chunk: ChunkId) -> bool:
+        """Whether a batch needs a chunk; that counts as interest, but that an update waits for other locks does not.
+
+        Else chunks of updates that wait would fill the ring, and keep out what these wait for.
+        """
+        return chunk in self._batch_of or chunk in self._known
+
     def _owner_knows(self, chunk: ChunkId, version: int) -> None:
         """Note which version the owner has; updates that all owners know of are done."""
         known = self._known.get(chunk)

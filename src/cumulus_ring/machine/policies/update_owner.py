@@ -147,7 +147,7 @@ class VersionOwner:
         self._s.counts["lock granted"] += 1
         self._s.counts["lock moved"] += each.last_holder not in ("", name)
         each.last_holder = name
-        self._keep_in_ring(chunk, each)
+        self._load_locked(chunk, each)
 
     def failed(self, chunk: ChunkId) -> None:
         """Note that a chunk cannot be read: no node gets its lock, and its updates fail as if there were no chunk."""
@@ -165,15 +165,10 @@ class VersionOwner:
     def _end_lock(self, each: ChunkVersion) -> None:
         each.tag, each.holder, each.staged, each.writing = None, "", None, None
 
-    def _keep_in_ring(self, chunk: ChunkId, each: ChunkVersion) -> None:
-        """Load a locked chunk, so that it passes its holder."""
+    def _load_locked(self, chunk: ChunkId, each: ChunkVersion) -> None:
+        """Load a locked chunk that has left the ring for want of interest, so that it passes its holder again."""
         if each.tag is not None and each.holder != self._s.name and self._owned[chunk].state == "cold":
             self._load(chunk, each.holder)
-
-    def keeps(self, chunk: ChunkId) -> bool:
-        """Whether a chunk stays in the ring, whatever its level of interest."""
-        each = self._versions.get(chunk)
-        return each is not None and each.tag is not None and each.holder != self._s.name
 
     # --- stamps -----------------------------------------------------------------------------------------------------
 
@@ -238,7 +233,7 @@ class VersionOwner:
         for chunk, each in self._versions.items():
             if each.tag is not None or each.waiters:
                 self._grant(chunk, each)
-                self._keep_in_ring(chunk, each)
+                self._load_locked(chunk, each)
 
     def check(self) -> None:
         """A lock has a holder, and only a locked chunk has a version that is not committed."""

@@ -183,7 +183,8 @@ class Updates:
         if header.stamp is None or header.ring_epoch != self._s.ring_epoch:
             return header, False
         is_used = self.origin.passes(header.chunk, header.stamp)
-        return replace(header, stamp=self.holder.sees(header.chunk, header.stamp)), is_used
+        stamped = replace(header, stamp=self.holder.sees(header.chunk, header.stamp))
+        return stamped, is_used or self.holder.uses(header.chunk)
 
     def time_passed(self) -> None:
         """Do what is due."""
