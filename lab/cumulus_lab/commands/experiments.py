@@ -60,7 +60,7 @@ def experiments_ring(
         "fig14 (time by hot set), fig15 (hot-set management), fig16 (ring extension), "
         "fig17 (TPC-H at all nodes), table2 (TPC-H at one node), "
         "request-flow (figure 15 with requests that decide), forwarding, inner-ring and cache (section 6.3), "
-        "relevance (section 8.2)."
+        "updates (section 7.4), relevance (section 8.2)."
     ),
     scale: str = typer.Option("full", help="full, as in the paper, or ci, smaller and quicker."),
     nodes: int = typer.Option(None, min=2, help="How many nodes."),

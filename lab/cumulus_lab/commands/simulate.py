@@ -134,8 +134,8 @@ def simulate_ring(
     broken: str = typer.Option("", "--break", help="Break a rule, to see that it is caught within 500 seeds."),
     policy: list[str] = typer.Option(
         [],
-        help="What all nodes do otherwise, repeatable: request-flow, forwarding, inner-ring, relevance, and one of "
-        "lru, lfu, pix, lix.",
+        help="What all nodes do otherwise, repeatable: request-flow, forwarding, inner-ring, relevance, updates, "
+        "and one of lru, lfu, pix, lix.",
     ),
     seed: int = typer.Option(-1, min=-1, help="Run this seed alone; if it fails, show a small run that fails alike."),
     attempts: int = typer.Option(100, min=0, help="Of --seed: how many runs may be spent on making a failure small."),

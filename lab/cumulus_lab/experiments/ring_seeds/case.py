@@ -9,7 +9,7 @@ from typing import Any
 
 from cumulus.machine import Completed, Effect, Input, Lost, Machine, Name, Perform
 from cumulus_lab.experiments.ring.update_world import UpdateLedger
-from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, NodeBreak
+from cumulus_lab.experiments.ring_seeds.breaks import RING_BREAKS, UPDATE_BREAKS, NodeBreak
 from cumulus_lab.experiments.ring_seeds.engine import ScriptedRun
 from cumulus_lab.experiments.ring_seeds.member import CatalogueRead, RandomFaults, RingLedger, RingMember, RingTold
 from cumulus_lab.experiments.ring_seeds.ring_wire import RING_WIRE
@@ -295,6 +295,8 @@ def ring_case(
     policies: Sequence[str] = (),
 ) -> Scenario:
     """Return a random ring; see `RingCase`."""
+    if broken in UPDATE_BREAKS:
+        policies = (*policies, "updates")
     return RingCase(choices, faults, RING_BREAKS[broken] if broken else lambda node: node, nodes, policies).scenario()
 
 
