@@ -15,7 +15,7 @@ from cumulus.machine import Name
 from cumulus_ring.machine.buffers import Buffers, SlotRecord
 from cumulus_ring.machine.catalogs import Outstanding, OutstandingRequests, Owned, OwnedChunk
 from cumulus_ring.machine.flow import Outlet
-from cumulus_ring.machine.hot_set import Threshold
+from cumulus_ring.machine.hot_set import Threshold, passed
 from cumulus_ring.machine.loading import Loader
 from cumulus_ring.machine.messages import (
     BRANCH,
@@ -237,20 +237,7 @@ class RingNode:
             is_used = bool(self._use(entry, record)) or is_used
             absorbed += entry.absorbed
             entry.absorbed = 0
-        onward = ChunkHeader(
-            header.chunk,
-            header.home,
-            header.ring_epoch,
-            header.incarnation,
-            header.size,
-            header.loi,
-            header.copies + is_used,
-            header.hops + 1,
-            header.cycles,
-            absorbed,
-            header.way,
-            stamped.stamp,
-        )
+        onward = passed(header, is_used, absorbed, stamped.stamp)
         if not self.inner.takes(onward, record):
             self.outlet.pass_on(onward, record)
 

@@ -13,7 +13,7 @@ from cumulus.garbage_collection import gc_paused
 from cumulus_lab.experiments.ring.breaks import broken_node, broken_set_up
 from cumulus_lab.experiments.ring.scripts import scripted_queries
 from cumulus_lab.experiments.ring.set_up import SECOND, RingSetUp, SkewedAccess, ZipfAccess, chunk_plan
-from cumulus_lab.experiments.ring.update_world import UpdateTally, UpdateWorld
+from cumulus_lab.experiments.ring.update_world import UpdateTally, UpdateWorld, update_tally
 from cumulus_lab.experiments.ring.world import QueryRun, RingWorld
 
 LIFE_S = 5
@@ -182,7 +182,7 @@ def ring_row(set_up: RingSetUp, broken: str = "", sample_us: int = SECOND, by_ch
         film = RingFilm(world, sample_us)
         world.run(sample_us, film.look)
     row = _row(world, film.samples(), _tallies(world) if by_chunk else (), began)
-    return replace(row, updates=world.tally()) if isinstance(world, UpdateWorld) else row
+    return replace(row, updates=update_tally(world)) if isinstance(world, UpdateWorld) else row
 
 
 class RingFilm:

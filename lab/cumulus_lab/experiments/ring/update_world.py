@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import mean
@@ -14,7 +14,6 @@ from cumulus.machine import Name
 from cumulus_lab.experiments.ring.set_up import SECOND, ChunkPlan, RingSetUp, ScriptedQuery, UpdateLoad
 from cumulus_lab.experiments.ring.world import RingWorld
 from cumulus_lab.simulation import SimulatedManifest
-from cumulus_ring.machine import RingNode
 from cumulus_ring.machine.messages import ChunkHeader, ChunkId, RingEffect
 from cumulus_ring.machine.update_messages import (
     LatestAsked,
@@ -172,27 +171,14 @@ class UpdateTally:
 
 
 class UpdateWorld(RingWorld):
-    """A ring with updates.
+    """A ring with updates, as its set-up says; the parameters are those of `RingWorld`."""
 
-    Parameters
-    ----------
-    set_up, plan, queries, wrapped, checked
-        As for `RingWorld`; the set-up says which updates come.
-    """
-
-    def __init__(
-        self,
-        set_up: RingSetUp,
-        plan: ChunkPlan,
-        queries: Sequence[ScriptedQuery],
-        wrapped: Callable[[RingNode], RingNode] = lambda node: node,
-        checked: bool = False,
-    ) -> None:
+    def __init__(self, set_up: RingSetUp, plan: ChunkPlan, queries: Sequence[ScriptedQuery], **options: Any) -> None:
         assert set_up.updates is not None, "a set-up without updates"
         self.ledger = UpdateLedger()
         self.stale = 0
         self.updates = scripted_updates(set_up, set_up.updates)
-        super().__init__(set_up, plan, queries, wrapped=wrapped, checked=checked)
+        super().__init__(set_up, plan, queries, **options)
         self.open += len(self.updates)
         for run in self.updates:
             self.agenda.after(run.at_ms * 1000, self._begin_update, run)
@@ -221,30 +207,31 @@ class UpdateWorld(RingWorld):
     def _performed(self, number: int, task: ReadManifest | SwitchManifest | WriteVersion) -> None:
         self._step(number, self.ledger.perform(task))
 
-    def tally(self) -> UpdateTally:
-        """Let the ring become quiet, and return what has become of updates and readers."""
-        self.run_on(QUIET_S)
-        updates = [run for run in self.updates if not run.is_reader]
-        readers = [run for run in self.updates if run.is_reader]
-        done = [run for run in updates if run.state == "done"]
-        values = self.ledger.manifest.listed
-        chunks = {chunk for run in updates for chunk in run.chunks}
-        counts = [node.status().counts for node in self.nodes]
-        at = [each.get("update committed", 0) for each in counts]
-        return UpdateTally(
-            registered=len(updates),
-            done=len(done),
-            wrong=sum(values.get(chunk, (0, 0))[1] != self.ledger.done[chunk] for chunk in chunks),
-            granted=sum(each.get("lock granted", 0) for each in counts),
-            moved=sum(each.get("lock moved", 0) for each in counts),
-            tags_left=sum(len(node.updates) for node in self.nodes),
-            busiest=round(max(at) / max(1, sum(at)), 3),
-            mean_s=_mean_s(done),
-            updates_s=round(len(done) / max((run.ended_us for run in done), default=SECOND) * SECOND, 2),
-            readers=len(readers),
-            stale=self.stale,
-            reader_s=_mean_s([run for run in readers if run.state == "done"]),
-        )
+
+def update_tally(world: UpdateWorld) -> UpdateTally:
+    """Let the ring become quiet, and return what has become of updates and readers."""
+    world.run_on(QUIET_S)
+    updates = [run for run in world.updates if not run.is_reader]
+    readers = [run for run in world.updates if run.is_reader]
+    done = [run for run in updates if run.state == "done"]
+    values = world.ledger.manifest.listed
+    chunks = {chunk for run in updates for chunk in run.chunks}
+    counts = [node.status().counts for node in world.nodes]
+    at = [each.get("update committed", 0) for each in counts]
+    return UpdateTally(
+        registered=len(updates),
+        done=len(done),
+        wrong=sum(values.get(chunk, (0, 0))[1] != world.ledger.done[chunk] for chunk in chunks),
+        granted=sum(each.get("lock granted", 0) for each in counts),
+        moved=sum(each.get("lock moved", 0) for each in counts),
+        tags_left=sum(len(node.updates) for node in world.nodes),
+        busiest=round(max(at) / max(1, sum(at)), 3),
+        mean_s=_mean_s(done),
+        updates_s=round(len(done) / max((run.ended_us for run in done), default=SECOND) * SECOND, 2),
+        readers=len(readers),
+        stale=world.stale,
+        reader_s=_mean_s([run for run in readers if run.state == "done"]),
+    )
 
 
 def _mean_s(runs: Sequence[UpdateRun]) -> float:

@@ -54,7 +54,6 @@ from cumulus_ring.machine.update_messages import (
     SendUpdateMessages,
     SwitchManifest,
     UpdateEnded,
-    UpdateMessage,
     UpdateMessagesCame,
     VersionWritten,
     WriteVersion,
@@ -72,6 +71,14 @@ class RingTold:
     ring_epoch: int
     members: tuple[Name, ...]
 
+    def successor(self, name: Name) -> Name:
+        """Return the member after one."""
+        return self.members[(self.members.index(name) + 1) % len(self.members)]
+
+    def predecessor(self, name: Name) -> Name:
+        """Return the member before one."""
+        return self.members[self.members.index(name) - 1]
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRead:
@@ -82,7 +89,7 @@ class CatalogueRead:
     ring_epoch: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class RandomFaults:
     """What may happen to what comes to a node.
 
@@ -92,12 +99,29 @@ class RandomFaults:
         To which share of chunks and requests.
     stream
         To which of them.
+    left
+        How many faults may still happen.
     """
 
     drop: float
     delay: float
     duplicate: float
     stream: ChoiceStream
+    left: int = MOST_FAULTS
+
+    def strikes(self, share: float) -> bool:
+        """Whether a fault happens that has a share."""
+        if not share or not self.left or not self.stream.chance(share):
+            return False
+        self.left -= 1
+        return True
+
+    def copies(self, what: str, reports: Reports) -> int:
+        """Return how often a message comes: 0 if it is lost."""
+        if self.strikes(self.drop):
+            reports(f"{what} dropped")
+            return 0
+        return 1 + self.strikes(self.duplicate)
 
 
 @dataclass
@@ -149,12 +173,10 @@ class RingMember:
         self.node = node
         self.engine = ScriptedEngine(runs, source, open_groups, self.hear, self._refresh, reports)
         self.clients: UpdateClients | None = None
-        """Updates and readers, if there are any."""
         self.told = RingTold(0, ())
         self.version = source.version
         self._source = source
         self._faults = faults
-        self._faults_left = MOST_FAULTS
         self._ledger = ledger
         self._reports = reports
         self._now = 0
@@ -238,7 +260,7 @@ class RingMember:
             case RingTold():
                 self._join(message)
             case SendChunk(_, slot):
-                self._send(self._predecessor, ChunkSent(slot))
+                self._send(self.told.predecessor(self.name), ChunkSent(slot))
                 self._chunk_came(message)
             case SendStraight(_, slot):
                 self._send(sender, StraightSent(slot, self.name))
@@ -252,7 +274,8 @@ class RingMember:
                     self._request_came(request)
             case UpdateMessagesCame(messages):
                 for each in messages:
-                    self._update_message_came(each)
+                    for _ in range(self._faults.copies("update message", self._reports)):
+                        self.hear(UpdateMessagesCame((each,)))
             case ChunkSent(slot):
                 if slot in self._sending:
                     del self._sending[slot]
@@ -300,16 +323,16 @@ class RingMember:
         """Take in a chunk, unless it is lost or late; perhaps twice."""
         faults = self._faults
         has_credits = isinstance(message, SendChunk) and self.node.outlet.has_credits
-        if self._strikes(faults.drop):
+        if faults.strikes(faults.drop):
             self._reports("chunk dropped" if isinstance(message, SendChunk) else "straight chunk dropped")
             if has_credits:
-                self._send(self._predecessor, CreditCame(message.header.size))
-        elif self._strikes(faults.delay):
+                self._send(self.told.predecessor(self.name), CreditCame(message.header.size))
+        elif faults.strikes(faults.delay):
             self._reports("chunk late")
             self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
         else:
             # What comes twice is paid for once, so there are no doubles where credits are counted.
-            if not has_credits and self._strikes(faults.duplicate):
+            if not has_credits and faults.strikes(faults.duplicate):
                 self._reports("chunk doubled")
                 self._late.append((self._now + 1_000 * faults.stream.below(LATEST_MS), message))
             self._came(message)
@@ -324,28 +347,11 @@ class RingMember:
         self.hear(ChunkCame(header, self._new_slot(header.chunk)))
 
     def _request_came(self, request: ChunkRequest) -> None:
-        faults = self._faults
-        if self._strikes(faults.drop):
-            self._reports("request dropped")
-            return
-        for _ in range(1 + self._strikes(faults.duplicate)):
+        for _ in range(self._faults.copies("request", self._reports)):
             self.hear(RequestsCame((request,)))
             is_others = request.origin != self.name and not request.refusal
             if is_others and request.ring_epoch == self.told.ring_epoch:
                 self._checks.took(request, self._requested, self._owned, request.version > self.version)
-
-    def _update_message_came(self, message: UpdateMessage) -> None:
-        if self._strikes(self._faults.drop):
-            self._reports("update message dropped")
-            return
-        for _ in range(1 + self._strikes(self._faults.duplicate)):
-            self.hear(UpdateMessagesCame((message,)))
-
-    def _strikes(self, share: float) -> bool:
-        if not share or not self._faults_left or not self._faults.stream.chance(share):
-            return False
-        self._faults_left -= 1
-        return True
 
     def _loaded(self, chunk: ChunkId, result: int | str) -> None:
         if isinstance(result, str):
@@ -396,7 +402,7 @@ class RingMember:
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
                 assert slot not in self._sending, f"slot {slot} is sent twice at once"
                 self._sending[slot] = None
-                self._send(self._successor, effect)
+                self._send(self.told.successor(self.name), effect)
             case SendStraight(header, slot, to):
                 assert to in self.told.members, f"chunk {header.chunk} is sent straight to {to}, which is no member"
                 assert self._slots[slot] == header.chunk, f"slot {slot} has another chunk"
@@ -413,17 +419,17 @@ class RingMember:
                     if each.origin == self.name and not each.refusal:
                         self._checks.asks(each.chunk, self._now)
                         self._ledger.sent[each.chunk] += 1
-                self._send(self._predecessor, RequestsCame(requests))
+                self._send(self.told.predecessor(self.name), RequestsCame(requests))
             case GrantCredit(count):
-                self._send(self._predecessor, CreditCame(count))
+                self._send(self.told.predecessor(self.name), CreditCame(count))
             case LoadChunk(chunk):
                 self.engine.read.add(chunk)
                 self._effects.append(Perform(effect))
             case SendUpdateMessages(messages):
-                self._send(self._predecessor, UpdateMessagesCame(messages))
+                self._send(self.told.predecessor(self.name), UpdateMessagesCame(messages))
             case UpdateEnded() | LatestRead():
-                assert self.clients is not None, f"{self.name} has no updates"
-                self.clients.ended(effect) if isinstance(effect, UpdateEnded) else self.clients.read(effect)
+                if self.clients is not None:
+                    self.clients.takes(effect)
             case Refresh() | ReadManifest() | WriteVersion() | SwitchManifest():
                 self._effects.append(Perform(effect))
             case HandOver(slot=slot, chunk=chunk):
@@ -431,16 +437,6 @@ class RingMember:
                 self.engine.handed_over(effect)
             case FailQuery():
                 self.engine.failed(effect)
-
-    @property
-    def _successor(self) -> Name:
-        members = self.told.members
-        return members[(members.index(self.name) + 1) % len(members)]
-
-    @property
-    def _predecessor(self) -> Name:
-        members = self.told.members
-        return members[members.index(self.name) - 1]
 
     def _send(self, to: Name, message: RingEvent | SendChunk | SendStraight) -> None:
         if to == self.name:

@@ -55,6 +55,13 @@ class UpdateClients:
             self._reports("update of several chunks", times=int(len(run.chunks) > 1))
             self._hear(self.ledger.begin(run))
 
+    def takes(self, effect: UpdateEnded | LatestRead) -> None:
+        """An update or a reader is at its end."""
+        if isinstance(effect, UpdateEnded):
+            self.ended(effect)
+        else:
+            self.read(effect)
+
     def ended(self, effect: UpdateEnded) -> None:
         """An update is done, or given up."""
         run = self._runs[effect.number]
