@@ -171,7 +171,8 @@ class RingCase:
             self._bury(self._members[name], runs)
         rng = random.Random(self._choices.stream("jitter").below(1 << 30))
         node = self._broken(RingNode(name, self.settings, rng))
-        faults = RandomFaults(**self._shares, stream=self._choices.stream(f"fault on the way to {name}"))
+        drop, delay, duplicate = (self._shares[each] for each in ("drop", "delay", "duplicate"))
+        faults = RandomFaults(drop, delay, duplicate, self._choices.stream(f"fault on the way to {name}"))
         member = RingMember(
             name, node, self.settings.open_groups, runs, self.source, faults, self._ledger, self._reports
         )
